@@ -1,0 +1,58 @@
+# Everything happens in .venv, made by the first target that needs it. `make` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PROCESSES ?= 2
+PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all corpus lint format docs bench build clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+demo: $(READY)  ## migrate a training script and compare one and two processes with the original
+	@$(BIN)/python docs/demo.py
+
+test: lint  ## what every change must pass: formatting, types, tests
+	$(PYTEST) -m "not slow"
+
+test-all: lint  ## the same with the long tests
+	$(PYTEST)
+
+corpus: $(READY)  ## run the engine over every file of torch, scikit-learn, libcst and CPython's tests (half an hour)
+	@$(BIN)/python tests/corpus.py
+
+lint: $(READY)  ## formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy $(wildcard tests/test_*.py tests/codemods/*.py benchmarks/*.py docs/*.py)
+
+format: $(READY)  ## format the code, and correct what ruff can correct by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(READY)  ## the pages and pictures that are made from the code
+	@$(BIN)/python docs/build.py
+
+bench: $(READY)  ## measure speed against the budgets; results go to benchmarks/results and docs/speed.md
+	@$(BIN)/python -m benchmarks
+
+build: $(READY)  ## the wheel and the source archive, in dist/
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist
+
+clean:  ## remove everything that the other targets made
+	rm -rf $(VENV) build dist *.egg-info .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "torchlift needs Python 3.10 or newer, and $(PYTHON) is " + sys.version.split()[0] + ". Say for instance: make PYTHON=python3.12")'
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing torchlift and what its development needs into $(VENV) (a minute or two)"
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
