@@ -1,0 +1,135 @@
+"""
+The runtime: what a migrated training script calls.
+
+Importing this package is cheap and needs no torch; the first name that needs it says how to install it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .accelerator import Accelerator
+    from .checkpoint.weights import load_checkpoint_in_model
+    from .collectives.anywhere import synchronize_rng_states
+    from .config.handlers import (
+        AutocastKwargs,
+        DistributedDataParallelKwargs,
+        GradientAccumulationPlugin,
+        GradScalerKwargs,
+        InitProcessGroupKwargs,
+        TorchDynamoPlugin,
+    )
+    from .config.project import ProjectConfiguration
+    from .config.settings import DataLoaderConfiguration
+    from .data.loader import skip_first_batches
+    from .errors import (
+        CheckpointError,
+        CollectiveError,
+        CollectiveMismatch,
+        MixedUseError,
+        NotAvailableYet,
+        RemainderError,
+        TopologyError,
+        TorchliftError,
+        UnknownWordError,
+    )
+    from .later import DeepSpeedPlugin, FullyShardedDataParallelPlugin, ParallelismConfig
+    from .launch.notebook import debug_launcher, notebook_launcher
+    from .memory import find_executable_batch_size
+    from .process.rng import set_seed
+    from .process.state import PartialState
+    from .profiling import ProfileKwargs
+    from .tracking.inert import Inert
+    from .types import DDPCommunicationHookType, DistributedType, PrecisionType
+
+__all__ = [
+    # the facade
+    "Accelerator",
+    "PartialState",
+    "debug_launcher",
+    "find_executable_batch_size",
+    "Inert",
+    "load_checkpoint_in_model",
+    "notebook_launcher",
+    "set_seed",
+    "synchronize_rng_states",
+    "skip_first_batches",
+    # words
+    "AutocastKwargs",
+    "DataLoaderConfiguration",
+    "DistributedDataParallelKwargs",
+    "GradientAccumulationPlugin",
+    "GradScalerKwargs",
+    "InitProcessGroupKwargs",
+    "TorchDynamoPlugin",
+    "DDPCommunicationHookType",
+    "DistributedType",
+    "PrecisionType",
+    "ProfileKwargs",
+    "ProjectConfiguration",
+    # not there yet: they say so when they are used
+    "DeepSpeedPlugin",
+    "FullyShardedDataParallelPlugin",
+    "ParallelismConfig",
+    # errors
+    "TorchliftError",
+    "CheckpointError",
+    "CollectiveError",
+    "CollectiveMismatch",
+    "MixedUseError",
+    "NotAvailableYet",
+    "RemainderError",
+    "TopologyError",
+    "UnknownWordError",
+]
+
+_HOME = {
+    "Accelerator": ".accelerator",
+    "PartialState": ".process.state",
+    "set_seed": ".process.rng",
+    "DataLoaderConfiguration": ".config.settings",
+    "skip_first_batches": ".data.loader",
+    "AutocastKwargs": ".config.handlers",
+    "DistributedDataParallelKwargs": ".config.handlers",
+    "GradientAccumulationPlugin": ".config.handlers",
+    "GradScalerKwargs": ".config.handlers",
+    "InitProcessGroupKwargs": ".config.handlers",
+    "TorchDynamoPlugin": ".config.handlers",
+    "ProjectConfiguration": ".config.project",
+    "debug_launcher": ".launch.notebook",
+    "find_executable_batch_size": ".memory",
+    "Inert": ".tracking.inert",
+    "notebook_launcher": ".launch.notebook",
+    "synchronize_rng_states": ".collectives.anywhere",
+    "load_checkpoint_in_model": ".checkpoint.weights",
+    "DDPCommunicationHookType": ".types",
+    "DistributedType": ".types",
+    "ProfileKwargs": ".profiling",
+    "DeepSpeedPlugin": ".later",
+    "FullyShardedDataParallelPlugin": ".later",
+    "ParallelismConfig": ".later",
+    "PrecisionType": ".types",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(_HOME.get(name, ".errors"), __name__)
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        raise ImportError(
+            f'torchlift.runtime.{name} needs PyTorch, which is not installed. Run: pip install "torchlift[runtime]"',
+            name="torch",
+        ) from missing
+    value: object = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,61 @@
+"""
+Extending the class of one object.
+
+The object stays what it was: `isinstance`, attributes, name and pickles are those of its own class. A small class in
+front of it changes what a few methods do.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import types
+from typing import Any
+
+
+class Front:
+    """
+    The base of classes that stand in front of another one.
+
+    It keeps the hook of the class behind quiet: a registry of subclasses must not see classes that are no subclasses
+    to the script.
+    """
+
+    _torchlift_class: type
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Nothing, on purpose."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Copies and pickles are of the script's class."""
+        return _as_original(super().__reduce_ex__(protocol), type(self), self._torchlift_class)
+
+
+def in_front(front: type[Front], cls: type, **attributes: Any) -> type:
+    """
+    A class that is `front` first and `cls` behind it, and looks like `cls`.
+
+    Raises:
+        TypeError: `cls` cannot be a base.
+    """
+    body = {
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "_torchlift_class": cls,
+        **attributes,
+    }
+    return types.new_class(cls.__name__, (front, cls), exec_body=lambda namespace: namespace.update(body))
+
+
+def _as_original(reduced: Any, extended: type, original: type) -> Any:
+    """What `__reduce_ex__` gave, with the script's class in the place of the extended one."""
+    if not isinstance(reduced, tuple):
+        return reduced
+    function, arguments, *rest = reduced
+    arguments = tuple(original if argument is extended else argument for argument in arguments)
+    if function is extended:
+        function = original
+    elif function is copyreg.__newobj__ and len(arguments) == 1:  # type: ignore[attr-defined]
+        # pickle refuses __newobj__ for a class that is not the object's own; this makes the same empty object
+        function, arguments = copyreg._reconstructor, (original, object, None)  # type: ignore[attr-defined]
+    return (function, arguments, *rest)

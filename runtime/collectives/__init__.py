@@ -1,0 +1,1 @@
+"""Operations over all processes, on whole trees of tensors at once."""

@@ -1,0 +1,96 @@
+"""Reducing trees: one collective for all tensors of a type."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from ..errors import CollectiveError, UnknownWordError
+from ..types import Reduction, Tree
+from .trees import rebuild, tensors_of
+from .world import World
+
+_OPERATIONS = {
+    Reduction.SUM: dist.ReduceOp.SUM,
+    Reduction.MEAN: dist.ReduceOp.SUM,
+    Reduction.MAX: dist.ReduceOp.MAX,
+    Reduction.MIN: dist.ReduceOp.MIN,
+    Reduction.PRODUCT: dist.ReduceOp.PRODUCT,
+}
+
+
+def parse_reduction(word: str) -> Reduction:
+    """
+    Turn a word into a reduction ("avg" is "mean").
+
+    Raises:
+        UnknownWordError: for any other word.
+    """
+    word = "mean" if word == "avg" else word
+    if word not in Reduction.list():
+        raise UnknownWordError("reduction", word, Reduction.list())
+    return Reduction(word)
+
+
+def reduce(world: World, tree: Tree, reduction: str = "sum", scale: float = 1.0) -> Tree:
+    """
+    Join the tensors of all ranks element by element; every rank gets the result, as new tensors.
+
+    Args:
+        world: the processes.
+        tree: tensors of equal shapes everywhere. Booleans: "max" is "any", "min" is "all"; they cannot be added.
+        reduction: "sum", "mean", "max", "min" or "product".
+        scale: a factor for the result.
+
+    Raises:
+        UnknownWordError: no such reduction.
+        CollectiveError: the mean of whole numbers, the sum of booleans, or shapes that differ.
+    """
+    word = parse_reduction(reduction)
+    tensors = tensors_of(tree, "reduce")
+    for tensor in tensors:
+        _check(tensor, word)
+    reduced = [t.detach().clone() for t in tensors] if world.alone else _reduce_all(world, tensors, word)
+    return rebuild(tree, reduced if scale == 1.0 else [tensor * scale for tensor in reduced])
+
+
+def _check(tensor: torch.Tensor, word: Reduction) -> None:
+    if word is Reduction.MEAN and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise CollectiveError(
+            f"reduce: the mean of a tensor of {tensor.dtype} would be cut to whole numbers. Reduce tensor.float()."
+        )
+    if tensor.dtype is torch.bool and word not in (Reduction.MAX, Reduction.MIN):
+        raise CollectiveError(f"reduce: booleans have no {word}. Reduce tensor.long(), or use 'max' or 'min'.")
+
+
+def _reduce_all(world: World, tensors: list[torch.Tensor], word: Reduction) -> list[torch.Tensor]:
+    world.note(f"reduce {word}", tensors)
+    counts = world.gather_numbers([tensor.numel() for tensor in tensors])
+    if any(row != counts[0] for row in counts):
+        raise CollectiveError(
+            f"reduce: the tensors differ in size between the ranks (elements per rank: {counts}). "
+            "Use accelerator.gather for rows, or accelerator.pad_across_processes first."
+        )
+    results: dict[int, torch.Tensor] = {}
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        members = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
+        flat = _travelling(torch.cat([tensors[i].detach().reshape(-1).to(world.device) for i in members]))
+        if flat.numel():
+            world.finish(dist.all_reduce(flat, _OPERATIONS[word], async_op=True))
+        if word is Reduction.MEAN:
+            flat /= world.size
+        start = 0
+        for i in members:
+            end = start + tensors[i].numel()
+            results[i] = flat[start:end].view(tensors[i].shape).to(tensors[i].device, dtype, copy=True)
+            start = end
+    return [results[i] for i in range(len(tensors))]
+
+
+def _travelling(flat: torch.Tensor) -> torch.Tensor:
+    """In a type that every back end can reduce, without loss."""
+    if flat.dtype in (torch.bool, torch.int8, torch.int16):
+        return flat.to(torch.int32)
+    if flat.device.type == "cpu" and flat.dtype in (torch.bfloat16, torch.float16):
+        return flat.float()
+    return flat

@@ -1,0 +1,53 @@
+"""Trees of tensors as lists of tensors, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..device.placement import map_tree
+from ..types import Tree
+
+
+def tensors_of(tree: Tree, operation: str) -> list[torch.Tensor]:
+    """
+    The tensors of a tree in order.
+
+    Raises:
+        TypeError: a leaf is no tensor.
+    """
+    found: list[torch.Tensor] = []
+
+    def take(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            raise TypeError(
+                f"accelerator.{operation} takes tensors, and dicts, lists and tuples of them; it was given a "
+                f"{type(leaf).__name__}. Make a tensor of it, or use accelerator.gather_for_metrics for other objects."
+            )
+        found.append(leaf)
+        return leaf
+
+    map_tree(take, tree)
+    return found
+
+
+def only_tensors(tree: Tree) -> bool:
+    """Every leaf is a tensor."""
+    answer = True
+
+    def look(leaf: Any) -> Any:
+        nonlocal answer
+        answer = answer and isinstance(leaf, torch.Tensor)
+        return leaf
+
+    map_tree(look, tree)
+    return answer
+
+
+def rebuild(tree: Tree, tensors: list[torch.Tensor]) -> Tree:
+    """The tree with its tensors replaced, in order."""
+    source: Iterator[torch.Tensor] = iter(tensors)
+    replace: Callable[[Any], Any] = lambda _leaf: next(source)  # noqa: E731
+    return map_tree(replace, tree)

@@ -1,0 +1,1 @@
+"""Settings: read from arguments and from the environment once, then frozen."""

@@ -1,0 +1,1 @@
+"""Loaders: which rows each process sees, and what is known about every batch."""

@@ -1,0 +1,143 @@
+"""The iterator of one pass over a prepared loader: it tells the accelerator about every batch that goes out."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import Any
+
+from torch.utils.data import IterableDataset
+
+from .iterable import Tagged, cut_rows, rows_of
+from .order import LentState
+from .progress import Pass
+from .shares import Shares, bounds, uniform, weighted
+
+KEY = "_torchlift_share"
+"""Where a prepared loader keeps what it knows."""
+
+
+class Batches:
+    """The iterator of one pass: tells the accelerator's progress about every batch it hands out."""
+
+    def __init__(self, batches: Any, loader: Any, share: Any, lent: LentState | None) -> None:
+        self._batches = batches
+        self._share = share
+        self._lent = lent
+        self._progress = share.options.progress
+        self._begin(loader)
+
+    def _begin(self, loader: Any) -> None:
+        share = self._share
+        self._shares: deque[Shares] = share.indices.shares if share.indices else deque()
+        self._pass = Pass(_length(loader), weakref.ref(self))
+        self._pass.loader = weakref.ref(loader)
+        share.epochs.current = self._pass
+        self._told = not share.options.world.alone
+        read = isinstance(loader.dataset, IterableDataset) or (self._told and share.options.dispatch)
+        self._drop = share.skip if read else 0
+        self._ahead = self._pass.length is None and self._progress.looks_ahead
+        self._next: tuple[Any, Shares | None] | None = self._fetch() if self._ahead else None
+        self._simple = not self._told and not self._ahead and not self._drop and share.indices is None
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_batches":
+            raise AttributeError(name)
+        return getattr(self._batches, name)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Workers that persist begin another pass."""
+        loader._torchlift_reset(self._batches, first_iter)
+        self._begin(loader)
+
+    def __next__(self) -> Any:
+        if self._simple:
+            return self._step()
+        if self._ahead:
+            found, self._next = self._next, self._fetch()
+        else:
+            found = self._fetch()
+        if found is None:
+            self._end()
+            raise StopIteration
+        batch, shares = found
+        self._progress.yielded(self._pass)
+        self._pass.advance(shares, self._ahead and self._next is None)
+        if self._told:
+            self._pass.remember(batch)
+        return batch
+
+    def _end(self) -> None:
+        if self._told:  # what others had in a last step that this process had no rows in
+            self._pass.history.extend(self._shares)
+        self._progress.finished(self._pass)
+        self._share.epochs.end()
+
+    def _step(self) -> Any:
+        """The next batch where there is nothing to share: one process is to cost nothing."""
+        one = self._pass
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._end()
+            raise
+        if not one.position or self._progress.latest is not one:
+            self._progress.yielded(one)
+        one.position += 1
+        if one.position == one.length:
+            one.ended = True
+        return batch
+
+    def _fetch(self) -> tuple[Any, Shares | None] | None:
+        if self._ahead and self._pass.position and self._next is None:
+            return None
+        try:
+            while self._drop:
+                self._drop -= 1
+                self._read()
+            batch = self._read()
+            while isinstance(batch, Tagged) and not batch.shares.rows[self._share.options.world.rank]:
+                self._shares.append(batch.shares)
+                batch = self._read()
+        except StopIteration:
+            return None
+        if isinstance(batch, Tagged):
+            return batch.batch, batch.shares
+        if self._share.cuts:
+            return self._cut(batch)
+        return batch, self._shares.popleft() if self._shares else None
+
+    def _read(self) -> Any:
+        if self._lent is None:
+            return next(self._batches)
+        with self._lent.lent():
+            return next(self._batches)
+
+    def _cut(self, batch: Any) -> tuple[Any, Shares]:
+        world = self._share.options.world
+        rows = rows_of(batch)
+        if not rows:
+            return batch, uniform(1, world.size)
+        start, end = bounds(rows, world.size)[world.rank]
+        valid = tuple(b - a for a, b in bounds(rows, world.size))
+        shares = weighted(tuple(max(count, 1) for count in valid), valid)
+        return cut_rows(batch, start, end) if end > start else cut_rows(batch, 0, 1), shares
+
+
+def _length(loader: Any) -> int | None:
+    if isinstance(loader.dataset, IterableDataset):
+        return None  # a stream's own word about its length is often wrong with several workers
+    asked = loader.__dict__[KEY].options.progress
+    before = asked.length_asked
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+    finally:
+        asked.length_asked = before  # this was not the script

@@ -1,0 +1,302 @@
+"""
+Reading on one process for all.
+
+Rank 0 reads, cuts every batch, and sends each process its rows in one packed scatter. What a batch looks like is sent
+only when it changes; on the CPU, rank 0 keeps its own rows as they are. With workers, reading and packing go on in a
+thread while the step runs.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..collectives.packing import pack, unpack
+from ..collectives.world import World
+from ..device.placement import map_tree
+from ..errors import CollectiveError
+from .iterable import Tagged, rows_of
+from .shares import Shares, bounds, weighted
+
+_AHEAD = 2
+_END, _BATCH, _FAILED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """Stands where a tensor was."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass
+class _Parcel:
+    """One step, ready to be sent: for every process its bytes, and what they look like; and the rows of rank 0."""
+
+    own: Any
+    contents: list[torch.Tensor]
+    looks: list[bytes]
+    shares: Shares
+
+
+class Dispatched:
+    """
+    An iterator over the rows of this process.
+
+    Args:
+        batches: the script's batches, on rank 0; None elsewhere.
+        world: the processes.
+        split: every batch is shared; else a round of N batches is, one for each process.
+        drop_last: leave out an incomplete round.
+        threaded: read ahead in a thread (the batches come from workers; nothing is drawn in this process).
+    """
+
+    def __init__(self, batches: Any, world: World, split: bool, drop_last: bool, threaded: bool) -> None:
+        self._world = world
+        self._looks = b""
+        self._room = 0
+        """How long contents may be that travel with their header."""
+        self._sent = [b""] * world.size
+        self._kept = batches is not None and world.device.type == "cpu"
+        """This process keeps its rows as they were read."""
+        self._parcels: Iterator[_Parcel] | None = None
+        if batches is not None:
+            steps = _split(batches, world.size) if split else _rounds(batches, world.size, drop_last)
+            parcels = (_parcel(parts, shares, self._kept) for parts, shares in steps)
+            self._parcels = _ahead(parcels) if threaded else parcels
+
+    def __iter__(self) -> Dispatched:
+        return self
+
+    def __next__(self) -> Tagged:
+        self._world.note("read for all processes")
+        if self._parcels is None:
+            return self._receive()
+        try:
+            parcel = next(self._parcels, None)
+        except Exception:
+            self._scatter([_FAILED, 0], None)  # the others must not wait for a batch that is not coming
+            raise
+        if parcel is None:
+            self._scatter([_END, 0], None)
+            raise StopIteration
+        return self._send(parcel)
+
+    def _scatter(self, header: list[int], contents: list[torch.Tensor] | None) -> tuple[list[int], torch.Tensor]:
+        """
+        Send every process the header and its contents, in one scatter where they fit in the room of the last ones.
+
+        Args:
+            header: on rank 0; its second number is the length of the longest contents.
+            contents: on rank 0, of every process; None where there are none.
+
+        Returns:
+            The header, and the contents of this process.
+        """
+        length = 2 + 4 * self._world.size
+        sending = self._world.rank == 0
+        parts = None
+        if sending:
+            head = torch.tensor(header + [0] * (length - len(header)), dtype=torch.int64).view(torch.uint8)
+            fits = [one if header[1] <= self._room else one[:0] for one in contents or [head[:0]] * self._world.size]
+            parts = [torch.cat([head, one, head.new_zeros(self._room - len(one))]) for one in fits]
+        mine = self._part(8 * length + self._room, parts)
+        found: list[int] = mine[: 8 * length].view(torch.int64).tolist()
+        if found[1] <= self._room:
+            return found, mine[8 * length :]
+        self._room = found[1]
+        parts = None
+        if sending:
+            parts = [torch.nn.functional.pad(one, (0, self._room - len(one))) for one in contents or []]
+        return found, self._part(self._room, parts)
+
+    def _part(self, length: int, parts: list[torch.Tensor] | None) -> torch.Tensor:
+        mine = torch.empty(length, dtype=torch.uint8, device=self._world.device)
+        here = None if parts is None else [one.to(self._world.device) for one in parts]
+        self._world.finish(dist.scatter(mine, here, 0, async_op=True))
+        return mine
+
+    def _send(self, parcel: _Parcel) -> Tagged:
+        news = [b"" if look == sent else look for look, sent in zip(parcel.looks, self._sent, strict=True)]
+        self._sent = parcel.looks
+        full = [
+            torch.cat([content, torch.frombuffer(bytearray(new), dtype=torch.uint8)]) if new else content
+            for content, new in zip(parcel.contents, news, strict=True)
+        ]
+        starts, sizes = [len(content) for content in parcel.contents], [len(new) for new in news]
+        header = [_BATCH, max(map(len, full)), *parcel.shares.rows, *parcel.shares.valid, *starts, *sizes]
+        _, mine = self._scatter(header, full)
+        return Tagged(parcel.own if self._kept else _unpacked(parcel.looks[0], mine), parcel.shares)
+
+    def _receive(self) -> Tagged:
+        size = self._world.size
+        (kind, _, *numbers), mine = self._scatter([], None)
+        if kind == _END:
+            raise StopIteration
+        if kind == _FAILED:
+            raise CollectiveError("rank 0, which reads for all processes, has failed to read a batch: see its error.")
+        rows, valid, starts, sizes = (numbers[i * size : (i + 1) * size] for i in range(4))
+        if new := sizes[self._world.rank]:
+            start = starts[self._world.rank]
+            self._looks = mine[start : start + new].cpu().numpy().tobytes()
+        return Tagged(_unpacked(self._looks, mine), _shares(tuple(rows), tuple(valid)))
+
+
+def _shares(rows: tuple[int, ...], valid: tuple[int, ...]) -> Shares:
+    if rows == valid:
+        return weighted(rows, valid)
+    return Shares(rows, valid, (1.0,) * len(rows)) if len(set(rows)) == 1 and all(rows) else weighted(rows, valid)
+
+
+def _split(batches: Any, size: int) -> Iterator[tuple[list[Any], Shares]]:
+    for batch in batches:
+        rows = rows_of(batch) or 1
+        cuts = bounds(rows, size)
+        valid = tuple(end - start for start, end in cuts)
+        parts = [cut(batch, start, end, rows) if end > start else cut(batch, 0, 1, rows) for start, end in cuts]
+        yield parts, weighted(tuple(max(count, 1) for count in valid), valid)
+
+
+def _rounds(batches: Any, size: int, drop_last: bool) -> Iterator[tuple[list[Any], Shares]]:
+    """Batches in turn; the last round is completed with rows of the first one."""
+    first: Any = None
+    waiting: list[Any] = []
+    for batch in batches:
+        if first is None:  # rank 0 hands it out, and the script may write into it
+            first = map_tree(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, batch)
+        waiting.append(batch)
+        if len(waiting) == size and len({rows_of(one) or 1 for one in waiting}) == 1:
+            rows = (rows_of(waiting[0]) or 1,) * size
+            yield waiting, weighted(rows, rows)
+            waiting = []
+    if waiting and not drop_last:
+        yield _completed(waiting, first, size)
+
+
+def _completed(waiting: list[Any], first: Any, size: int) -> tuple[list[Any], Shares]:
+    wanted = rows_of(first) or 1
+    valid = tuple([rows_of(one) or 1 for one in waiting] + [0] * (size - len(waiting)))
+    parts = []
+    for rank, have in enumerate(valid):
+        part = waiting[rank] if have else None
+        while (missing := wanted - (rows_of(part) or 0 if part is not None else 0)) > 0:
+            filler = cut(first, 0, missing, wanted)
+            part = filler if part is None else join(part, filler)
+        parts.append(part)
+    return parts, Shares((wanted,) * size, valid, (1.0,) * size)
+
+
+def _row_list(tree: Any, rows: int) -> bool:
+    """A list with one thing that is no tensor for each row (texts, for one)."""
+    plain = type(tree) in (list, tuple) and len(tree) == rows
+    return plain and not any(isinstance(one, (torch.Tensor, list, tuple, dict)) for one in tree)
+
+
+def cut(tree: Any, start: int, end: int, rows: int) -> Any:
+    """Rows `start` to `end` of every tensor, and of every list with one entry a row."""
+    if isinstance(tree, torch.Tensor):
+        return tree[start:end] if tree.dim() and tree.shape[0] == rows else tree
+    if _row_list(tree, rows):
+        return tree[start:end]
+    return _inside(tree, lambda one: cut(one, start, end, rows))
+
+
+def join(one: Any, other: Any) -> Any:
+    """Two batches of the same kind, one behind the other."""
+    if isinstance(one, torch.Tensor):
+        return torch.cat([one, other]) if one.dim() else one
+    if isinstance(one, dict):
+        return type(one)({key: join(value, other[key]) for key, value in one.items()})
+    if type(one) in (list, tuple):
+        if _row_list(one, len(one)):
+            return one + other
+        return type(one)([join(a, b) for a, b in zip(one, other, strict=True)])
+    return one
+
+
+def _inside(tree: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(tree, dict):
+        return type(tree)({key: function(value) for key, value in tree.items()})
+    if isinstance(tree, (list, tuple)):
+        items = [function(value) for value in tree]
+        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+    return tree
+
+
+def _parcel(parts: list[Any], shares: Shares, kept: bool) -> _Parcel:
+    """With `kept`, rank 0 sends nothing to itself."""
+    contents: list[torch.Tensor] = []
+    looks: list[bytes] = []
+    for part in parts:
+        if kept and not contents:
+            contents.append(torch.empty(0, dtype=torch.uint8))
+            looks.append(b"")
+            continue
+        tensors: list[torch.Tensor] = []
+
+        def slot(leaf: Any, tensors: list[torch.Tensor] = tensors) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            tensors.append(leaf)
+            return _Slot(tuple(leaf.shape), leaf.dtype)
+
+        look = map_tree(slot, part)
+        contents.append(pack([tensor.cpu() for tensor in tensors], torch.device("cpu")))
+        looks.append(pickle.dumps(look))
+    return _Parcel(parts[0], contents, looks, shares)
+
+
+def _unpacked(look: bytes, mine: torch.Tensor) -> Any:
+    """From a process of this job, as trusted as this one."""
+    tree = pickle.loads(look)
+    slots: list[_Slot] = []
+
+    def note(leaf: Any) -> Any:
+        if isinstance(leaf, _Slot):
+            slots.append(leaf)
+        return leaf
+
+    map_tree(note, tree)
+    tensors = iter(unpack(mine, [one.shape for one in slots], [one.dtype for one in slots]))
+    return map_tree(lambda leaf: next(tensors) if isinstance(leaf, _Slot) else leaf, tree)
+
+
+def _ahead(parcels: Iterator[_Parcel]) -> Iterator[_Parcel]:
+    """Read in a thread, a few parcels ahead; it ends with the iterator."""
+    waiting: queue.Queue[Any] = queue.Queue(_AHEAD)
+    left = threading.Event()
+
+    def put(item: Any) -> bool:
+        while not left.is_set():
+            try:
+                waiting.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def read() -> None:
+        try:
+            for parcel in parcels:
+                if not put(parcel):
+                    return
+            put(None)
+        except BaseException as error:  # noqa: BLE001  # raised again where the script asks for the batch
+            put(error)
+
+    threading.Thread(target=read, name="torchlift dispatch", daemon=True).start()
+    try:
+        while (item := waiting.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        left.set()

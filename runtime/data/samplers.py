@@ -1,0 +1,153 @@
+"""Index samplers that sit under a prepared loader: they draw what the script's sampler draws, and keep their share."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DistributedSampler
+
+from ..collectives.world import World
+from ..errors import MixedUseError
+from .order import in_order_of_rank_0
+from .shares import RoundRules, Shares, count_rounds, rounds, split_one, uniform
+
+
+class Sharded:
+    """
+    Yields the indices of this process, and leaves the shares of every step in `shares`, also of a last one without it.
+
+    Args:
+        source: the script's batch sampler, or its sampler where the loader does no batching.
+        world: the processes.
+        rules: how rounds are made; None when every script batch is split.
+        generators: explicit generators that the script's samplers use.
+        batched: `source` yields lists of indices.
+        agreed: the source draws the same on all processes by itself.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        world: World,
+        rules: RoundRules | None,
+        generators: list[torch.Generator],
+        batched: bool,
+        agreed: bool = False,
+    ) -> None:
+        self._source = source
+        self._world = world
+        self._agreed = agreed
+        self.rules = rules
+        """How rounds are made; may be changed between passes."""
+        self._generators = generators
+        self._batched = batched
+        self.shares: deque[Shares] = deque()
+
+    def __len__(self) -> int:
+        count = len(self._source)
+        return count if self.rules is None else count_rounds(count, self.rules, self._world.rank)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.shares = deque()  # each pass has its own; the loader takes it right after it asked for a pass
+        return self._draw(self.shares)
+
+    def _draw(self, shares: deque[Shares]) -> Iterator[Any]:
+        source = self._source
+        if not self._agreed:
+            source = in_order_of_rank_0(self._world, source, source, self._generators)
+        rank, size = self._world.rank, self._world.size
+        lists: Iterable[list[Any]] = source if self._batched else ([index] for index in source)
+        steps = (split_one(list(batch), size) for batch in lists) if self.rules is None else rounds(lists, self.rules)
+        for parts, share in steps:
+            shares.append(share)
+            if parts[rank]:
+                yield parts[rank] if self._batched else parts[rank][0]
+
+
+class WholeItems:
+    """Draws everything on every process, in the order of rank 0: for batches that are cut after they are read."""
+
+    def __init__(self, source: Any, world: World, generators: list[torch.Generator]) -> None:
+        self._source = source
+        self._world = world
+        self._generators = generators
+        self.shares: deque[Shares] = deque()
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(in_order_of_rank_0(self._world, self._source, self._source, self._generators))
+
+
+class KeptDistributedSampler:
+    """
+    The script's own DistributedSampler: its indices stay as they are, only the shares are worked out.
+
+    Args:
+        source: what the loader draws from.
+        sampler: the DistributedSampler in it.
+        world: the processes.
+        batch_size: rows per batch; None where the loader does no batching.
+
+    Raises:
+        MixedUseError: the sampler was made for another number of processes.
+    """
+
+    def __init__(self, source: Any, sampler: DistributedSampler[Any], world: World, batch_size: int | None) -> None:
+        if sampler.num_replicas != world.size:
+            raise MixedUseError(
+                f"the loader has a DistributedSampler for {sampler.num_replicas} processes, there are {world.size}. "
+                "Remove the sampler: prepare shares the rows by itself."
+            )
+        self._source = source
+        self._sampler = sampler
+        self._size = world.size
+        self._batch_size = batch_size or 1
+        self.shares: deque[Shares] = deque()
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.shares = deque()
+        return self._draw(self.shares)
+
+    def _draw(self, shares: deque[Shares]) -> Iterator[Any]:
+        per_rank = self._sampler.num_samples
+        real = min(len(self._sampler.dataset), self._sampler.total_size)  # type: ignore[arg-type]
+        own = [len(range(rank, real, self._size)) for rank in range(self._size)]
+        for step, item in enumerate(self._source):
+            start = step * self._batch_size
+            rows = min(self._batch_size, per_rank - start)
+            valid = tuple(max(0, min(rows, count - start)) for count in own)
+            share = uniform(rows, self._size)
+            shares.append(Shares(share.rows, valid, share.weights))
+            yield item
+
+
+class Skipping:
+    """Draws what another sampler draws, without what comes first."""
+
+    def __init__(self, source: Any, count: int) -> None:
+        self._source = source
+        self._count = count
+
+    def __len__(self) -> int:
+        return max(len(self._source) - self._count, 0)
+
+    def __iter__(self) -> Iterator[Any]:
+        drawn = iter(self._source)  # now: the source makes its list of shares when it is asked for a pass
+        return self._rest(drawn, getattr(self._source, "shares", None))
+
+    def _rest(self, drawn: Iterator[Any], shares: deque[Shares] | None) -> Iterator[Any]:
+        for _ in range(self._count):
+            item = next(drawn, None)
+            if shares:
+                shares.popleft()
+            if item is None:
+                return
+        yield from drawn

@@ -1,0 +1,137 @@
+"""
+Which rows each process gets: plain arithmetic on lists of indices.
+
+A *script batch* is what the script's own batch sampler yields. A *round* is what all processes see at one step.
+Everything here is computed alike on every process, so that each knows what the others hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """
+    How the rows of one step lie on the processes.
+
+    `rows[r]` rows are handed to rank r; the first `valid[r]` of them belong to it, the rest are duplicates.
+    `weights[r]` is what a mean over the rows of rank r must be multiplied by, before averaging over the ranks.
+    """
+
+    rows: tuple[int, ...]
+    valid: tuple[int, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def exact(self) -> bool:
+        """No row is a duplicate."""
+        return self.rows == self.valid
+
+
+def uniform(rows: int, size: int) -> Shares:
+    """Every process has `rows` rows of its own."""
+    return Shares((rows,) * size, (rows,) * size, (1.0,) * size)
+
+
+def weighted(rows: tuple[int, ...], valid: tuple[int, ...]) -> Shares:
+    """Shares whose weights make the average over ranks the mean over all rows that are no duplicates."""
+    total = sum(valid)
+    size = len(rows)
+    return Shares(rows, valid, tuple(count * size / total if total else 1.0 for count in valid))
+
+
+def bounds(count: int, size: int) -> list[tuple[int, int]]:
+    """Cut `count` rows into `size` runs; they differ by at most one row, the longer ones come first."""
+    base, more = divmod(count, size)
+    starts = [rank * base + min(rank, more) for rank in range(size + 1)]
+    return list(pairwise(starts))
+
+
+def split_one(batch: list[T], size: int) -> tuple[list[list[T]], Shares]:
+    """
+    Share one script batch among `size` processes.
+
+    A process without a row of its own gets the first row as a duplicate, with weight 0, so that its loss is a number.
+    """
+    parts = [batch[start:end] for start, end in bounds(len(batch), size)]
+    valid = tuple(len(part) for part in parts)
+    parts = [part or batch[:1] for part in parts]
+    return parts, weighted(tuple(len(part) for part in parts), valid)
+
+
+@dataclass(frozen=True)
+class RoundRules:
+    """How rounds are made of script batches, one for each process."""
+
+    size: int
+    batch_size: int | None
+    drop_last: bool
+    even: bool
+
+
+def rounds(batches: Iterable[list[Any]], rules: RoundRules) -> Iterator[tuple[list[list[Any]], Shares]]:
+    """
+    Hand script batches to the processes in turn, a round at a time.
+
+    The last round may be short. With `even`, it is completed with rows from the start of the pass; without, processes
+    for which there is no batch get an empty one, and their pass is over. With `drop_last` it is left out. Batches of
+    no fixed size are never completed row by row: a process without a batch gets the first one of the round, weight 0.
+    """
+    waiting: list[list[Any]] = []
+    first_rows: list[Any] = []
+    fixed = rules.batch_size
+    for seen, batch in enumerate(batches):
+        if len(waiting) == rules.size:  # a short batch was not the last one: these batches have no fixed size
+            yield waiting, _own(waiting)
+            waiting = []
+        if seen < rules.size and not rules.drop_last and fixed is not None:
+            first_rows.extend(batch)
+        waiting.append(list(batch))
+        if len(waiting) == rules.size and (fixed is None or len(batch) == fixed):
+            yield waiting, _own(waiting)
+            waiting = []
+    if not waiting or rules.drop_last:
+        return
+    if not rules.even:
+        waiting += [[] for _ in range(rules.size - len(waiting))]
+        yield waiting, _own(waiting)
+    elif fixed is None:
+        valid = tuple(len(batch) for batch in waiting) + (0,) * (rules.size - len(waiting))
+        waiting += [list(waiting[0]) for _ in range(rules.size - len(waiting))]
+        yield waiting, weighted(tuple(len(batch) for batch in waiting), valid)
+    else:
+        yield _complete(waiting, first_rows, rules.size, fixed)
+
+
+def _own(parts: list[list[Any]]) -> Shares:
+    rows = tuple(len(part) for part in parts)
+    return uniform(rows[0], len(rows)) if len(set(rows)) == 1 else weighted(rows, rows)
+
+
+def _complete(waiting: list[list[Any]], first_rows: list[Any], size: int, fixed: int) -> tuple[list[list[Any]], Shares]:
+    valid = tuple(len(batch) for batch in waiting) + (0,) * (size - len(waiting))
+    filler = iter(_cycle(first_rows))
+    parts = [*waiting, *([] for _ in range(size - len(waiting)))]
+    parts = [part + [next(filler) for _ in range(fixed - len(part))] for part in parts]
+    return parts, Shares((fixed,) * size, valid, (1.0,) * size)
+
+
+def _cycle(rows: list[T]) -> Iterator[T]:
+    while True:
+        yield from rows
+
+
+def count_rounds(script_batches: int, rules: RoundRules, rank: int) -> int:
+    """How many batches rank `rank` gets of the `script_batches` that the script's sampler yields."""
+    if rules.drop_last:
+        return script_batches // rules.size
+    whole, rest = divmod(script_batches, rules.size)
+    if rules.even:
+        return whole + (1 if rest else 0)
+    return whole + (1 if rank < rest else 0)

@@ -1,0 +1,1 @@
+"""Which device, how things get there, and what precision the forward pass has."""

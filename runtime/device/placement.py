@@ -1,0 +1,60 @@
+"""Walking trees: mapping their leaves, moving them to a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ..types import Tree
+
+
+def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
+    """
+    Apply `function` to every leaf and rebuild the tree around the answers.
+
+    dict-like, list, tuple and named tuple are walked and keep their types; everything else is a leaf.
+    """
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    if isinstance(tree, Mapping):
+        return _like_mapping(tree, {key: map_tree(function, value) for key, value in tree.items()})
+    if isinstance(tree, (list, tuple)):
+        return _like_sequence(tree, [map_tree(function, value) for value in tree])
+    return function(tree)
+
+
+def _like_mapping(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    if type(like) is dict:
+        return items
+    if hasattr(like, "default_factory"):
+        return type(like)(like.default_factory, items)  # type: ignore[call-arg]
+    return type(like)(items)  # type: ignore[call-arg]
+
+
+def _like_sequence(like: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
+    if hasattr(like, "_fields"):
+        return type(like)(*items)
+    return type(like)(items)
+
+
+def send_to_device(tree: Tree, device: torch.device, non_blocking: bool = False) -> Tree:
+    """
+    Move every tensor of a tree, and every object with a `.to` method, to `device`. Everything else is left alone.
+
+    A tree whose container has a `.to` of its own (a tokenizer's batch, for one) is moved by that.
+    """
+
+    def move(leaf: Any) -> Any:
+        to = getattr(leaf, "to", None)
+        if to is None or isinstance(leaf, type):
+            return leaf
+        try:
+            return to(device, non_blocking=non_blocking)
+        except TypeError:  # an object whose `to` takes a device only
+            return to(device)
+
+    if not isinstance(tree, torch.Tensor) and isinstance(tree, Mapping) and hasattr(tree, "to"):
+        return move(tree)
+    return map_tree(move, tree)

@@ -1,0 +1,47 @@
+"""Mixed precision: what the forward pass computes in, and the scaler that fp16 needs."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..types import PrecisionType, Tree
+from .placement import map_tree
+
+_DTYPES = {PrecisionType.FP16: torch.float16, PrecisionType.BF16: torch.bfloat16}
+_LOW = frozenset(_DTYPES.values())
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A precision on a kind of device."""
+
+    word: PrecisionType
+    device_type: str
+    enabled: bool = True
+    """False: full precision after all."""
+    cache_enabled: bool | None = None
+    """For autocast: keep the copies of weights in low precision."""
+
+    @property
+    def mixed(self) -> bool:
+        """The forward pass runs under autocast."""
+        return self.enabled and self.word in _DTYPES
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context for a forward pass; does nothing in full precision."""
+        if not self.mixed:
+            return nullcontext()
+        return torch.autocast(self.device_type, dtype=_DTYPES[self.word], cache_enabled=self.cache_enabled)
+
+    def scaler(self, **settings: Any) -> torch.amp.GradScaler | None:
+        """A loss scaler where gradients would underflow without one."""
+        return torch.amp.GradScaler(self.device_type, **settings) if self.word is PrecisionType.FP16 else None
+
+
+def to_fp32(tree: Tree) -> Tree:
+    """The tree with its fp16 and bf16 tensors in fp32."""
+    return map_tree(lambda leaf: leaf.float() if isinstance(leaf, torch.Tensor) and leaf.dtype in _LOW else leaf, tree)

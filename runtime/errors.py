@@ -1,0 +1,96 @@
+"""Errors of the runtime. Every message says what was found and what to do."""
+
+from __future__ import annotations
+
+
+class TorchliftError(RuntimeError):
+    """The root of all errors that the runtime raises by itself."""
+
+
+class NotAvailableYet(TorchliftError, NotImplementedError):
+    """Asked for an ability that this version does not have. Nothing was put in its place."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what} is not available in this version of torchlift. {remedy}")
+
+
+class UnknownWordError(TorchliftError, ValueError):
+    """An argument or an environment variable holds a word that means nothing here."""
+
+    def __init__(self, what: str, word: object, known: list[str]) -> None:
+        super().__init__(f"{what} is {word!r}; it must be one of: {', '.join(known)}.")
+
+
+class WrongKindError(TorchliftError, TypeError):
+    """Something of another kind was given."""
+
+
+class TopologyError(TorchliftError):
+    """The environment does not say clearly which process this is among how many."""
+
+
+class MixedUseError(TorchliftError, ValueError):
+    """Two settings contradict each other."""
+
+
+class CollectiveError(TorchliftError):
+    """The processes did not hand in tensors that can be joined."""
+
+
+class CollectiveMismatch(CollectiveError):
+    """The processes called different things together, or in a different order."""
+
+
+class RemainderError(TorchliftError, ValueError):
+    """`gather_for_metrics` cannot tell which rows are duplicates."""
+
+
+class CheckpointError(TorchliftError):
+    """A file could not be written or read as a checkpoint."""
+
+
+class CheckpointPathError(CheckpointError, ValueError):
+    """There is nothing to load at a path, or nothing can be saved there."""
+
+
+class MissingPackageError(TorchliftError, ImportError):
+    """An optional package is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f'{what} needs the package {package!r}, which is not installed. Run: pip install "torchlift[{extra}]"'
+        )
+
+
+class TrackerError(TorchliftError, ValueError):
+    """A tracker cannot be made or found."""
+
+
+class IncompleteTrackerError(TrackerError, NotImplementedError):
+    """The class of a tracker lacks something."""
+
+
+class ConfigError(TorchliftError, ValueError):
+    """A configuration file cannot be read, or says what means nothing here."""
+
+
+class LaunchError(TorchliftError, ValueError):
+    """The processes of a job could not be started."""
+
+
+def expect(what: str, value: object, kinds: type | tuple[type, ...], wanted: str) -> None:
+    """
+    Make sure that an argument is of one of some kinds.
+
+    Args:
+        what: the argument, for the message.
+        value: what was given.
+        kinds: what it may be an object of.
+        wanted: these, in words, and what to do about it.
+
+    Raises:
+        WrongKindError: it is of none of them; a TypeError.
+    """
+    if not isinstance(value, kinds):
+        given = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise WrongKindError(f"{what} was given {given}; it takes {wanted}.")

@@ -1,0 +1,1 @@
+"""From a loss to a step: windows, scaling, clipping, optimizers, schedulers."""

@@ -1,0 +1,1 @@
+"""The `torchlift` command, and how it starts the processes of a job."""

@@ -1,0 +1,208 @@
+"""The `torchlift` command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from ..config.cluster import DYNAMO_MODES
+from ..errors import TorchliftError
+from .options import PRECISION_WORDS, Options, check_option, job_of
+from .plan import Job, free_port, plan
+from .spawn import run
+
+
+class _Launch(click.Command):
+    """Takes hyphens and underscores in its own options for the same; leaves what belongs to the script alone."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        takes_value = {
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        own: list[str] = []
+        rest = list(args)
+        while rest and rest[0].startswith("-") and rest[0] != "--":
+            name, equals, value = rest.pop(0).partition("=")
+            name = name.replace("_", "-") if name.startswith("--") else name
+            if not any(name in option.opts for option in self.params):
+                _known(name)
+            own.append(name + equals + value)
+            if name in takes_value and not equals and rest:
+                own.append(rest.pop(0))
+        if rest and rest[0] == "--":
+            rest.pop(0)
+        return super().parse_args(ctx, [*own, "--", *rest])
+
+
+def _known(name: str) -> None:
+    try:
+        check_option(name)
+    except TorchliftError as error:
+        _fail(str(error))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Run a migrated training script on many processes."""
+
+
+@main.command(cls=_Launch)
+@click.option("--config-file", type=click.Path(), help="A file from `torchlift config`; what stands here wins over it.")
+@click.option("--num-processes", type=click.IntRange(min=1), help="How many processes, on all machines.  [default: 1]")
+@click.option("--cpu", is_flag=True, default=None, help="Stay on the CPU.")
+@click.option("--multi-gpu", is_flag=True, help="Accepted: the processes use what GPUs there are.")
+@click.option("--gpu-ids", help="Numbers of the GPUs to use, with commas between; one process each if not said.")
+@click.option("--num-machines", type=click.IntRange(min=1), help="How many machines.  [default: 1]")
+@click.option("--machine-rank", type=click.IntRange(min=0), help="The number of this machine.  [default: 0]")
+@click.option("--main-process-ip", help="Where process 0 is reached.  [default: 127.0.0.1]")
+@click.option("--main-process-port", type=click.IntRange(0, 65535), help="Its port; 0 takes a free one.  [default: 0]")
+@click.option("--mixed-precision", type=click.Choice(PRECISION_WORDS), help="What forward passes compute in.")
+@click.option("--split-batches", is_flag=True, default=None, help="Keep the global batch: share every batch.")
+@click.option("--gradient-accumulation-steps", type=click.IntRange(min=1), help="Batches per optimizer step.")
+@click.option("--dynamo-backend", help="Compile models with this back end of torch.compile.")
+@click.option("--dynamo-mode", type=click.Choice(DYNAMO_MODES), help="For torch.compile.")
+@click.option("--dynamo-use-fullgraph", is_flag=True, default=None, help="Fail where a model is compiled in pieces.")
+@click.option("--dynamo-use-dynamic", is_flag=True, default=None, help="Compile for all shapes at once.")
+@click.option("--dynamo-use-regional-compilation", is_flag=True, default=None, help="Compile repeated blocks only.")
+@click.option("--num-cpu-threads-per-process", type=click.IntRange(min=1), help="Threads of each process on the CPU.")
+@click.option("--max-restarts", type=click.IntRange(min=0), default=0, help="Start all again when one has failed.")
+@click.option("--rdzv-backend", type=click.Choice(["static", "c10d"]), help="Accepted, without effect.")
+@click.option("--rdzv-conf", help="Accepted, without effect.")
+@click.option("--role", help="Accepted, without effect.")
+@click.option("--monitor-interval", type=float, help="Accepted: the end of a process is noticed at once.")
+@click.option("--main-training-function", help="Accepted, without effect.")
+@click.option("--same-network", is_flag=True, help="Accepted, without effect.")
+@click.option("--debug", is_flag=True, help="Accepted: collective calls are always checked.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing about processes that fail.")
+@click.option("--no-python", is_flag=True, help="SCRIPT is a program of its own.")
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as for `python -m`.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def launch(script: str, arguments: tuple[str, ...], quiet: bool, max_restarts: int, **given: Any) -> None:
+    """Start SCRIPT on this machine as processes that know each other. What follows SCRIPT is the script's own."""
+    options = Options(**given)
+    plain = not options.module and not options.no_python
+    if plain and not os.path.exists(script):  # noqa: PTH110  (no need to load pathlib for this)
+        _fail(f"there is no script {script!r}. Check the path; for a module, put -m before it.")
+    try:
+        status = _run(job_of(options, (script, *arguments), os.environ), max_restarts, quiet)
+    except (TorchliftError, OSError) as error:
+        _fail(str(error))
+    sys.exit(status)
+
+
+def _run(job: Job, max_restarts: int, quiet: bool) -> int:
+    """Run a job, and again while it fails and may be started again; a signal to the launcher ends it for good."""
+    status = 0
+    for restart in range(max_restarts + 1):
+        attempt = replace(job, restart=restart)
+        if attempt.port == 0 and attempt.num_machines == 1:
+            attempt = replace(attempt, port=free_port(attempt.address))
+        status = run(plan(attempt, os.environ), quiet)
+        if status in (0, 130, 143):
+            break
+    return status
+
+
+class _Verbatim(click.Command):
+    """Leaves all arguments to the program behind it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, ["--", *args])
+
+
+@main.command(cls=_Verbatim, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def verify(arguments: tuple[str, ...]) -> None:
+    """Show that a migrated script computes what the original does: ORIGINAL MIGRATED [options] -- ARGUMENTS."""
+    os.execv(sys.executable, [sys.executable, "-m", "torchlift.runtime.verify", *arguments])
+
+
+class _Underscores(click.Group):
+    """Takes `--config_file` for `--config-file`, also in front of a sub-command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _hyphens(args))
+
+
+class _Simple(click.Command):
+    """Takes hyphens and underscores in options for the same."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _hyphens(args))
+
+
+def _hyphens(args: list[str]) -> list[str]:
+    split = [arg.partition("=") for arg in args]
+    return [(name.replace("_", "-") if name.startswith("--") else name) + sep + value for name, sep, value in split]
+
+
+@main.group(cls=_Underscores, invoke_without_command=True)
+@click.option("--config-file", type=click.Path(), help="Where to write; the place that `launch` reads if not said.")
+@click.pass_context
+def config(ctx: click.Context, config_file: str | None) -> None:
+    """Answer some questions, and keep the answers for `torchlift launch`."""
+    from . import configure
+
+    ctx.obj = configure.place(config_file, os.environ)
+    if ctx.invoked_subcommand is None:
+        _guarded(configure.ask, ctx.obj)
+
+
+@config.command(cls=_Simple)
+@click.option("--mixed-precision", type=click.Choice(PRECISION_WORDS), default="no", show_default=True)
+@click.option("--config-file", type=click.Path(), help="Where to write.")
+@click.pass_obj
+def default(obj: Any, mixed_precision: str, config_file: str | None) -> None:
+    """Write a file for this machine without questions; one that is there stays."""
+    from . import configure
+
+    _guarded(configure.basic, configure.place(config_file, os.environ) if config_file else obj, mixed_precision)
+
+
+@main.command(cls=_Simple)
+@click.option("--config-file", type=click.Path(), help="Another file than the one that `launch` reads.")
+def env(config_file: str | None) -> None:
+    """Say what is installed and how this machine is set up, for a report."""
+    from . import about
+
+    _guarded(about.show, config_file, os.environ)
+
+
+@main.command(cls=_Simple)
+@click.option("--config-file", type=click.Path(), help="A file from `torchlift config`.")
+@click.option("--num-processes", type=click.IntRange(min=1), help="How many processes.  [default: 2]")
+@click.option("--cpu", is_flag=True, help="Stay on the CPU.")
+def test(config_file: str | None, num_processes: int | None, cpu: bool) -> None:
+    """Train on several processes of this machine, and compare with one."""
+    options = Options(config_file=config_file, num_processes=num_processes, cpu=cpu or None, module=True)
+    try:
+        job = job_of(options, ("torchlift.runtime.selftest",), os.environ, default_processes=2)
+        status = _run(job, 0, False)
+    except (TorchliftError, OSError) as error:
+        _fail(str(error))
+    sys.exit(status)
+
+
+def _guarded(function: Any, *arguments: Any) -> None:
+    try:
+        for line in function(*arguments):
+            click.echo(line)
+    except (TorchliftError, OSError) as error:
+        _fail(str(error))
+
+
+def _fail(message: str) -> None:
+    click.echo(f"torchlift: {message}", err=True)
+    sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""
+Processes for a function instead of a script: in notebooks, and for tests.
+
+They are forks, so that they know what the notebook has defined, and they know each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ..config.environment import read_environment
+from ..config.settings import parse_precision
+from ..config.variables import set_for_a_while
+from ..errors import LaunchError, NotAvailableYet, UnknownWordError
+from ..process.topology import topology
+from .plan import free_port
+
+_RENDEZVOUS = ("static", "c10d")
+
+
+def notebook_launcher(
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    num_processes: int | None = None,
+    mixed_precision: str = "no",
+    use_port: int | str = 0,
+    master_addr: str = "127.0.0.1",
+    node_rank: int = 0,
+    num_nodes: int = 1,
+    rdzv_backend: str = "static",
+    rdzv_endpoint: str = "",
+    rdzv_conf: dict[str, Any] | None = None,
+    rdzv_id: str = "none",
+    max_restarts: int = 0,
+    monitor_interval: float = 0.1,
+    log_line_prefix_template: str | None = None,
+) -> None:
+    """
+    Run a training function on several processes of this machine, from a notebook.
+
+    The accelerator is made inside the function, and nothing may have used a GPU before. With one process the function
+    runs right here, and so it does where a launcher has started this process as one of several: of a notebook that was
+    exported to a script.
+
+    Args:
+        function: the training function.
+        args: its arguments.
+        num_processes: on this machine; the number of accelerators when None.
+        mixed_precision: "no", "bf16" or "fp16", for accelerators that are told nothing else.
+        use_port: where the processes meet; 0 takes a free port.
+        master_addr: where machine 0 is reached.
+        node_rank: the number of this machine.
+        num_nodes: how many machines; then `use_port` must be a port, the same on all.
+        rdzv_backend, rdzv_endpoint, rdzv_conf, rdzv_id: "static" or "c10d"; without effect on one machine, where
+            processes find each other anyway. On several machines only "static" is available.
+        max_restarts: start all again when one has failed, so many times.
+        monitor_interval, log_line_prefix_template: without effect.
+
+    Raises:
+        UnknownWordError: no such precision; a ValueError.
+        LaunchError: an accelerator has been made already, or the number of processes is not known; a ValueError, too.
+        ProcessRaisedException: the function failed in a process; the message holds its traceback.
+    """
+    precision = str(parse_precision(mixed_precision))
+    if rdzv_backend not in _RENDEZVOUS:
+        raise UnknownWordError("rdzv_backend", rdzv_backend, list(_RENDEZVOUS))
+    if num_nodes > 1 and (rdzv_backend != "static" or rdzv_endpoint or rdzv_conf or rdzv_id != "none"):
+        raise NotAvailableYet(
+            "notebook_launcher on several machines with a rendezvous of torch",
+            "Leave out the rdzv arguments, and give master_addr and use_port.",
+        )
+    started = topology(read_environment()).distributed
+    count = 1 if started else _count(num_processes)
+    if started or (count == 1 and num_nodes == 1):
+        with set_for_a_while({"TORCHLIFT_MIXED_PRECISION": precision}):
+            function(*args)
+        return
+    if num_nodes > 1 and int(use_port) == 0:
+        raise LaunchError("several machines need use_port: a port of machine 0, the same on all.")
+    _nothing_begun()
+    settings = {"TORCHLIFT_MIXED_PRECISION": precision}
+    for restart in range(max_restarts + 1):
+        last = restart == max_restarts
+        if _start(function, args, count, settings, master_addr, int(use_port), node_rank, num_nodes, restart, last):
+            return
+
+
+def debug_launcher(function: Callable[..., Any], args: tuple[Any, ...] = (), num_processes: int = 2) -> None:
+    """
+    Run a function on several processes of the CPU, to look for mistakes.
+
+    Args:
+        function: what to run.
+        args: its arguments.
+        num_processes: how many.
+
+    Raises:
+        LaunchError: an accelerator has been made already.
+        ProcessRaisedException: the function failed in a process; the message holds its traceback.
+    """
+    if num_processes < 1:
+        raise LaunchError(f"num_processes is {num_processes}; it must be 1 or more.")
+    _nothing_begun()
+    settings = {"TORCHLIFT_CPU": "1", "TORCHLIFT_MIXED_PRECISION": "no"}
+    _start(function, args, num_processes, settings, "127.0.0.1", 0, 0, 1, 0, last=True)
+
+
+def _count(asked: int | None) -> int:
+    if asked is not None:
+        if asked < 1:
+            raise LaunchError(f"num_processes is {asked}; it must be 1 or more.")
+        return asked
+    import torch
+
+    count = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    if not count:
+        raise LaunchError(
+            "there is no accelerator here to count: say how many processes, notebook_launcher(..., num_processes=2)."
+        )
+    return count
+
+
+def _nothing_begun() -> None:
+    import torch
+
+    from ..process.state import PartialState
+
+    if PartialState.made_in == os.getpid():
+        raise LaunchError(
+            "an Accelerator (or PartialState) has been made in this process already, so that processes cannot start "
+            "from here: it should only be made inside your training function. Restart the notebook, and make sure that "
+            "no cell makes one."
+        )
+    kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    begun = getattr(torch.get_device_module(kind), "is_initialized", None) if kind is not None else None
+    if begun is not None and begun():
+        raise LaunchError(
+            "a device is in use in this process already, and processes that start from here could not use it. Restart "
+            "the notebook, and use devices only inside your training function."
+        )
+
+
+def _start(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    count: int,
+    settings: dict[str, str],
+    address: str,
+    port: int,
+    node_rank: int,
+    num_nodes: int,
+    restart: int,
+    last: bool,
+) -> bool:
+    """Start processes and wait for them. False: one has failed, and this was not the last attempt."""
+    from torch.multiprocessing.spawn import ProcessException, start_processes
+
+    place = {
+        "WORLD_SIZE": str(count * num_nodes),
+        "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port or free_port(address)),
+        "TORCHELASTIC_RESTART_COUNT": str(restart),
+    }
+    with set_for_a_while({**settings, **place}):
+        try:
+            start_processes(run_here, args=(function, args, node_rank * count), nprocs=count, start_method="fork")  # type: ignore[no-untyped-call]
+        except ProcessException:
+            if last:
+                raise
+            return False
+    return True
+
+
+def run_here(local_rank: int, function: Callable[..., Any], args: tuple[Any, ...], first: int) -> None:
+    """What a new process does."""
+    import torch
+
+    from ..process import group
+
+    # GNU OpenMP hangs in a fork of a process that has used its threads: one thread uses none of them.
+    torch.set_num_threads(1)
+    with set_for_a_while({"RANK": str(first + local_rank), "LOCAL_RANK": str(local_rank)}):
+        try:
+            function(*args)
+        except BaseException:
+            group.note_failure()
+            raise
+        finally:
+            group.leave()  # such a process ends without calling what is registered for its exit

@@ -1,0 +1,3 @@
+"""Names that scripts import from here."""
+
+from .gradients.local_sgd import LocalSGD as LocalSGD

@@ -1,0 +1,3 @@
+"""Names that scripts import from here."""
+
+from .gradients.named import AcceleratedOptimizer as AcceleratedOptimizer

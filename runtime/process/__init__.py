@@ -1,0 +1,1 @@
+"""Which process this is, the group it belongs to, its random numbers, and who runs what."""

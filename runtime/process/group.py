@@ -1,0 +1,208 @@
+"""The process group: started once, left in order."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import threading
+import time
+from datetime import timedelta
+from types import TracebackType
+
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from ..errors import CollectiveMismatch, TopologyError
+from . import watch
+from .topology import Topology
+
+_LEAVING_SECONDS = 10.0
+"""How long a process that is done waits for the others before it leaves anyway."""
+_DYING_SECONDS = 3.0
+"""How long a process that has failed may take to free what it holds."""
+_POLL_SECONDS = 0.01
+_LEFT = "torchlift/left"
+_FAILED = "torchlift/failed"
+
+log = logging.getLogger(__name__)
+
+
+class _Exit:
+    """How this process comes to its end."""
+
+    failed = False
+    ours_in: int | None = None
+    """The process that joined the group by `start`; a fork of it must not leave in its name."""
+    joined = 0
+    """How often this process has joined a group."""
+
+
+def start(
+    topology: Topology,
+    device: torch.device,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    init_method: str | None = None,
+) -> None:
+    """
+    Join the process group of the job, unless the script has done so already, and watch over it.
+
+    Args:
+        topology: the place of this process.
+        device: CPU tensors travel by gloo; those of an accelerator by the back end that torch names for it.
+        timeout: of collectives; torch's own when None.
+        backend: instead of these.
+        init_method: where the processes meet, as torch writes it; what the environment says when None.
+
+    Raises:
+        TopologyError: this build of torch cannot connect processes, or not in this way.
+    """
+    if not topology.distributed:
+        return
+    if not dist.is_available():
+        raise TopologyError(
+            f"WORLD_SIZE is {topology.world_size}, but this build of torch has no torch.distributed. "
+            "Install a build that has it, or start one process."
+        )
+    if not dist.is_initialized():
+        _join(topology, _backend(device, backend), timeout, init_method)
+        _Exit.ours_in = os.getpid()
+        _watch_for_failure()
+        atexit.register(leave)
+    if dist.get_world_size() > 1:
+        watch.begin()
+
+
+def _backend(device: torch.device, wanted: str | None) -> str:
+    """Gloo for CPU tensors, and what the device needs for its own."""
+    if wanted and wanted not in ("nccl", "gloo"):
+        return wanted
+    if device.type == "cpu":
+        return "gloo"
+    own = dist.get_default_backend_for_device(device)
+    names = [name for name in str(own).split(",") if ":" not in name]
+    if not all(dist.is_backend_available(name) for name in names):
+        raise TopologyError(
+            f"tensors on {device.type} travel by {own}, which this build of torch does not have. Install a build that "
+            "has it, or stay on the CPU: Accelerator(cpu=True)."
+        )
+    return f"cpu:gloo,{device.type}:{own}"
+
+
+def _join(topology: Topology, backend: str, timeout: timedelta | None, init_method: str | None) -> None:
+    """
+    A restarted job gets keys of its own: the store may still hold the addresses of processes that have died. So does
+    one that has left, and trains again.
+    """
+    rank, size = topology.rank, topology.world_size
+    meet = init_method or topology.meet
+    if meet.startswith("env://"):
+        store, _, _ = next(rendezvous(meet, rank, size))
+    else:
+        store, _, _ = next(rendezvous(f"{meet}{'&' if '?' in meet else '?'}rank={rank}&world_size={size}"))
+    own = PrefixStore(f"torchlift/{topology.restart}/{_Exit.joined}", store)
+    _Exit.joined += 1
+    dist.init_process_group(backend=backend, store=own, rank=rank, world_size=size, timeout=timeout)
+
+
+def backend() -> str | None:
+    """What tensors travel by; None for one process."""
+    return str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else None
+
+
+def note_failure() -> None:
+    """This process has failed: leaving waits for nobody. For processes whose end `sys.excepthook` does not see."""
+    _Exit.failed = True
+
+
+def _watch_for_failure() -> None:
+    """Remember an uncaught exception, so that a crashing process waits for nobody."""
+    previous = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        _Exit.failed = True
+        previous(kind, error, trace)
+
+    sys.excepthook = hook
+
+
+def leave() -> None:
+    """
+    Leave the process group: count down in the store until all are here (bounded), then destroy it.
+
+    After an uncaught exception nobody is waited for. Calling it twice, or without a group, does nothing.
+
+    Raises:
+        CollectiveMismatch: the last collectives of the processes went past one another.
+    """
+    if _Exit.ours_in != os.getpid() or not dist.is_initialized():
+        return
+    _Exit.ours_in = None
+    _Exit.failed = _Exit.failed or watch.failed()
+    store = dist.distributed_c10d._get_default_store()
+    parted = None
+    try:
+        watching = watch.end()
+        if _Exit.failed:
+            store.set(_FAILED, "1")
+        else:
+            _count_down(store, dist.get_world_size(), watching)
+    except CollectiveMismatch as mismatch:
+        parted = mismatch
+        _Exit.failed = True
+    except (RuntimeError, ValueError, OSError) as error:  # the store is gone: so are the others
+        log.debug("left without the others: %s", error)
+    if _Exit.failed:
+        _destroy_or_die()
+    else:
+        dist.destroy_process_group()
+    if parted is not None:
+        raise parted
+
+
+def _destroy_or_die() -> None:
+    """After a failure a collective may still be under way, and destroying the group would wait for it."""
+    thread = threading.Thread(target=dist.destroy_process_group, daemon=True)
+    thread.start()
+    thread.join(_DYING_SECONDS)
+    if thread.is_alive():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _count_down(store: torch._C._distributed_c10d.Store, world_size: int, watching: watch.Watch | None) -> None:
+    left = store.add(_LEFT, 1)
+    until = time.monotonic() + _LEAVING_SECONDS
+    while left < world_size and time.monotonic() < until and not store.check([_FAILED]):
+        time.sleep(_POLL_SECONDS)
+        left = store.add(_LEFT, 0)
+    if watching is not None and left >= world_size:
+        watching.last_look()
+    if dist.get_rank() == 0:  # the store lives in rank 0: let the others read the last count
+        until = min(until, time.monotonic() + 1.0)
+        store.add(f"{_LEFT}/read", 1)
+        while store.add(f"{_LEFT}/read", 0) < left and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)
+    else:
+        store.add(f"{_LEFT}/read", 1)
+
+
+def wait_for_everyone() -> None:
+    """
+    Return when every process of the group has come here.
+
+    Raises:
+        CollectiveMismatch: some of them are on another way.
+    """
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        watch.note("wait_for_everyone")
+        if dist.get_backend() == "gloo":
+            watch.finish(dist.barrier(async_op=True))
+        else:
+            dist.barrier()
+        watch.done()

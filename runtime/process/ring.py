@@ -1,0 +1,115 @@
+"""
+What this process has asked all processes to do together, in order.
+
+Every collective leaves an entry: its number, a checksum of everything so far, what it is, and the line of the script.
+Two processes whose checksums differ at the same number have parted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple, TypeAlias
+from zlib import crc32
+
+import torch
+
+_OURS = str(Path(__file__).resolve().parent.parent)
+_BETWEEN = (_OURS, str(Path(torch.__file__).parent), contextmanager.__code__.co_filename)
+"""Frames of these places stand between the script and a collective."""
+_LENGTH = 4096
+_SPOKEN = {
+    "goes_first": "main_process_first",
+    "__next__": "the loop over a loader",
+    "__iter__": "the loop over a loader",
+    "after_backward": "backward",
+    "all_of": "prepare",
+}
+
+Shown: TypeAlias = "tuple[Any, ...]"
+
+
+class Entry(NamedTuple):
+    """One collective, as it was asked for."""
+
+    number: int
+    chain: int
+    kind: str
+    asked: str
+    """The function of ours that the script called."""
+    shapes: Shown
+    code: CodeType | None
+    line: int
+
+    def told(self) -> list[Any]:
+        """As plain values, for other processes."""
+        place = "" if self.code is None else f"{self.code.co_filename}:{self.line}"
+        return [self.number, self.chain, self.describe(), place]
+
+    def describe(self) -> str:
+        """What the script sees of it."""
+        asked = _SPOKEN.get(self.asked, self.asked)
+        name = self.kind if not asked or asked.startswith("_") or asked in ("call", self.kind) else asked
+        shapes = ", ".join(str(list(shape)) if isinstance(shape, tuple) else str(shape) for shape in self.shapes[:4])
+        more = ", ..." if len(self.shapes) > 4 else ""
+        return f"{name} of {shapes}{more}" if shapes else name
+
+
+class Ring:
+    """The latest entries of this process. Noting one costs a microsecond or two."""
+
+    def __init__(self, length: int = _LENGTH) -> None:
+        self.number = 0
+        self.chain = 0
+        self.entries: deque[Entry] = deque(maxlen=length)
+
+    def note(self, kind: str, signature: str = "", shapes: Shown = ()) -> None:
+        """
+        Remember a collective.
+
+        Args:
+            kind: which one.
+            signature: what must be alike on all processes, beside the kind.
+            shapes: of the tensors, and their types: for messages only.
+        """
+        asked, code, line = "", None, 0
+        frame = sys._getframe(2)
+        while frame is not None:
+            code = frame.f_code
+            if not code.co_filename.startswith(_BETWEEN):
+                line = frame.f_lineno
+                break
+            if code.co_filename.startswith(_OURS):
+                asked = code.co_name
+            frame = frame.f_back  # type: ignore[assignment]
+        self.number += 1
+        self.chain = crc32(f"{kind}|{signature}".encode(), self.chain)
+        self.entries.append(Entry(self.number, self.chain, kind, asked, shapes, code if line else None, line))
+
+    def tail(self, count: int) -> list[Entry]:
+        """The last `count` entries, the oldest first."""
+        return list(self.entries.copy())[-count:]
+
+
+def parted(mine: list[Entry], theirs: list[list[Any]]) -> tuple[list[Any], list[Any]] | None:
+    """
+    The first collective at which two processes did different things, as each of them tells it.
+
+    Args:
+        mine: entries of this process.
+        theirs: what `Entry.told` gave on the other one.
+
+    Returns:
+        None as long as one is only slower than the other.
+    """
+    own = {entry.number: entry for entry in mine}
+    common = [told for told in theirs if told[0] in own]
+    if not common or own[common[-1][0]].chain == common[-1][1]:
+        return None
+    for told in common:
+        if own[told[0]].chain != told[1]:
+            return own[told[0]].told(), told
+    return None

@@ -1,0 +1,40 @@
+"""Random numbers: equal where control flow hangs on them, different where they are noise."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import torch
+
+from ..config.environment import read_environment
+from .topology import topology
+
+_STRIDE = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits: neighbouring ranks get unrelated seeds
+
+
+def set_seed(seed: int, device_specific: bool = False, deterministic: bool = False) -> None:
+    """
+    Seed python, numpy (when it is loaded) and torch on all devices.
+
+    Args:
+        seed: the same on every process.
+        device_specific: add the rank, so that every process draws other numbers. Weights are still made equal
+            by `Accelerator.prepare`, but code that branches on random numbers then branches differently.
+        deterministic: also ask torch for deterministic algorithms.
+    """
+    if device_specific:
+        seed += topology(read_environment()).rank
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+    if deterministic:
+        torch.use_deterministic_algorithms(True)
+
+
+def part_noise(rank: int) -> None:
+    """Re-seed torch on ranks above 0, so that dropout and augmentation differ. python's and numpy's stay equal."""
+    if rank:
+        torch.manual_seed((torch.initial_seed() + rank * _STRIDE) % 2**63)

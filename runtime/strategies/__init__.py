@@ -1,0 +1,1 @@
+"""Ways of keeping the model equal on all processes."""

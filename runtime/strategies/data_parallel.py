@@ -1,0 +1,321 @@
+"""
+Data parallelism as an engine beside the model.
+
+torch's DistributedDataParallel is kept private: nobody calls it, only its reducer is used. It is armed by the forward
+pass, as DDP does, so that a plain `loss.backward()` exchanges gradients; and again by `Accelerator.backward` with the
+loss itself, so that methods other than `forward`, several forwards, retained graphs and unused heads do, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+from typing import Any
+from zlib import crc32
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..collectives.gather import broadcast_tensors
+from ..collectives.reduce import reduce
+from ..collectives.world import World
+from ..config.handlers import DistributedDataParallelKwargs
+from ..device.placement import map_tree
+from ..device.precision import Precision, to_fp32
+from ..errors import MixedUseError
+from ..process import watch
+from .hooks import Compression
+
+_NUMBERS = count(1)
+"""Processes prepare their models in the same order."""
+
+
+class PrecisionEngine:
+    """Runs a model's forward pass in mixed precision; its outputs are in fp32."""
+
+    def __init__(self, precision: Precision) -> None:
+        self._precision = precision
+
+    @property
+    def mixed(self) -> bool:
+        """There is something to do also for methods beside `forward`."""
+        return self._precision.mixed
+
+    def call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The forward pass."""
+        return self.around(call, args, kwargs)
+
+    def around(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Any method that computes with weights."""
+        if not self._precision.mixed:
+            return call(*args, **kwargs)
+        with self._precision.autocast():
+            output = call(*args, **kwargs)
+        return to_fp32(output)
+
+
+class DataParallelEngine(PrecisionEngine):
+    """
+    Keeps one model equal on all processes.
+
+    Args:
+        model: on its device; its weights and buffers become those of rank 0.
+        world: the processes.
+        precision: of its forward pass.
+        options: of the exchange; torch's defaults when None.
+
+    Raises:
+        MixedUseError: the processes hand in different models, or the options cannot be.
+    """
+
+    def __init__(
+        self, model: nn.Module, world: World, precision: Precision, options: DistributedDataParallelKwargs | None = None
+    ) -> None:
+        super().__init__(precision)
+        self.roll: Callable[[DataParallelEngine], None] | None = None
+        """Exchanges gradients while inputs may be uneven; None at other times."""
+        self._model = model
+        self._options = options or DistributedDataParallelKwargs()
+        self._compression = Compression(self._options, world.device)
+        self._queued = False
+        self._world = world
+        self._sync = True
+        self._armed = False
+        self._looked = False
+        self._afterwards = False
+        self._number = next(_NUMBERS)
+        self._gradients_before: list[tuple[int, int]] = []
+        _same_model(world, model)
+        equalise(world, [*model.parameters(), *model.buffers()])
+        self._build()
+
+    def _build(self) -> None:
+        parameters = list(self._model.parameters())
+        self._idle = [parameter for parameter in parameters if not parameter.requires_grad]
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        reducing = bool(trained) and not self._afterwards
+        self._ddp = _reducing(self._model, trained[0], self._options) if reducing else None
+        if self._ddp is not None:
+            self._compression.on(self._ddp)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that is kept equal."""
+        return self._model
+
+    def _rebuild_if_unfrozen(self) -> None:
+        """Parameters that were frozen when the reducer was built, and are not any more, need another one."""
+        if any(parameter.requires_grad for parameter in self._idle):
+            self.release()
+            self._build()
+
+    def call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The forward pass; arms the reducer for the gradients of its outputs."""
+        output = super().call(call, args, kwargs)
+        if self._sync and torch.is_grad_enabled():
+            found = _differentiable(output)
+            if found and self.roll is not None:
+                found[0].register_hook(self._queue)  # type: ignore[no-untyped-call]
+            elif found:
+                self._rebuild_if_unfrozen()
+                self._arm(found)
+        return output
+
+    def _queue(self, _gradient: torch.Tensor) -> None:
+        """With uneven inputs: exchange when this backward pass is over."""
+        if self._sync and not self._queued:
+            self._queued = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._exchange_joined)
+
+    def _exchange_joined(self) -> None:
+        self._queued = False
+        if self.roll is not None:
+            self.roll(self)
+
+    def before_backward(self, loss: torch.Tensor) -> None:
+        """Arm the reducer for the gradients of `loss`, or make sure that it keeps still inside a window."""
+        if self._sync and self.roll is not None:
+            self._queued = True  # not at the end of this pass, but after it
+        elif self._sync:
+            self._world.note("backward")
+            if not self._looked:
+                self._looked = True
+                if reenters(loss):
+                    self._exchange_afterwards()
+            self._rebuild_if_unfrozen()
+            self._gradients_before = self._gradients()
+            self._arm([loss])
+        elif self._armed:
+            self.disarm()
+
+    def after_backward(self) -> None:
+        """Buffers that the forward pass has changed (running statistics) become those of rank 0."""
+        if self._sync and self.roll is not None:
+            self._exchange_joined()
+        elif self._sync:
+            if self._gradients() != self._gradients_before:  # what went through the reducer must be of one model
+                watch.note("backward", str(self._number), (f"model {self._number}",))
+            watch.done()  # still armed, where the loss has reached none of its weights
+            if self._afterwards:
+                average_gradients(self._world, self._model)
+            if self._model.training and self._options.broadcast_buffers:
+                equalise(self._world, list(self._model.buffers()))
+
+    def _gradients(self) -> list[tuple[int, int]]:
+        """Changes with every gradient that is added, at next to no cost."""
+        gradients = [parameter.grad for parameter in self._model.parameters()]
+        return [(id(one), one._version) for one in gradients if one is not None]
+
+    def _exchange_afterwards(self) -> None:
+        """
+        Exchange gradients when the backward pass is over, instead of during it.
+
+        A backward pass that starts others inside of itself (reentrant checkpointing) hides from the reducer which
+        parameters it will reach.
+        """
+        self.disarm()
+        self.release()
+        self._afterwards = True
+        self._ddp = None
+
+    def _arm(self, outputs: list[torch.Tensor]) -> None:
+        if self._ddp is not None:
+            self._armed = True
+            self._ddp.reducer.prepare_for_forward()
+            self._ddp.reducer.prepare_for_backward(outputs)
+
+    def disarm(self) -> None:
+        """The next gradients are not exchanged; also after a backward pass that has failed half way."""
+        if self._ddp is not None:
+            self._ddp.reducer._reset_state()
+        self._armed = False
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """Gradients add up on each process; the next backward pass outside of the body exchanges their sum."""
+        return self.syncing(False)
+
+    @contextmanager
+    def syncing(self, sync: bool) -> Iterator[None]:
+        """Whether backward passes in the body exchange gradients."""
+        before, self._sync = self._sync, sync
+        try:
+            yield
+        finally:
+            self._sync = before
+
+    def release(self) -> None:
+        """Take the hooks off the parameters."""
+        if self._ddp is not None:
+            self._ddp.reducer._remove_autograd_hooks()
+
+
+def _reducing(model: nn.Module, like: nn.Parameter, options: DistributedDataParallelKwargs) -> DistributedDataParallel:
+    """
+    A DDP that is there for its reducer.
+
+    Which parameters a backward pass reaches is found out anew each time. DDP warns, once a process, where it finds that
+    all of them are reached; one more element that never is keeps it quiet, and costs nothing in its bucket.
+    """
+    holder = nn.Module()
+    holder.never_reached = nn.Parameter(like.detach().new_zeros(1))
+    holder.model = model
+    return DistributedDataParallel(
+        holder,
+        init_sync=False,
+        find_unused_parameters=True,
+        bucket_cap_mb=options.bucket_cap_mb,
+        gradient_as_bucket_view=options.gradient_as_bucket_view,
+    )
+
+
+def _same_model(world: World, model: nn.Module) -> None:
+    """
+    Make sure that all processes prepare the same model at this point.
+
+    Raises:
+        MixedUseError: names, shapes or types of its weights differ between the processes.
+    """
+    described = "".join(f"{name}{tuple(t.shape)}{t.dtype}" for name, t in _named(model))
+    world.note("prepare a model")
+    marks = [row[0] for row in world.gather_numbers([crc32(described.encode())])]
+    if len(set(marks)) > 1:
+        raise MixedUseError(
+            f"prepare: the processes hand in different models (here: {type(model).__name__}, rank {world.rank}). Build "
+            "the same models in the same order on every process, and prepare them in the same order."
+        )
+
+
+def _named(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def reenters(loss: torch.Tensor) -> bool:
+    """The graph behind `loss` starts backward passes of its own."""
+    waiting, seen = [loss.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if "Checkpoint" in node.name():
+            return True
+        waiting.extend(parent for parent, _ in node.next_functions)
+    return False
+
+
+def average_gradients(world: World, model: nn.Module) -> None:
+    """Average the gradients of all processes; one that a process lacks counts as zero there."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        return
+    have = torch.tensor([parameter.grad is not None for parameter in parameters], device=world.device)
+    reached = [p for p, any_has in zip(parameters, reduce(world, have, "max").tolist(), strict=True) if any_has]
+    averages = reduce(world, [torch.zeros_like(p) if p.grad is None else p.grad for p in reached], "mean")
+    for parameter, average in zip(reached, averages, strict=True):
+        if parameter.grad is None:
+            parameter.grad = average
+        else:
+            parameter.grad.copy_(average)
+
+
+def equalise(world: World, tensors: list[torch.Tensor]) -> None:
+    """
+    Copy rank 0's values into tensors, in place; also into views whose elements share memory.
+
+    Through ``data``, which autograd does not watch: a generator's running statistics are saved in its graph, and that
+    graph waits for its own backward pass while the discriminator is trained.
+    """
+    if not tensors:
+        return
+    with torch.no_grad():
+        views = [_without_repeats(tensor.data) for tensor in tensors]
+        new = broadcast_tensors(world, views)
+        if world.rank:
+            for view, value in zip(views, new, strict=True):
+                view.copy_(value)
+
+
+def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
+    """A view that holds every element of an expanded tensor once."""
+    for dim, (stride, length) in enumerate(zip(tensor.stride(), tensor.shape, strict=True)):
+        if stride == 0 and length > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def _differentiable(output: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+
+    def look(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            if leaf.requires_grad:
+                found.append(leaf)
+        elif hasattr(leaf, "__dict__") and not isinstance(leaf, (type, nn.Module)):
+            found.extend(v for v in vars(leaf).values() if isinstance(v, torch.Tensor) and v.requires_grad)
+        return leaf
+
+    map_tree(look, output)
+    return found

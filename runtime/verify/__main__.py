@@ -1,0 +1,129 @@
+"""
+`python -m torchlift.runtime.verify`: verify a migration.
+
+With `--request FILE` (or `-` for stdin) a request is read as JSON and the verdict is written as JSON: the contract with
+the rewriter. Otherwise the arguments are ORIGINAL MIGRATED [options] -- ARGUMENTS OF THE SCRIPT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .request import Request, RequestError, from_json, program_at
+from .verdict import USAGE
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_READY = "TORCHLIFT_VERIFY_READY"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Verify, and return the exit status: 0 held, 1 broken, 2 the original does not run, 3 wrong usage."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    own, script = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
+    options = _parser().parse_args(own)
+    if not hasattr(os, "fork"):
+        return _fail("verifying needs a system that can fork processes (Linux or macOS)")
+    try:
+        request = _read(options.request) if options.request else _request(options, script)
+        from .server import Server
+        from .supervise import end_on_signals
+
+        end_on_signals()
+        verdict = Server(request).verify()
+    except (RequestError, OSError) as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return 128 + 2
+    if options.request or options.output_format == "json":
+        sys.stdout.write(json.dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n")
+    else:
+        from .text import as_text
+
+        sys.stdout.write(as_text(verdict))
+    sys.stdout.flush()
+    return verdict.status
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"verify: {message}\n")
+    return USAGE
+
+
+class _Parser(argparse.ArgumentParser):
+    def exit(self, status: int = 0, message: str | None = None) -> None:  # type: ignore[override]
+        """Wrong usage is status 3, as in all our commands."""
+        super().exit(USAGE if status == 2 else status, message)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="torchlift verify", description="Show that a migrated script computes what the original does."
+    )
+    parser.add_argument("original", nargs="?", help="the script as it was")
+    parser.add_argument("migrated", nargs="?", help="the script as it is now")
+    parser.add_argument("--request", metavar="FILE", help="read a request as JSON (- for stdin), write JSON")
+    parser.add_argument("--procs", default="1,2", help="numbers of processes to run it on (default: 1,2)")
+    parser.add_argument("--steps", type=int, default=20, help="batches of a pass, at most (default: 20)")
+    parser.add_argument(
+        "--as-is", action="store_true", help="only seed; keep shuffling, dropout and the batch per process"
+    )
+    parser.add_argument("--double", action="store_true", help="compute in float64 and compare to 1e-9")
+    parser.add_argument("--keep", action="store_true", help="leave the scratch folders and say where they are")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds that one run may take (default: 120)")
+    parser.add_argument("--wait", type=float, default=20.0, help="seconds that a process may wait (default: 20)")
+    parser.add_argument("--cpu", action="store_true", help="stay on the CPU")
+    parser.add_argument("--output-format", choices=["text", "json"], default="text")
+    return parser
+
+
+def _read(name: str) -> Request:
+    text = sys.stdin.read() if name == "-" else Path(name).read_text()
+    try:
+        return from_json(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise RequestError(f"the request is not JSON ({error})") from error
+
+
+def _request(options: argparse.Namespace, script: list[str]) -> Request:
+    if options.original is None or options.migrated is None:
+        raise RequestError("name two scripts: torchlift verify ORIGINAL MIGRATED -- ARGUMENTS OF THE SCRIPT")
+    for name in (options.original, options.migrated):
+        if not Path(name).is_file():
+            raise RequestError(f"there is no script {name!r}. Check the path")
+    try:
+        procs = tuple(int(word) for word in options.procs.split(","))
+    except ValueError:
+        raise RequestError(f"--procs is {options.procs!r}; give numbers, as in --procs 1,2") from None
+    return Request(
+        original=program_at(Path(options.original), Path.cwd()),
+        migrated=program_at(Path(options.migrated), Path.cwd()),
+        arguments=tuple(script),
+        procs=procs,
+        steps=options.steps,
+        exact=not options.as_is,
+        double=options.double,
+        keep=options.keep,
+        seconds=options.limit,
+        wait=options.wait,
+        cpu=options.cpu,
+    )
+
+
+def _single_threaded() -> None:
+    """Start anew with one thread and a fixed hash seed: runs are forked, and must be alike."""
+    if os.environ.get(_READY) == "1":
+        return
+    settings = {**dict.fromkeys(_ONE_THREAD, "1"), "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1", _READY: "1"}
+    os.execve(
+        sys.executable, [sys.executable, "-m", "torchlift.runtime.verify", *sys.argv[1:]], {**os.environ, **settings}
+    )
+
+
+if __name__ == "__main__":
+    _single_threaded()
+    sys.exit(main())

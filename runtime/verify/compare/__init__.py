@@ -1,0 +1,1 @@
+"""Pure functions from traces to outcomes, one promise a function."""

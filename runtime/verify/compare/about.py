@@ -1,0 +1,142 @@
+"""What a comparison knows: the two runs, and how closely they must agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..traces import Trace
+from ..verdict import Outcome, Promise
+
+_ADAPTIVE = ("Adam", "Ada", "RMSprop", "Rprop", "Lamb", "Lion", "Muon", "LBFGS")
+
+PROMISES = {
+    "runs": "runs as the original does",
+    "waits": "no process waits for the others in vain",
+    "steps": "as many optimizer steps",
+    "losses": "the same losses",
+    "weights": "the same weights after every step",
+    "gradients": "the same gradient norms",
+    "rates": "the same learning rates",
+    "ranks": "all processes hold the same weights",
+    "samples": "together the processes read the original's samples",
+    "numbers": "the same printed numbers",
+    "lines": "each line is printed once",
+    "files": "the same files, each written once",
+    "checkpoints": "checkpoints have the plain model's keys",
+}
+
+
+@dataclass(frozen=True)
+class Unstable:
+    """What differs between two runs of the original itself, and can therefore not be compared."""
+
+    lines: frozenset[tuple[int, int]] = frozenset()
+    """Lines by stream (1 stdout, 3 logged) and number, from 0."""
+    weights: bool = False
+    files: frozenset[str] = frozenset()
+    """Files that hold something else each time."""
+    names: frozenset[str] = frozenset()
+    """Files that are not there each time."""
+    homes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Where names of files vary: folder and shape of the name, and by how much the number of files does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """One comparison."""
+
+    original: Trace
+    migrated: Trace
+    exact: bool = True
+    double: bool = False
+    kept: bool = True
+    """The global batch is the original's."""
+    kept_until: int | None = None
+    """The first step whose short batch the runtime completes with other rows; None when there is none."""
+    unstable: Unstable = field(default_factory=Unstable)
+
+    @property
+    def processes(self) -> int:
+        """Of the migrated run."""
+        return self.migrated.size
+
+    @property
+    def alone(self) -> bool:
+        """One process: figures must agree bit for bit."""
+        return self.processes == 1
+
+    @property
+    def tolerance(self) -> float:
+        """The relative difference that rounding explains."""
+        if self.alone:
+            return 0.0
+        if self.double:
+            return 1e-9
+        if "mixed precision" in self.original.held():
+            return 5e-2
+        kinds = {event.get("cls", "") for event in self.original.main.of("step")}
+        return 1e-3 if any(kind.startswith(_ADAPTIVE) for kind in kinds) else 1e-5
+
+    def by_nature(self) -> str:
+        """Why figures of several processes cannot be compared with the original's; empty when they can."""
+        if self.alone:
+            return ""
+        if not self.kept:
+            return "the runtime cannot be told to keep the global batch"
+        if not self.exact and any(rank.of("batch") for rank in self.migrated.ranks):
+            return ""
+        held = self.original.held()
+        if "rows of a batch mixed by randperm" in held:
+            return "the script mixes the rows of a batch (randperm)"
+        if "BatchNorm without running statistics" in held:
+            return "BatchNorm without running statistics normalises over the rows of one process"
+        if self._draws_by_row():
+            return "the script draws random numbers for each row, one by one: every process has other ones"
+        if self.original.main.of("step") and not self.original.main.training_passes():
+            return "batches are made by hand, not by a loader: the global batch cannot be kept"
+        return ""
+
+    def _draws_by_row(self) -> bool:
+        ends = [rank.end or {} for rank in (self.original.main, *self.migrated.ranks)]
+        draws = [end.get("draws", 0) for end in ends]
+        return draws[0] > 0 and all(ends) and any(count != draws[0] for count in draws)
+
+    def held(self, id: str, detail: str = "") -> Promise:
+        """The promise has been kept."""
+        return self._promise(id, Outcome.HELD, detail)
+
+    def broken(self, id: str, detail: str, step: int | None = None, figure: str = "") -> Promise:
+        """The promise has been broken."""
+        return self._promise(id, Outcome.BROKEN, detail, step, figure)
+
+    def untestable(self, id: str, why: str) -> Promise:
+        """The promise cannot be tested here."""
+        return self._promise(id, Outcome.UNTESTABLE, why)
+
+    def _promise(self, id: str, outcome: Outcome, detail: str, step: int | None = None, figure: str = "") -> Promise:
+        words = PROMISES[id]
+        return Promise(
+            id=id,
+            promise=words,
+            processes=self.processes,
+            outcome=outcome,
+            detail=detail,
+            step=step,
+            figure=figure,
+        )
+
+
+def apart(a: float, b: float, floor: float = 0.0) -> float:
+    """The relative difference of two numbers; two that are not finite agree when they are of one kind."""
+    if a == b or (math.isnan(a) and math.isnan(b)):
+        return 0.0
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return math.inf
+    return abs(a - b) / max(abs(a), abs(b), floor)
+
+
+def shown(value: float) -> str:
+    """A number with as many digits as tell it apart."""
+    return f"{value:.8g}"

@@ -1,0 +1,97 @@
+"""All promises of one migrated run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+
+from ..traces import Trace
+from ..verdict import Outcome, Promise
+from . import printed, samples, saved, training, waits
+from .about import About, Unstable
+
+_ON_ONE: tuple[tuple[str, Callable[[About], Promise]], ...] = (
+    ("runs", waits.runs),
+    ("steps", training.steps),
+    ("losses", training.losses),
+    ("weights", training.weights),
+    ("gradients", training.gradients),
+    ("rates", training.rates),
+    ("samples", samples.samples),
+    ("numbers", printed.numbers),
+    ("lines", printed.lines),
+    ("files", saved.files),
+    ("checkpoints", saved.checkpoints),
+)
+_TOGETHER: tuple[tuple[str, Callable[[About], Promise]], ...] = (("waits", waits.waits), ("ranks", training.ranks))
+_FIGURES = ("losses", "weights", "gradients")
+_AS_IS = (*_FIGURES, "steps", "rates", "samples", "numbers", "lines", "checkpoints")
+"""As is, every process takes a whole batch, and noise is its own: what differs by nature is shown, not judged."""
+_WHOLE = ("steps", "lines", "files", "checkpoints")
+
+
+def compare(about: About) -> list[Promise]:
+    """The promises, in the order in which a reader wants them."""
+    checks = list(_ON_ONE)
+    if not about.alone:
+        checks[1:1] = [_TOGETHER[0]]
+        checks.insert(6, _TOGETHER[1])
+    return [_one(about, id, check) for id, check in checks]
+
+
+def _one(about: About, id: str, check: Callable[[About], Promise]) -> Promise:
+    promise = check(about)
+    if promise.outcome is Outcome.UNTESTABLE:
+        return promise
+    if id in _WHOLE and not about.migrated.sound and (promise.outcome is Outcome.HELD or _incomplete(id, promise)):
+        return about.untestable(id, "the migrated run did not come to its end")
+    if promise.outcome is Outcome.HELD:
+        return promise
+    if id in (*_FIGURES, "numbers", "checkpoints") and about.unstable.weights:
+        return about.untestable(id, "two runs of the original itself differ")
+    if not about.exact and not about.alone and id in _AS_IS and "prints it, too" not in promise.detail:
+        return about.untestable(id, f"as is: {promise.detail}")
+    if id in (*_FIGURES, "samples", "steps", "rates") and not about.kept:
+        return about.untestable(id, "the runtime cannot be told to keep the global batch")
+    if about.kept_until is not None and id in _AS_IS and (promise.step or about.kept_until) >= about.kept_until:
+        why = f"the runtime completes the short batch of step {about.kept_until} with rows of the start"
+        if promise.step:
+            why = f"the same up to step {promise.step - 1}; {why}"
+        return about.untestable(id, why)
+    if id in _FIGURES and about.by_nature():
+        return about.untestable(id, about.by_nature())
+    if id == "samples" and about.by_nature():
+        return about.untestable(id, about.by_nature())
+    return promise
+
+
+def _incomplete(id: str, promise: Promise) -> bool:
+    """Broken only because the run ended early."""
+    if id == "files":
+        return "processes" not in promise.detail
+    if id == "checkpoints":
+        return "is not saved" in promise.detail
+    return "process" not in promise.detail or id == "steps"
+
+
+def unstable(first: Trace, second: Trace) -> Unstable:
+    """What differs between two runs of the original."""
+    steps = zip(first.main.of("step"), second.main.of("step"), strict=False)
+    names = {n for n in {*first.files, *second.files} if first.files.get(n) != second.files.get(n)}
+    return Unstable(
+        lines=printed.differing(first.main, second.main),
+        weights=any(a["h"] != b["h"] for a, b in steps),
+        files=frozenset(names),
+        names=frozenset(set(first.files) ^ set(second.files)),
+        homes=_homes(set(first.files), set(second.files)),
+    )
+
+
+def _homes(first: set[str], second: set[str]) -> dict[tuple[str, str], int]:
+    """Where names of files vary from run to run."""
+    folders = [{str(folder) for name in names for folder in PurePath(name).parents} for names in (first, second)]
+    counts: dict[tuple[str, str], list[int]] = {}
+    for which, names in enumerate((first - second, second - first)):
+        for name in names:
+            counts.setdefault(saved.homes_of(name, folders[0] & folders[1]), [0, 0])[which] += 1
+    return {home: abs(a - b) for home, (a, b) in counts.items()}

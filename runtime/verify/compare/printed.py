@@ -1,0 +1,194 @@
+"""What is printed: each line once, and the same numbers in it."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+
+from ..traces import Rank
+from ..verdict import Promise
+from .about import About
+
+_NUMBER = re.compile(
+    r"(?<![A-Za-z_])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?%?|(?<![A-Za-z])(?:nan|inf)(?![A-Za-z])"
+)
+"""A number, with its percent sign: a whole one that has it is rounded, and no count."""
+_OUT, _ERR, _LOG = 1, 2, 3
+_RECENT = 8
+"""Losses that a line may still mean."""
+_WORDS = {_OUT: "line", _LOG: "logged line"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One printed line."""
+
+    text: str
+    training: bool
+    """Printed while a batch of a training pass was in hand: its loss is one process's share, by design."""
+
+    losses: tuple[float, ...] = ()
+    """The last losses that the process had backpropagated by then."""
+
+    @property
+    def shape(self) -> str:
+        """The text without its numbers."""
+        return " ".join(_NUMBER.sub("#", self.text).split())
+
+    @property
+    def numbers(self) -> list[str]:
+        """Its numbers, as they are printed."""
+        return _NUMBER.findall(self.text)
+
+
+def lines_of(rank: Rank, stream: int = _OUT) -> list[Line]:
+    """The lines of one stream."""
+    training = rank.training_passes()
+    found: list[Line] = []
+    losses: deque[float] = deque(maxlen=_RECENT)
+    for event in rank.events:
+        if event["e"] == "loss":
+            losses.append(float(event["v"]))
+        elif event["e"] == "line" and event["s"] == stream:
+            found.append(Line(event["x"], event["p"] in training, tuple(losses)))
+    return found
+
+
+def lines(about: About) -> Promise:
+    """Process 0 prints and logs what the original does, and the others nothing."""
+    for rank in about.migrated.ranks[1:]:
+        again = _repeated(about, rank)
+        if again is not None:
+            text = f"process {rank.rank} prints it, too: {_quoted(again)}"
+            return about.broken("lines", text, figure=again)
+    count = 0
+    for stream, words in _WORDS.items():
+        wanted, found = lines_of(about.original.main, stream), lines_of(about.migrated.main, stream)
+        count += len(wanted)
+        for index, (a, b) in enumerate(zip(wanted, found, strict=False)):
+            if a.shape != b.shape and (stream, index) not in about.unstable.lines:
+                text = f"{words} {index + 1} is {_quoted(b.text)}, the original's {_quoted(a.text)}"
+                return about.broken("lines", text, figure=a.text)
+        varies = (stream, min(len(wanted), len(found))) in about.unstable.lines
+        if len(wanted) != len(found) and not varies and not about.original.cut and not about.migrated.cut:
+            return _number(about, wanted, found, words)
+    return about.held("lines", f"{count} lines" if count else "nothing is printed")
+
+
+def _number(about: About, wanted: list[Line], found: list[Line], words: str) -> Promise:
+    """Another number of lines."""
+    if not about.exact and not about.alone:
+        return about.untestable("lines", "as is, the batch is per process, and there are fewer steps")
+    extra = (found if len(found) > len(wanted) else wanted)[min(len(wanted), len(found))].text
+    text = f"{len(found)} {words}s, the original prints {len(wanted)}; the first without a partner is {_quoted(extra)}"
+    return about.broken("lines", text, figure=extra)
+
+
+def _repeated(about: About, rank: Rank) -> str | None:
+    """A line of another process that the original prints, or any line that it adds to stdout."""
+    for line in lines_of(rank):
+        return line.text
+    for stream in (_ERR, _LOG):
+        known = {line.shape for line in lines_of(about.original.main, stream)}
+        for line in lines_of(rank, stream):
+            if line.shape in known and len(line.shape) > 3:
+                return line.text
+    return None
+
+
+def numbers(about: About) -> Promise:
+    """The numbers in the lines. Those of a line that is printed inside a training step may be one process's."""
+    nature = about.by_nature()
+    shares = count = 0
+    for stream in _WORDS:
+        wanted, found = lines_of(about.original.main, stream), lines_of(about.migrated.main, stream)
+        count += len(wanted)
+        for index, (a, b) in enumerate(zip(wanted, found, strict=False)):
+            if (stream, index) in about.unstable.lines or a.shape != b.shape:
+                continue
+            different = _different(a, b, about)
+            shares += len([one for one in different if one is None])
+            first = next(filter(None, different), None)
+            if first is not None and nature:
+                return about.untestable("numbers", nature)
+            if first is not None:
+                text = f"{first[1]} in {_quoted(b.text)}, the original prints {first[0]}"
+                return about.broken("numbers", text, figure=a.text)
+    notes = [f"{count} lines"]
+    if shares:
+        notes.append(f"{shares} numbers of a training step are one process's share")
+    if about.unstable.lines:
+        notes.append(f"{len(about.unstable.lines)} lines vary by themselves (two runs of the original differ)")
+    return about.held("numbers", "; ".join(notes))
+
+
+def _different(a: Line, b: Line, about: About) -> list[tuple[str, str] | None]:
+    """The numbers of a line that differ; None stands for one that is a process's share."""
+    found: list[tuple[str, str] | None] = []
+    for x, y in zip(a.numbers, b.numbers, strict=False):
+        if not agree(x, y, about.tolerance):
+            share = a.training and b.training and _of_one_process(x, y, about.processes)
+            share = not about.alone and (share or (_is_loss(x, a) and _is_loss(y, b)))
+            found.append(None if share else (x, y))
+    return found
+
+
+def agree(x: str, y: str, tolerance: float) -> bool:
+    """Whether two printed numbers are one, to rounding and to their last digits."""
+    if x == y:
+        return True
+    if tolerance == 0.0:
+        return False
+    try:
+        a, b = float(x.rstrip("%")), float(y.rstrip("%"))
+    except ValueError:
+        return False
+    if _whole(x) and _whole(y):
+        return abs(a - b) <= tolerance * max(abs(a), abs(b)) if tolerance > 1e-2 else False
+    return abs(a - b) <= tolerance * max(abs(a), abs(b)) + max(_last_place(x), _last_place(y)) * 1.01
+
+
+def _is_loss(number: str, line: Line) -> bool:
+    """Whether it is the loss of the step before, printed behind the loop or after an evaluation inside it."""
+    if _whole(number):
+        return False
+    value, place = float(number.rstrip("%")), _last_place(number)
+    return any(abs(value - loss) <= 0.51 * place + 1e-6 * abs(loss) for loss in line.losses)
+
+
+def _of_one_process(x: str, y: str, processes: int) -> bool:
+    """A loss of one process's rows; or a count of some of them, which is none above the original's."""
+    if not (_whole(x) and _whole(y)):
+        return True
+    a, b = int(x), int(y)
+    return 0 <= b <= a or abs(a - b * processes) <= processes * max(1, abs(a) // 50)
+
+
+def _whole(number: str) -> bool:
+    return number.lstrip("+-").isdigit()
+
+
+def _last_place(number: str) -> float:
+    """What one unit of the last printed digit is worth."""
+    mantissa, _, exponent = number.lower().rstrip("%").partition("e")
+    digits = len(mantissa.partition(".")[2])
+    try:
+        return float(10.0 ** (int(exponent or 0) - digits))
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _quoted(text: str) -> str:
+    text = text.strip()
+    return repr(text if len(text) <= 100 else text[:97] + "...")
+
+
+def differing(first: Rank, second: Rank) -> frozenset[tuple[int, int]]:
+    """The lines that differ between two runs of one script, by stream and number from 0."""
+    found = set()
+    for stream in _WORDS:
+        a, b = lines_of(first, stream), lines_of(second, stream)
+        common = min(len(a), len(b))
+        found |= {(stream, i) for i in range(max(len(a), len(b))) if i >= common or a[i].text != b[i].text}
+    return frozenset(found)

@@ -1,0 +1,66 @@
+"""Which rows the processes read, together, at every step."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..traces import Rank
+from ..verdict import Promise
+from .about import About
+
+Rows = Counter[str]
+
+
+def samples(about: About) -> Promise:
+    """Between two optimizer steps the processes read, together, exactly the rows that the original reads."""
+    wanted = by_step(about.original.main)
+    if not wanted:
+        return about.untestable("samples", "no batch of a loader reaches a backward pass")
+    per_rank = [by_step(rank) for rank in about.migrated.ranks]
+    made = max(map(len, per_rank))
+    for number, rows in enumerate(wanted[:made]):
+        shares = [steps[number] if number < len(steps) else Counter() for steps in per_rank]
+        found = sum(shares, Counter())
+        if found != rows:
+            return about.broken("samples", _difference(rows, shares), step=number + 1, figure="samples")
+    return about.held("samples", f"{sum(map(Counter.total, wanted[:made]))} rows")
+
+
+def by_step(rank: Rank) -> list[Rows]:
+    """The rows of training batches that each optimizer step uses, duplicates with weight 0 left out."""
+    training = rank.training_passes()
+    steps: list[Rows] = []
+    rows: Rows = Counter()
+    for event in rank.events:
+        if event["e"] == "batch" and event["p"] in training:
+            rows.update(event["rows"][: event["valid"]])
+        elif event["e"] == "step":
+            if rows:
+                steps.append(rows)
+            rows = Counter()
+    return steps
+
+
+def first_completed(original: Rank, migrated: list[Rank]) -> int | None:
+    """The first step whose batch is shorter than others, and is completed with other rows by the migrated script."""
+    wanted = by_step(original)
+    per_rank = [by_step(rank) for rank in migrated]
+    longest = max(map(Counter.total, wanted), default=0)
+    for number, (rows, *shares) in enumerate(zip(wanted, *per_rank, strict=False), 1):
+        found: Rows = sum(shares, Counter())
+        if found != rows:
+            short = rows.total() < longest and not rows - found
+            return number if short else None
+    return None
+
+
+def _difference(wanted: Rows, shares: list[Rows]) -> str:
+    found = sum(shares, Counter())
+    if len(shares) > 1 and all(share == wanted for share in shares):
+        return f"every process reads all {wanted.total()} rows: the loader is not shared among them"
+    twice = found - wanted
+    missing = wanted - found
+    parts = [f"the processes read {found.total()} rows, the original {wanted.total()}"]
+    parts += [f"{missing.total()} of its rows are missing"] if missing else []
+    parts += [f"{twice.total()} are read in addition"] if twice else []
+    return ", ".join(parts)

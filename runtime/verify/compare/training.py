@@ -1,0 +1,198 @@
+"""Steps, losses, weights, gradients, rates: figure by figure, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import zip_longest
+
+from ..traces import Event, Rank
+from ..verdict import Promise
+from .about import About, apart, shown
+
+_FACTORS = {1 / n: f"1/{n} of" for n in range(2, 65)} | {float(n): f"{n} times" for n in range(2, 65)}
+
+
+def steps(about: About) -> Promise:
+    """As many optimizer steps, of each optimizer, on every process."""
+    wanted = _counts(about.original.main)
+    if about.original.cut or about.migrated.cut:
+        return about.untestable("steps", "a run was ended before the script came to its end")
+    for rank in about.migrated.ranks:
+        made = _counts(rank)
+        if made != wanted:
+            text = f"process {rank.rank} makes {_listed(made)} steps, the original {_listed(wanted)}"
+            if not about.exact and not about.alone:
+                return about.untestable("steps", f"{text} (as is, the batch is per process)")
+            return about.broken("steps", text, step=min(map(sum, (made.values(), wanted.values()))) + 1, figure="steps")
+    if not wanted:
+        return about.untestable("steps", "the original makes no optimizer step")
+    return about.held("steps", f"{_listed(wanted)} steps")
+
+
+def _counts(rank: Rank) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for event in rank.of("step"):
+        counts[event["o"]] = counts.get(event["o"], 0) + 1
+    return counts
+
+
+def _listed(counts: dict[int, int]) -> str:
+    return " + ".join(str(counts[key]) for key in sorted(counts)) or "no"
+
+
+def losses(about: About) -> Promise:
+    """What is backpropagated: the mean over the processes is the original's loss."""
+    wanted = _losses(about.original.main)
+    if not wanted:
+        return about.untestable("losses", "the original backpropagates nothing")
+    per_rank = [_losses(rank) for rank in about.migrated.ranks]
+    found = [(mean([v for v, _ in column]), column[0][1]) for column in zip(*per_rank, strict=False)]
+    worst, ratios = 0.0, []
+    floor = about.tolerance and max(abs(v) for v, _ in wanted if math.isfinite(v)) * 1e-3
+    for index, ((a, step), (b, _)) in enumerate(zip(wanted, found, strict=False)):
+        worst = max(worst, apart(a, b, floor))
+        if apart(a, b, floor) > about.tolerance:
+            ratios = [y / x for (x, _), (y, _) in zip(wanted[index:], found[index:], strict=False) if x]
+            text = f"loss {shown(b)}, the original's is {shown(a)}{_factor(ratios)}"
+            return about.broken("losses", text, step=step, figure=f"loss {index + 1}")
+    if len(found) != len(wanted) and about.original.sound and about.migrated.sound:
+        text = f"{len(found)} backward passes, the original makes {len(wanted)}"
+        return about.broken("losses", text, figure="backward passes")
+    return about.held("losses", agreement(about, worst))
+
+
+def _losses(rank: Rank) -> list[tuple[float, int]]:
+    """Each loss, with the number of the step that it belongs to."""
+    found, step = [], 1
+    for event in rank.events:
+        if event["e"] == "loss":
+            found.append((float(event["v"]), step))
+        elif event["e"] == "step":
+            step += 1
+    return found
+
+
+def mean(values: list[float]) -> float:
+    """The mean; of one value, that value bit for bit."""
+    return values[0] if len(values) == 1 else math.fsum(values) / len(values)
+
+
+def _factor(ratios: list[float]) -> str:
+    for factor, words in _FACTORS.items():
+        if ratios and abs(ratios[0] / factor - 1) < 1e-3 and all(abs(r / factor - 1) < 0.3 for r in ratios[1:3]):
+            return f" ({words} it: divided or multiplied once too often)"
+    return ""
+
+
+def agreement(about: About, worst: float) -> str:
+    """How closely figures agree, in words."""
+    return "bit for bit" if about.alone else f"to {worst:.1e} (allowed: {about.tolerance:.0e})"
+
+
+def pairs(about: About) -> Iterable[tuple[int, Event, Event]]:
+    """The steps of the original and of rank 0, in order: (number from 1, original's, migrated)."""
+    both = zip(about.original.main.of("step"), about.migrated.main.of("step"), strict=False)
+    for number, (a, b) in enumerate(both, 1):
+        yield number, a, b
+
+
+def weights(about: About) -> Promise:
+    """The parameters of all optimizers after every step."""
+    worst = 0.0
+    names: dict[int, list[str]] = {}
+    for number, a, b in pairs(about):
+        names.setdefault(a["o"], a.get("names") or [])
+        if about.alone and a["h"] == b["h"]:
+            continue
+        distance = _distance(a, b)
+        worst = max(worst, distance)
+        if distance > about.tolerance or (about.alone and a["h"] != b["h"]):
+            name = _first_name(a, b, names[a["o"]], about.tolerance)
+            text = f"{name} differs; all weights are apart by {distance:.1e} of their norm"
+            return about.broken("weights", text, step=number, figure=name)
+    if not about.original.main.of("step"):
+        return about.untestable("weights", "the original makes no optimizer step")
+    if not about.migrated.main.of("step"):
+        return about.broken("weights", "the migrated script makes no optimizer step", step=1, figure="steps")
+    return about.held("weights", agreement(about, worst))
+
+
+def _distance(a: Event, b: Event) -> float:
+    """The norm of the difference of all parameters, relative to their norm."""
+    if len(a["ps"]) != len(b["ps"]) or not all(map(math.isfinite, (a["w"], b["w"]))):
+        return 0.0 if not math.isfinite(a["w"]) and not math.isfinite(b["w"]) else math.inf
+    squares = sum(_square(x, y) for x, y in zip(a["ps"], b["ps"], strict=True))
+    return float(math.sqrt(squares) / max(a["w"], b["w"], 1e-30))
+
+
+def _square(x: list[float], y: list[float]) -> float:
+    return math.fsum((i - j) ** 2 for i, j in zip(x, y, strict=True))
+
+
+def _first_name(a: Event, b: Event, names: list[str], tolerance: float) -> str:
+    for index, (x, y) in enumerate(zip_longest(a["ps"], b["ps"])):
+        name = names[index] if index < len(names) else f"parameter {index}"
+        if x is None or y is None:
+            return name
+        size = max(a["pw"][index] if index < len(a["pw"]) else 0.0, 1e-30)
+        if math.sqrt(_square(x, y)) / size > tolerance:
+            return name
+    return "a weight"
+
+
+def gradients(about: About) -> Promise:
+    """Gradient norms just before every step, after everything that reduces, unscales or clips them."""
+    if not about.original.main.of("step"):
+        return about.untestable("gradients", "the original makes no optimizer step")
+    worst = 0.0
+    finite = [event["gn"] for event in about.original.main.of("step") if math.isfinite(event["gn"])]
+    floor = 0.0 if about.alone else max(finite, default=0.0) * 1e-2
+    ratios: list[float] = []
+    for number, a, b in pairs(about):
+        difference = apart(a["gn"], b["gn"], floor)
+        worst = max(worst, difference)
+        if difference > about.tolerance * (1 if about.alone else 10):
+            ratios = [y["gn"] / x["gn"] for n, x, y in pairs(about) if n >= number and x["gn"]]
+            text = f"norm {shown(b['gn'])}, the original's is {shown(a['gn'])}{_factor(ratios)}"
+            return about.broken("gradients", text, step=number, figure="gradient norm")
+    return about.held("gradients", agreement(about, worst))
+
+
+def rates(about: About) -> Promise:
+    """Learning rates of all groups at every step, and at the end."""
+    if not about.original.main.of("step"):
+        return about.untestable("rates", "the original makes no optimizer step")
+    rows = [(number, a["lr"], b["lr"]) for number, a, b in pairs(about)]
+    ends = [rank.end for rank in (about.original.main, about.migrated.main)]
+    if ends[0] and ends[1] and about.original.sound and about.migrated.sound:
+        rows.append((len(rows), flat(ends[0]["lr"]), flat(ends[1]["lr"])))
+    for number, a, b in rows:
+        different = len(a) != len(b) or any(
+            apart(x, y) > (0.0 if about.alone else 1e-6) for x, y in zip(a, b, strict=True)
+        )
+        if different:
+            text = f"learning rate {', '.join(map(shown, b))}, the original's is {', '.join(map(shown, a))}"
+            return about.broken("rates", text, step=number, figure="learning rate")
+    return about.held("rates")
+
+
+def flat(groups: list[list[float]]) -> list[float]:
+    """The numbers of all groups, one after the other."""
+    return [rate for group in groups for rate in group]
+
+
+def ranks(about: About) -> Promise:
+    """All processes hold the same weights after every step."""
+    names: dict[int, list[str]] = {}
+    for number, events in enumerate(zip(*(rank.of("step") for rank in about.migrated.ranks), strict=False), 1):
+        first = events[0]
+        names.setdefault(first["o"], first.get("names") or [])
+        for rank, other in enumerate(events):
+            if other["h"] != first["h"]:
+                name = _first_name(first, other, names[first["o"]], 0.0)
+                text = f"{name} of process {rank} is not that of process 0: its gradients are not exchanged"
+                return about.broken("ranks", text, step=number, figure=name)
+    if not about.migrated.main.of("step"):
+        return about.untestable("ranks", "no optimizer step was made")
+    return about.held("ranks", "bit for bit")

@@ -1,0 +1,58 @@
+"""Which collectives a process enters, and from which line of the script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .recorder import Recorder
+
+_NAMES = (
+    "all_gather all_gather_into_tensor all_gather_single all_gather_coalesced all_gather_object all_reduce "
+    "all_reduce_coalesced all_to_all all_to_all_single barrier broadcast broadcast_object_list gather gather_object "
+    "irecv isend monitored_barrier recv reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list send"
+)
+
+
+def install(recorder: Recorder) -> None:
+    """Record calls of `torch.distributed` from now on; one that is made inside another is part of it."""
+    if not dist.is_available():
+        return
+    depth = [0]
+    home = dist.distributed_c10d
+    for name in _NAMES.split():
+        original = getattr(home, name, None) or getattr(dist, name, None)
+        if original is None:
+            continue
+        watched = _watched(name, original, recorder, depth)
+        for module in (home, dist):
+            if getattr(module, name, None) is original:
+                setattr(module, name, watched)
+
+
+def _watched(name: str, original: Callable[..., Any], recorder: Recorder, depth: list[int]) -> Callable[..., Any]:
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if depth[0] == 0:
+            recorder.write("coll", op=name, shape=_shape(args), at=recorder.line())
+        depth[0] += 1
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            depth[0] -= 1
+        if depth[0] == 0 and not kwargs.get("async_op"):  # of one that is under way the next event tells the end
+            recorder.write("done")
+        return result
+
+    return call
+
+
+def _shape(args: tuple[Any, ...]) -> list[int] | None:
+    for argument in args:
+        if isinstance(argument, torch.Tensor):
+            return list(argument.shape)
+    return None

@@ -1,0 +1,92 @@
+"""The rows of a batch, whatever its shape, as hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_MOST_COLUMNS = 3
+"""So many dicts may be the parts of a batch; more are its samples."""
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def row_hashes(batch: Any) -> list[str]:
+    """One hash for each row of a batch, of what it holds in that row."""
+    found = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    listed = _listed(batch, found)
+    if listed is not None:
+        return [_hash(row) for row in listed]
+    if not found:
+        return [_hash(batch)]
+    rows = found[0].shape[0]
+    hashes = [hashlib.blake2b(digest_size=8) for _ in range(rows)]
+    for leaf in found:
+        if leaf.shape[0] != rows or not leaf.numel():
+            continue
+        raw = _bytes(leaf).reshape(rows, -1)
+        for row, one in enumerate(hashes):
+            one.update(raw[row].data)
+    return [one.hexdigest() for one in hashes]
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """The leaves of a batch: of dicts, lists, tuples, and of objects that hold tensors."""
+    if isinstance(tree, dict):
+        for value in tree.values():
+            yield from leaves(value)
+    elif isinstance(tree, (list, tuple)):
+        for value in tree:
+            yield from leaves(value)
+    elif hasattr(tree, "__dict__") and not isinstance(tree, torch.Tensor):
+        for value in vars(tree).values():
+            if isinstance(value, torch.Tensor):
+                yield value
+    else:
+        yield tree
+
+
+def _listed(batch: Any, tensors: list[torch.Tensor]) -> list[Any] | None:
+    """
+    The rows of a batch that is no stack of tensors: a list of samples, or lists of images and of targets.
+
+    Nothing if a tensor holds all rows, or all tensors agree in how many there are.
+    """
+    if not isinstance(batch, (list, tuple)) or not batch or any(isinstance(one, torch.Tensor) for one in batch):
+        return None
+    if not all(isinstance(one, (list, tuple, dict)) for one in batch):
+        return None
+    sizes = {tensor.shape[0] for tensor in tensors}
+    if all(isinstance(one, dict) for one in batch):
+        alike = len(batch) > _MOST_COLUMNS and len({tuple(one) for one in batch}) == 1
+        return list(batch) if alike or len(sizes) > 1 else None
+    lists = [one for one in batch if isinstance(one, (list, tuple))]
+    plain = [one for one in lists if not any(isinstance(item, torch.Tensor) for item in one)]
+    if len(sizes) == 1 and (not plain or any(len(one) in sizes for one in plain)) and not _mixed(lists):
+        return None
+    lengths = {len(one) for one in lists}
+    if len(lists) == len(batch) and len(lengths) == 1 and len(batch) <= min(lengths):
+        return list(zip(*batch, strict=True))
+    return list(batch)
+
+
+def _mixed(lists: list[Any]) -> bool:
+    """Whether tensors stand beside other things in one list: it is a sample, no column."""
+    return any(len({isinstance(item, torch.Tensor) for item in one}) > 1 for one in lists)
+
+
+def _hash(value: Any) -> str:
+    found = hashlib.blake2b(digest_size=8)
+    for leaf in leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            found.update(_bytes(leaf).data)
+        else:
+            found.update(_ADDRESS.sub("", repr(leaf)).encode())
+    return found.hexdigest()
+
+
+def _bytes(tensor: torch.Tensor) -> Any:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()

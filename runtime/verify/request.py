@@ -1,0 +1,133 @@
+"""What a verification is asked to do: one half of the versioned contract with whoever starts it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+
+
+class RequestError(ValueError):
+    """A request that cannot be understood or carried out. The message says what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A script, where it stands, and the texts that take the place of files on disk."""
+
+    script: Path
+    """Absolute path of the script."""
+    folder: Path
+    """The folder that it is run in; its surroundings are mirrored. An ancestor of `script`, or its own folder."""
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    """Contents by path relative to `folder`, instead of what the disk holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One verification."""
+
+    original: Program
+    migrated: Program
+    arguments: tuple[str, ...] = ()
+    """For the script itself."""
+    procs: tuple[int, ...] = (1, 2)
+    """On how many processes the migrated script is run, one run for each."""
+    steps: int = 20
+    """Batches of the first pass over every loader, and optimizer steps after which passes are short."""
+    exact: bool = True
+    """Hold still what differs by nature; False only seeds."""
+    double: bool = False
+    """Compute in float64, and compare to 1e-9."""
+    keep: bool = False
+    """Leave the scratch folders."""
+    seconds: float = 120.0
+    """How long one run may take."""
+    wait: float = 20.0
+    """How long a process may wait for the others."""
+    output_bytes: int = 20_000_000
+    """How much one run may print."""
+    disk_bytes: int = 2_000_000_000
+    """How much one run may write."""
+    cpu: bool = False
+    """Stay on the CPU even where there are accelerators."""
+
+    def __post_init__(self) -> None:
+        if not self.procs or min(self.procs) < 1 or len(set(self.procs)) != len(self.procs):
+            raise RequestError(f"procs is {list(self.procs)}; give different numbers of processes, each 1 or more")
+        if self.steps < 1:
+            raise RequestError(f"steps is {self.steps}; it must be 1 or more")
+        if self.seconds <= 0 or self.wait <= 0:
+            raise RequestError("time limits must be above 0")
+        if self.double and not self.exact:
+            raise RequestError("double needs exact mode: leave --as-is out")
+
+
+_PLAIN = ("steps", "exact", "double", "keep", "seconds", "wait", "output_bytes", "disk_bytes", "cpu")
+
+
+def program_at(path: Path, cwd: Path, text: bytes | None = None) -> Program:
+    """
+    A script as a user would start it from `cwd`: in `cwd` when the script lies below it, else in its own folder.
+
+    Args:
+        path: of the script.
+        cwd: where the user stands.
+        text: what to run instead of the file's contents.
+    """
+    script = path.absolute()
+    folder = cwd.absolute() if cwd.absolute() in script.parents else script.parent
+    texts = {} if text is None else {str(script.relative_to(folder)): text}
+    return Program(script=script, folder=folder, texts=texts)
+
+
+def to_json(request: Request) -> dict[str, Any]:
+    """The request as plain data."""
+    return {
+        "version": VERSION,
+        "original": _program(request.original),
+        "migrated": _program(request.migrated),
+        "arguments": list(request.arguments),
+        "procs": list(request.procs),
+        **{name: getattr(request, name) for name in _PLAIN},
+    }
+
+
+def _program(program: Program) -> dict[str, Any]:
+    texts = {name: base64.b64encode(data).decode("ascii") for name, data in program.texts.items()}
+    return {"script": str(program.script), "folder": str(program.folder), "texts": texts}
+
+
+def from_json(data: Any) -> Request:
+    """
+    Read a request.
+
+    Raises:
+        RequestError: another version, or something that is no request.
+    """
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        found = data.get("version") if isinstance(data, dict) else type(data).__name__
+        raise RequestError(
+            f"the request is of version {found}, this runtime reads version {VERSION}: install the same version of "
+            "torchlift for the rewriter and for the runtime"
+        )
+    try:
+        return Request(
+            original=_read_program(data["original"]),
+            migrated=_read_program(data["migrated"]),
+            arguments=tuple(map(str, data.get("arguments", ()))),
+            procs=tuple(map(int, data.get("procs", (1, 2)))),
+            **{name: data[name] for name in _PLAIN if name in data},
+        )
+    except (KeyError, TypeError, binascii.Error) as error:
+        raise RequestError(f"the request cannot be read ({type(error).__name__}: {error})") from error
+
+
+def _read_program(data: Mapping[str, Any]) -> Program:
+    texts = {name: base64.b64decode(text) for name, text in data.get("texts", {}).items()}
+    return Program(script=Path(data["script"]), folder=Path(data["folder"]), texts=texts)

@@ -1,0 +1,299 @@
+"""Verify: run the original and the migrated script, all forked from this process, and compare."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+import torch._dynamo  # the first step of every optimizer imports it
+
+from .child import Task
+from .collect import Names, collect
+from .compare.about import About, Unstable
+from .compare.devices import devices, mixes
+from .compare.everything import compare, unstable
+from .compare.samples import first_completed
+from .curve import curve, draw
+from .program import imported_names, own_files, root_of
+from .request import Program, Request
+from .scratch import PREFIX, FileState, Scratch, mirror, snapshot
+from .supervise import Limits, Run, adopt_orphans, end_orphans, watch
+from .traces import Trace
+from .verdict import BROKEN, HELD, ORIGINAL_FAILS, Failure, Outcome, Promise, RunSeen, Verdict
+from .warm import warm
+
+_DISTRIBUTED = (b"init_process_group", b"LOCAL_RANK", b"WORLD_SIZE")
+_DROPPED = (
+    "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR MASTER_PORT DISPLAY WAYLAND_DISPLAY "
+    "TORCHELASTIC_RUN_ID PYTHONSAFEPATH"
+).split()
+_SETTINGS = {
+    "MPLBACKEND": "Agg",
+    "QT_QPA_PLATFORM": "offscreen",
+    "WANDB_MODE": "offline",
+    "PYTHONUNBUFFERED": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+}
+"""No window, no upload, no half written line, a status of git that writes nothing, and the same bits each time."""
+_PREFIXES = ("TORCHLIFT_", "ACCELERATE_")
+_PRETENDED = ", on a pretended accelerator"
+"""Ends the names of runs that only show whether devices are mixed."""
+_REHEARSED = 4
+"""Steps of such a run: every line of the script is reached, and nothing else is asked of it."""
+_OURS = b"torchlift"
+_KEPT_BY = (_OURS, b"accelerate")
+"""Runtimes that can be told to keep the global batch."""
+
+
+class Server:
+    """
+    Carries out one request.
+
+    Args:
+        request: what to verify.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+        self._scratches: dict[str, tuple[Scratch, dict[str, FileState]]] = {}
+        self._traces: dict[str, Trace] = {}
+        self._texts = [list(own_files(program).values()) for program in (request.original, request.migrated)]
+        self._cpu = request.cpu or _accelerators() < max(request.procs)
+
+    def verify(self) -> Verdict:
+        """Run, compare, clean up."""
+        adopt_orphans()
+        warm(name for texts in self._texts for text in texts for name in imported_names(text))
+        try:
+            return self._verify()
+        finally:
+            end_orphans()
+            if not self.request.keep:
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _verify(self) -> Verdict:
+        request = self.request
+        first = [self._start("original", request.original, 1, False)]
+        if 1 in request.procs:
+            first.append(self._start("migrated on 1", request.migrated, 1, True))
+        watch(first, self._over)
+        original = self._traces["original"]
+        failure = _failure(original, self._scratches["original"][0], request.double)
+        if failure is not None:
+            return self._verdict(ORIGINAL_FAILS, (), failure)
+        for count in request.procs:
+            if count > 1:
+                watch([self._start(f"migrated on {count}", request.migrated, count, True)], self._over)
+        promises = self._compare(Unstable())
+        if any(promise.outcome is Outcome.BROKEN for promise in promises):
+            watch([self._start("original again", request.original, 1, False)], self._over)
+            promises = self._compare(unstable(original, self._traces["original again"]))
+        if self._cpu and not request.cpu and 1 in request.procs and self._traces["migrated on 1"].sound:
+            promises.append(self._rehearse())
+        broken = any(promise.outcome is Outcome.BROKEN for promise in promises)
+        return self._verdict(BROKEN if broken else HELD, tuple(promises), None)
+
+    def _rehearse(self) -> Promise:
+        """Run the migrated script on a pretended accelerator; the original too, where that goes wrong."""
+        name = f"migrated{_PRETENDED}"
+        watch([self._start(name, self.request.migrated, 1, True, pretend=True)], self._over)
+        migrated = self._traces[name]
+        if not mixes(migrated):
+            return devices(migrated, None)
+        name = f"original{_PRETENDED}"
+        watch([self._start(name, self.request.original, 1, False, pretend=True)], self._over)
+        return devices(migrated, self._traces[name])
+
+    def _compare(self, shaky: Unstable) -> list[Promise]:
+        found: list[Promise] = []
+        for count in self.request.procs:
+            original, migrated = self._traces["original"], self._traces[f"migrated on {count}"]
+            foreign = count > 1 and self.request.exact and not self._says(self.request.migrated, (_OURS,))
+            about = About(
+                original=original,
+                migrated=migrated,
+                kept_until=first_completed(original.main, migrated.ranks) if foreign else None,
+                exact=self.request.exact,
+                double=self.request.double,
+                kept=count == 1 or not self.request.exact or self._says(self.request.migrated, _KEPT_BY),
+                unstable=shaky,
+            )
+            found += compare(about)
+        return found
+
+    def _says(self, program: Program, words: tuple[bytes, ...]) -> bool:
+        """Whether one of the program's files holds one of the words."""
+        return any(word in text for text in self._texts[program is self.request.migrated] for word in words)
+
+    def _start(self, name: str, program: Program, count: int, migrated: bool, pretend: bool = False) -> Run:
+        request = self.request
+        place = self.folder / name.replace(" ", "-")
+        scratch = mirror(program, place)
+        self._scratches[name] = scratch, snapshot(scratch)
+        split = migrated and count > 1 and request.exact
+        environment = self._environment(count, split, count > 1 or self._says(program, _DISTRIBUTED), pretend)
+        home, module = root_of(program)
+        tasks = [
+            Task(
+                rank=rank,
+                scratch=scratch,
+                home=scratch.folder / os.path.relpath(home, program.folder),
+                module=module,
+                arguments=request.arguments,
+                environment={**environment, **_place(rank, environment)},
+                trace=place / f"trace-{rank}.jsonl",
+                stacks=place / f"stack-{rank}.txt",
+                steps=min(request.steps, _REHEARSED) if pretend else request.steps,
+                exact=request.exact and not pretend,
+                double=request.double and not pretend,
+                split=split,
+                disk_bytes=request.disk_bytes,
+                pretend=pretend,
+            )
+            for rank in range(count)
+        ]
+        limits = Limits(
+            seconds=request.seconds,
+            wait=request.wait,
+            output_bytes=request.output_bytes,
+            disk_bytes=request.disk_bytes,
+        )
+        known = self._traces.get("original")
+        if known is not None:
+            limits.wait = max(limits.wait, 5 * known.longest_gap())
+        return Run(name, tasks, limits)
+
+    def _environment(self, count: int, split: bool, distributed: bool, pretend: bool) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if k not in _DROPPED and not k.startswith(_PREFIXES)}
+        kept.update(_SETTINGS)
+        if self._cpu and not pretend:
+            kept.update(TORCHLIFT_CPU="1", ACCELERATE_USE_CPU="true", CUDA_VISIBLE_DEVICES="")
+        if split:
+            kept["TORCHLIFT_SPLIT_BATCHES"] = "1"
+        if distributed:
+            port = _free_port()
+            kept.update(WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        return kept
+
+    def _over(self, run: Run) -> None:
+        scratch, before = self._scratches[run.name]
+        self._traces[run.name] = collect(run, scratch, before, Names(scratch, self.request.original))
+
+    def _verdict(self, status: int, promises: tuple[Promise, ...], failure: Failure | None) -> Verdict:
+        request = self.request
+        curves = {"original": curve(self._traces["original"])}
+        for count in request.procs:
+            if f"migrated on {count}" in self._traces:
+                curves[str(count)] = curve(self._traces[f"migrated on {count}"])
+        last = str(max(request.procs))
+        drawing = draw(curves["original"], curves.get(last, []), ("original", f"migrated, on {last}"))
+        return Verdict(
+            status=status,
+            mode="double" if request.double else "exact" if request.exact else "as-is",
+            device="cpu" if self._cpu else "accelerator",
+            promises=promises,
+            notes=tuple(notes(self._traces, request)),
+            curves=curves,
+            drawing=drawing if failure is None else (),
+            runs=tuple(self._seen(name, trace) for name, trace in self._traces.items()),
+            original_error=failure,
+        )
+
+    def _seen(self, name: str, trace: Trace) -> RunSeen:
+        elsewhere = sorted({event["f"] for rank in trace.ranks for event in rank.of("elsewhere")})
+        ended = trace.ended or ("steps" if trace.cut else "error" if trace.main.error else "end")
+        return RunSeen(
+            name=name,
+            processes=trace.size,
+            seconds=round(trace.seconds, 2),
+            steps=len(trace.main.of("step")),
+            ended=ended,
+            status=trace.main.status,
+            writes_elsewhere=tuple(elsewhere[:50]),
+            scratch=str(self._scratches[name][0].folder) if self.request.keep else None,
+        )
+
+
+def notes(traces: Mapping[str, Trace], request: Request) -> list[str]:
+    """What was held still, and what was not seen, in words."""
+    found: list[str] = []
+    words = {
+        "dropout": "dropout off: {} layers",
+        "dropout in attention": "dropout off in attention",
+        "dropout in recurrent layers": "dropout off in {} recurrent layers",
+        "BatchNorm": "BatchNorm: {} layers on running statistics",
+        "noise per row": "noise drawn per row is a function of (step, call, row)",
+        "mixed precision": "mixed precision: compared to a few digits (--double compares to 1e-9)",
+        "rows of a batch mixed by randperm": "randperm mixes the rows of a batch",
+        "BatchNorm without running statistics": "BatchNorm without running statistics",
+        "compiled": "nothing is compiled",
+    }
+    held: dict[str, int] = {}
+    for trace in traces.values():
+        for kind, count in trace.held().items():
+            held[kind] = max(held.get(kind, 0), count)
+    found += [words[kind].format(count) for kind, count in held.items() if kind in words]
+    for program in (request.original, request.migrated):
+        module = root_of(program)[1]
+        started = f"started as python -m {module}"
+        if module and started not in found:
+            found.append(started)
+    if request.exact:
+        found.append("samples in the order of their indices; --as-is shows what exact mode hides")
+    for name, trace in traces.items():
+        if name.endswith(_PRETENDED):
+            continue
+        if trace.cut:
+            found.append(f"{name}: ended early, what the script does later was not seen")
+        elsewhere = {event["f"] for rank in trace.ranks for event in rank.of("elsewhere")}
+        if elsewhere:
+            found.append(f"{name}: writes outside of its folder, for one {sorted(elsewhere)[0]}")
+    return found
+
+
+def _failure(trace: Trace, scratch: Scratch, double: bool) -> Failure | None:
+    """The original does not run by itself."""
+    rank = trace.main
+    if trace.ended or rank.status == 0:
+        return None
+    if rank.error is not None:
+        text = rank.error["text"].replace(str(scratch.folder), str(scratch.original))
+        mode = "in float64 (without --double it may run), " if double else ""
+        return Failure(
+            error=f"{mode}{rank.error['kind']}: {rank.error['message']}", at=rank.error["at"], traceback=text
+        )
+    status = rank.status or 0
+    error = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
+    return Failure(error=error, at="?", traceback=rank.errors[-8000:])
+
+
+def _place(rank: int, environment: Mapping[str, str]) -> dict[str, str]:
+    return {"RANK": str(rank), "LOCAL_RANK": str(rank)} if "WORLD_SIZE" in environment else {}
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def _accelerators() -> int:
+    """How many there are, asked in a process of its own: one that has touched a GPU must not fork."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        count = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+        os.write(write, str(count).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as stream:
+        text = stream.read()
+    os.waitpid(pid, 0)
+    return int(text or 0)
