@@ -1,0 +1,149 @@
+"""
+Make the accelerator where the script chose its device, and hand it to the functions that need it.
+
+One process drives one device, and the accelerator knows which. It takes the place of the device's definition, with
+what the script's flags meant, and of a ``device`` parameter in the functions it is handed to.
+
+     import torch
+     from torch.utils.data import DataLoader
+    +from torchlift.runtime import Accelerator
+
+    -def train(model, device, loader, optimizer):
+    +def train(model, accelerator, loader, optimizer):
+         for x, y in loader:
+    -        x, y = x.to(device), y.to(device)
+             optimizer.zero_grad()
+             loss = torch.nn.functional.mse_loss(model(x), y)
+    -        loss.backward()
+    +        accelerator.backward(loss)
+             optimizer.step()
+
+    -device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
+    +accelerator = Accelerator(cpu=args.cpu)
+    -model = torch.nn.Linear(8, 1).to(device)
+    +model = torch.nn.Linear(8, 1)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+    -train(model, device, loader, optimizer)
+    +train(model, accelerator, loader, optimizer)
+
+A class whose methods need it keeps it: the constructor is handed the accelerator (or makes it), and the methods read
+``self.accelerator``; ``self.device`` is redefined where it is set.
+
+Where nothing names a device, the accelerator stands before its first use. A function that is used as a value, or is
+called from places that are not known, keeps its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..rewriter.edits import AddArgument, AddImport, AddParameter, Edit, InsertAfter, InsertBefore, Remove, Replace
+from ..rewriter.facts.module import DeviceRead, HandDown, Handing, Home, ModuleFacts, Side
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "accelerator_setup"
+_INSIDE = frozenset({ID, "device_placement"})
+
+
+@rule(ID, doc=__doc__)
+def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Write the constructor, the import and the parameters."""
+    if facts.home is not None:
+        yield from _home(facts, facts.home)
+    for hand_down in facts.hand_downs:
+        yield from _parameter(facts, hand_down)
+    for handing in facts.handings:
+        yield _argument(facts, handing)
+    for store in facts.stores:
+        kind = InsertBefore if store.side is Side.BEFORE else InsertAfter
+        text = f"{store.object}.{facts.accelerator} = {facts.accelerator}"
+        yield kind(ID, store.node, text, reason="the methods work through it")
+    for read in facts.device_reads:
+        yield _read(facts, read)
+
+
+def _home(facts: ModuleFacts, home: Home) -> Iterator[Edit | Finding]:
+    arguments = ", ".join(f"{keyword}={value}" for keyword, value in (*home.arguments, *_asked(facts)))
+    text = f"{facts.accelerator} = Accelerator({arguments})"
+    runtime = facts.abilities.module
+    yield AddImport(ID, facts.module, runtime, "Accelerator", reason="the runtime that the script now calls")
+    if facts.keep_global_batch and not facts.abilities.split_batches:
+        yield AddImport(ID, facts.module, f"{runtime}.utils", "DataLoaderConfiguration", reason="it keeps the batch")
+    if home.side is Side.INSTEAD:
+        made = cst.parse_statement(text, config=facts.module.config_for_parsing)
+        yield Replace(
+            ID, home.node, lambda node: _in_place(node, made), reason=home.because, whole=True, absorbs=_INSIDE
+        )
+    else:
+        kind = InsertBefore if home.side is Side.BEFORE else InsertAfter
+        yield kind(ID, home.node, text, reason=home.because)
+        if home.gives:
+            yield InsertBefore(ID, home.node, home.gives, reason="the script reads its device there")
+    for statement in home.removed:
+        yield Remove(ID, statement, reason="the accelerator chooses the device", absorbs=_INSIDE)
+
+
+def _asked(facts: ModuleFacts) -> Iterator[tuple[str, str]]:
+    """The constructor's arguments that the user asked for on the command line."""
+    if facts.mixed_precision is not None:
+        yield "mixed_precision", facts.mixed_precision
+    if facts.accumulation_steps is not None:
+        yield "gradient_accumulation_steps", facts.accumulation_steps
+    if facts.keep_global_batch and facts.abilities.split_batches:
+        yield "split_batches", "True"
+    elif facts.keep_global_batch:
+        yield "dataloader_config", "DataLoaderConfiguration(split_batches=True)"
+
+
+def _in_place(old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
+    """The new statement with the comments that stood around the old one."""
+    lines = getattr(old, "leading_lines", ())
+    if isinstance(old, cst.SimpleStatementLine):
+        return new.with_changes(leading_lines=lines, trailing_whitespace=old.trailing_whitespace)
+    return new.with_changes(leading_lines=lines)
+
+
+def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
+    reason = "it works through the accelerator"
+    if hand_down.replaces is None:
+        yield AddParameter(ID, hand_down.function, facts.accelerator, hand_down.index, reason=reason)
+        return
+    annotated = hand_down.replaces.annotation is not None
+
+    def renamed(param: cst.CSTNode) -> cst.CSTNode:
+        assert isinstance(param, cst.Param)
+        param = param.with_changes(name=cst.Name(facts.accelerator))
+        if param.annotation is not None:
+            param = param.with_changes(annotation=param.annotation.with_changes(annotation=cst.Name("Accelerator")))
+        return param
+
+    yield Replace(ID, hand_down.replaces, renamed, reason=reason)
+    if annotated:
+        yield AddImport(ID, facts.module, facts.abilities.module, "Accelerator", reason="named in an annotation")
+
+
+def _argument(facts: ModuleFacts, handing: Handing) -> Edit:
+    reason = "the function works through the accelerator"
+    if handing.replaces is None:
+        return AddArgument(ID, handing.call, facts.accelerator, handing.index, reason=reason)
+    return Replace(ID, handing.replaces, lambda arg: _renamed(arg, facts.accelerator), reason=reason)
+
+
+def _renamed(arg: cst.CSTNode, name: str) -> cst.CSTNode:
+    assert isinstance(arg, cst.Arg)
+    keyword = cst.Name(name) if arg.keyword is not None else None
+    return arg.with_changes(value=cst.Name(name), keyword=keyword)
+
+
+def _read(facts: ModuleFacts, read: DeviceRead) -> Edit:
+    text = f"{facts.accelerator}.device" + (".type" if read.as_word else "")
+    return Replace(
+        ID, read.node, lambda _: cst.parse_expression(text), reason="the device is the accelerator's", whole=True
+    )

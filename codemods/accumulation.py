@@ -1,0 +1,123 @@
+"""
+Let the accelerator count the batches of a window, so that gradients travel once an optimizer step.
+
+     import torch
+     from torch.utils.data import DataLoader
+    +from torchlift.runtime import Accelerator
+
+     model = torch.nn.Linear(8, 1)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +accelerator = Accelerator(gradient_accumulation_steps=4)
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+     for i, (x, y) in enumerate(loader):
+    -    loss = torch.nn.functional.mse_loss(model(x), y)
+    -    loss = loss / 4
+    -    loss.backward()
+    -    if (i + 1) % 4 == 0 or i + 1 == len(loader):
+    -        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    -        optimizer.step()
+    -        optimizer.zero_grad()
+    -        print(loss.item() * 4)
+    +    with accelerator.accumulate(model):
+    +        loss = torch.nn.functional.mse_loss(model(x), y)
+    +        accelerator.backward(loss)
+    +        if accelerator.sync_gradients:
+    +            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+    +        optimizer.step()
+    +        optimizer.zero_grad()
+    +        if accelerator.sync_gradients:
+    +            accelerator.print(loss.item())
+
+Inside ``accumulate`` the prepared optimizer and scheduler step when a window is full, and the loss is divided by its
+size. A window whose rest is dropped or carried into the next epoch, a loss that is not divided, or one that is read
+divided: such code stays as it is, which is right too, only slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..rewriter.edits import Edit, Remove, Replace
+from ..rewriter.facts.module import Accumulation, ModuleFacts
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "accumulation"
+_REASON = "the accelerator counts the window and divides by it"
+
+
+@rule(ID, doc=__doc__)
+def accumulation(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Put the step under ``accumulate``, and take the script's own counting away."""
+    found = facts.accumulation
+    if found is None:
+        return
+    if found.division is not None:
+        yield Remove(ID, found.division, reason=_REASON)
+    if found.quotient is not None:
+        yield Replace(ID, found.quotient, _left, reason=_REASON)
+    for product in found.products:
+        yield Replace(ID, product, _left, reason="the loss is not divided any more")
+    yield Replace(ID, found.loop.body, lambda body: _accumulated(facts, found, body), reason=_REASON)
+
+
+def _left(node: cst.CSTNode) -> cst.CSTNode:
+    assert isinstance(node, cst.BinaryOperation)
+    return node.left
+
+
+def _accumulated(facts: ModuleFacts, found: Accumulation, body: cst.CSTNode) -> cst.CSTNode:
+    """The loop's block under ``with accelerator.accumulate(...)``, with the gate opened."""
+    assert isinstance(body, cst.IndentedBlock)
+    statements: list[cst.BaseStatement] = []
+    for statement in body.body:
+        if isinstance(statement, cst.If) and statement.test.deep_equals(found.gate.test):
+            statements.extend(_opened(facts, statement))
+        else:
+            statements.append(statement)
+    models = [cst.Arg(cst.parse_expression(name)) for name in found.models]
+    accumulate = cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("accumulate")), models)
+    block = cst.With([cst.WithItem(accumulate)], body.with_changes(body=statements))
+    return body.with_changes(body=[block], footer=())
+
+
+def _opened(facts: ModuleFacts, gate: cst.If) -> list[cst.BaseStatement]:
+    """The gate's statements: steps stand free, for ``accumulate`` gates them; the others where gradients are whole."""
+    result: list[cst.BaseStatement] = []
+    waiting: list[cst.BaseStatement] = []
+
+    def close() -> None:
+        if waiting:
+            test = cst.Attribute(cst.Name(facts.accelerator), cst.Name("sync_gradients"))
+            lines = getattr(waiting[0], "leading_lines", ())
+            first = waiting[0].with_changes(leading_lines=())
+            result.append(cst.If(test, cst.IndentedBlock([first, *waiting[1:]]), leading_lines=lines))
+            waiting.clear()
+
+    for statement in gate.body.body:
+        assert isinstance(statement, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+        if _is_step(statement):
+            close()
+            result.append(statement)
+        else:
+            waiting.append(statement)
+    close()
+    if result and gate.leading_lines:
+        own = getattr(result[0], "leading_lines", ())
+        result[0] = result[0].with_changes(leading_lines=[*gate.leading_lines, *own])
+    return result
+
+
+def _is_step(statement: cst.CSTNode) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
+        return False
+    small = statement.body[0]
+    call = small.value if isinstance(small, cst.Expr) else None
+    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+        return False
+    return call.func.attr.value in ("step", "zero_grad")

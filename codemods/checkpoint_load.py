@@ -1,0 +1,61 @@
+"""
+Load checkpoints to the process's own device, and only when they are written.
+
+Without ``map_location`` every process would load to the device of the one that saved. Where the same run wrote the
+file, all processes wait for the writer first.
+
+     import torch
+     from torch.utils.data import DataLoader
+    +from torchlift.runtime import Accelerator
+
+     model = torch.nn.Linear(8, 1)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +accelerator = Accelerator()
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+     for x, y in loader:
+         loss = torch.nn.functional.mse_loss(model(x), y)
+         optimizer.zero_grad()
+    -    loss.backward()
+    +    accelerator.backward(loss)
+         optimizer.step()
+    -    torch.save(model.state_dict(), "best.pt")
+    +    accelerator.save(accelerator.get_state_dict(model), "best.pt")
+    +accelerator.wait_for_everyone()
+    -model.load_state_dict(torch.load("best.pt"))
+    +model.load_state_dict(torch.load("best.pt", map_location=accelerator.device))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from ..rewriter.edits import Edit, InsertBefore, Replace, Unit, with_keyword
+from ..rewriter.facts.module import ModuleFacts
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "checkpoint_load"
+
+
+@rule(ID, doc=__doc__)
+def checkpoint_load(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Give ``torch.load`` a ``map_location``, and let it wait for the file."""
+    for load in facts.loads:
+        if load.waits_before is not None:
+            text = f"{facts.accelerator}.wait_for_everyone()"
+            yield InsertBefore(ID, load.waits_before, text, reason="this run wrote the file", unit=Unit.FILES)
+        if load.needs_map:
+            make = partial(_mapped, facts)
+            yield Replace(ID, load.call, make, reason=load.because, unit=Unit.FILES)
+
+
+def _mapped(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
+    assert isinstance(node, cst.Call)
+    device = f"{facts.accelerator}.device" if facts.abilities.loads_to_device else '"cpu"'
+    return with_keyword(node, "map_location", cst.parse_expression(device))

@@ -1,0 +1,73 @@
+"""
+Take ``nn.DataParallel`` away: the accelerator takes its place.
+
+     import torch
+     from torch.utils.data import DataLoader
+    +from torchlift.runtime import Accelerator
+
+     model = torch.nn.Linear(8, 1)
+    -if torch.cuda.device_count() > 1:
+    -    model = torch.nn.DataParallel(model)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +accelerator = Accelerator()
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+     for x, y in loader:
+         loss = torch.nn.functional.mse_loss(model(x), y)
+         optimizer.zero_grad()
+    -    loss.backward()
+    +    accelerator.backward(loss)
+         optimizer.step()
+    -print(model.module.weight)
+    +accelerator.print(model.weight)
+
+DataParallel split one batch over the GPUs of a process; now each process takes a batch of its own, which is said in a
+note: ``--keep-global-batch`` keeps the old meaning. A checkpoint that held ``module.`` in its keys is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..rewriter.edits import Edit, Remove, Replace
+from ..rewriter.facts.module import ModuleFacts, Move
+from ..rewriter.findings import Finding, Severity
+from ..rewriter.rule import rule
+
+ID = "data_parallel"
+
+
+@rule(ID, doc=__doc__)
+def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Remove the wrapper, and ``.module`` where it was looked through."""
+    for wrapper in facts.wrappers:
+        if wrapper.move is Move.STATEMENT and wrapper.statement is not None:
+            yield Remove(ID, wrapper.statement, reason=wrapper.because)
+        else:
+            yield Replace(ID, wrapper.node, _argument, reason=wrapper.because)
+        if not facts.keep_global_batch:
+            yield Finding(
+                ID, wrapper.node, "nn.DataParallel split one batch over the GPUs; now each process takes a whole one",
+                "pass --keep-global-batch to keep the batch, or scale the learning rate", Severity.NOTE,
+            )  # fmt: skip
+    for node in facts.inner_models:
+        yield Replace(ID, node, _model, reason="the model is not wrapped any more")
+    if facts.wrappers:
+        for state in facts.state_dicts:
+            if state.model not in facts.inner_models:
+                cause = "this checkpoint's keys began with module. when the model was wrapped; now they do not"
+                yield Finding(ID, state.call, cause, "strip the prefix from the keys of older checkpoints")
+
+
+def _argument(node: cst.CSTNode) -> cst.CSTNode:
+    assert isinstance(node, cst.Call)
+    return node.args[0].value
+
+
+def _model(node: cst.CSTNode) -> cst.CSTNode:
+    assert isinstance(node, cst.Attribute)
+    return node.value

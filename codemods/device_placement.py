@@ -1,0 +1,125 @@
+"""
+Leave the moving of models and batches to the accelerator.
+
+``prepare`` places the model, and a prepared loader yields its batches on the device, so that those moves are noise. A
+move of anything else stays and follows the accelerator's device: that is right wherever the value comes from.
+
+     import torch
+     from torch.utils.data import DataLoader
+    +from torchlift.runtime import Accelerator
+
+    -device = "cuda" if torch.cuda.is_available() else "cpu"
+    +accelerator = Accelerator()
+    -model = torch.nn.Linear(8, 1).to(device)
+    +model = torch.nn.Linear(8, 1)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+     for x, y in loader:
+    -    x = x.view(len(x), -1).to(device)
+    +    x = x.view(len(x), -1)
+    -    noise = torch.randn(len(x), 8).to(device)
+    +    noise = torch.randn(len(x), 8).to(accelerator.device)
+         optimizer.zero_grad()
+    -    loss = (model(x + noise) - y.cuda()).pow(2).mean()
+    +    loss = (model(x + noise) - y).pow(2).mean()
+    -    loss.backward()
+    +    accelerator.backward(loss)
+         optimizer.step()
+
+A comment that spoke only of the move goes with it; any other comment stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from ..rewriter.edits import Edit, Remove, Replace, speaks_of_moving
+from ..rewriter.facts.module import ModuleFacts, Move, Placement
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "device_placement"
+
+
+@rule(ID, doc=__doc__)
+def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Remove moves that ``prepare`` makes, aim the others at the accelerator's device."""
+    for statement in facts.visible:
+        yield Remove(ID, statement, reason="which GPUs a process sees is the launcher's choice", drops=speaks_of_moving)
+    seen: set[cst.CSTNode] = set()
+    for placement in facts.placements:
+        if placement.move is Move.STATEMENT and placement.statement is not None:
+            yield Remove(ID, placement.statement, reason=placement.because, drops=speaks_of_moving)
+        elif placement.copied is not None:
+            yield from _copied(placement, seen)
+        elif placement.move is Move.LINK:
+            yield Replace(ID, placement.node, _without_link(placement), reason=placement.because)
+        elif placement.move is Move.HOST:
+            yield Replace(ID, placement.node, _on_the_host, reason=placement.because)
+        elif placement.target is not None:
+            yield Replace(ID, placement.target, lambda _: _device(facts), reason=placement.because, whole=True)
+        elif _is_cuda(placement.node):
+            yield Replace(ID, placement.node, lambda node: _to_device(node, facts), reason=placement.because)
+
+
+def _copied(placement: Placement, seen: set[cst.CSTNode]) -> Iterator[Edit]:
+    """A comprehension that did nothing but move, as the copy that it is without."""
+    assert placement.copied is not None
+    node, text = placement.copied
+    if node not in seen:
+        seen.add(node)
+        made = cst.parse_expression(text)
+        absorbs = frozenset({ID, "accelerator_setup"})
+        yield Replace(ID, node, lambda _: made, reason=placement.because, whole=True, absorbs=absorbs)
+
+
+def _without_link(placement: Placement) -> Callable[[cst.CSTNode], cst.CSTNode]:
+    assert isinstance(placement.node, cst.Call)
+    kept = len(placement.keeps)
+    positions = [i for i, arg in enumerate(placement.node.args) if arg in placement.keeps]
+
+    def make(node: cst.CSTNode) -> cst.CSTNode:
+        assert isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+        if not kept:
+            inner = node.func.value
+            if node.lpar:
+                return inner.with_changes(lpar=[*node.lpar, *inner.lpar], rpar=[*inner.rpar, *node.rpar])
+            return inner
+        args = [node.args[i] for i in positions]
+        args[-1] = args[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return node.with_changes(args=args)
+
+    return make
+
+
+def _on_the_host(node: cst.CSTNode) -> cst.CSTNode:
+    """``x.numpy()`` as ``x.cpu().numpy()``, any other ``x`` as ``x.cpu()``."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "numpy":
+        return node.with_changes(func=node.func.with_changes(value=_taken(node.func.value)))
+    assert isinstance(node, cst.BaseExpression)
+    return _taken(node)
+
+
+def _taken(value: cst.BaseExpression) -> cst.Call:
+    return cst.Call(cst.Attribute(value, cst.Name("cpu")))
+
+
+def _is_cuda(call: cst.BaseExpression) -> bool:
+    return isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == "cuda"
+
+
+def _to_device(node: cst.CSTNode, facts: ModuleFacts) -> cst.CSTNode:
+    """``x.cuda(...)`` as ``x.to(accelerator.device, ...)``."""
+    assert isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+    kept = [arg for arg in node.args if arg.keyword is not None and arg.keyword.value == "non_blocking"]
+    args = [cst.Arg(_device(facts)), *kept]
+    return node.with_changes(func=node.func.with_changes(attr=cst.Name("to")), args=args)
+
+
+def _device(facts: ModuleFacts) -> cst.BaseExpression:
+    return cst.Attribute(cst.Name(facts.accelerator), cst.Name("device"))

@@ -1,0 +1,89 @@
+"""
+Make folders safely, and let all processes mean the same one.
+
+A folder that is made if it is not there may be made by any process: asking first does not help, as another may be
+quicker. A name made from the clock, a random number or a count of what is there differs from process to process: the
+main process makes it, the others receive it.
+
+     import os
+     import time
+     import torch
+     from torch.utils.data import DataLoader
+    +from torchlift.runtime import Accelerator
+    +from torchlift.runtime.utils import broadcast_object_list
+
+    +accelerator = Accelerator()
+    -folder = os.path.join("runs", time.strftime("%Y%m%d-%H%M%S"))
+    +folder = broadcast_object_list([os.path.join("runs", time.strftime("%Y%m%d-%H%M%S"))])[0]
+     if not os.path.exists(folder):
+    -    os.makedirs(folder)
+    +    os.makedirs(folder, exist_ok=True)
+     model = torch.nn.Linear(8, 1)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+     for x, y in loader:
+         loss = torch.nn.functional.mse_loss(model(x), y)
+         optimizer.zero_grad()
+    -    loss.backward()
+    +    accelerator.backward(loss)
+         optimizer.step()
+
+A folder that must not be there yet (`os.makedirs` without a question) is made by the main process alone, which says so
+if it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from ..rewriter.edits import AddImport, Edit, InsertAfter, Made, Replace, Unit, with_keyword
+from ..rewriter.facts.module import ModuleFacts
+from ..rewriter.facts.once import Folder, Received
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "directories"
+
+
+@rule(ID, doc=__doc__)
+def directories(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Let folders be there already, and hand out their names."""
+    for folder in facts.folders:
+        why = "another process may be quicker"
+        yield Replace(ID, folder.call, partial(_may_exist, folder), reason=why, unit=Unit.ALONE)
+    for received in facts.received:
+        utils = f"{facts.abilities.module}.utils"
+        yield AddImport(ID, facts.module, utils, "broadcast_object_list", reason="it hands a name to all processes")
+        if received.names:
+            yield InsertAfter(ID, received.node, _handed(received), reason=received.because)
+        else:
+            yield Replace(ID, received.node, _broadcast, reason=received.because)
+
+
+def _may_exist(folder: Folder, node: cst.CSTNode) -> Made:
+    assert isinstance(node, cst.Call)
+    if folder.renamed and isinstance(node.func, cst.Attribute):
+        node = node.with_changes(func=node.func.with_changes(attr=cst.Name("makedirs")))
+    return with_keyword(node, "exist_ok", cst.Name("True"))
+
+
+def _handed(received: Received) -> str:
+    if len(received.names) == 1:
+        return f"{received.names[0]} = broadcast_object_list([{received.names[0]}])[0]"
+    names = ", ".join(received.names)
+    return f"{names} = broadcast_object_list([{names}])"
+
+
+def _broadcast(node: cst.CSTNode) -> Made:
+    assert isinstance(node, cst.BaseExpression)
+    listed = cst.List([cst.Element(node)])
+    return cst.Subscript(
+        cst.Call(cst.Name("broadcast_object_list"), [cst.Arg(listed)]),
+        [cst.SubscriptElement(cst.Index(cst.Integer("0")))],
+    )

@@ -1,0 +1,73 @@
+"""
+Let one process download, and the others find the files.
+
+     import torch
+     from torch.utils.data import DataLoader
+     from torchvision import datasets
+    +from torchlift.runtime import Accelerator
+
+    +accelerator = Accelerator()
+    -data = datasets.MNIST("data", download=True)
+    +with accelerator.main_process_first():
+    +    data = datasets.MNIST("data", download=True)
+     model = torch.nn.Linear(784, 10)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+     for x, y in loader:
+         loss = torch.nn.functional.cross_entropy(model(x), y)
+         optimizer.zero_grad()
+    -    loss.backward()
+    +    accelerator.backward(loss)
+         optimizer.step()
+
+Several processes that write the same files at once leave broken ones. The others wait in front of the block, and then
+run it themselves: the data set object is made on every process. A download that does not ask whether the files are
+there (`urlretrieve`, `extractall`) is the main process's alone, and the others wait behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..rewriter.edits import Edit, Replace, Unit
+from ..rewriter.facts.module import ModuleFacts
+from ..rewriter.facts.once import EffectKind
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "downloads"
+
+
+@rule(ID, doc=__doc__)
+def downloads(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Put downloads under ``main_process_first``, or let the others wait for what one process fetches."""
+    for effect in facts.effects:
+        if effect.kind is EffectKind.DOWNLOAD:
+            yield Replace(ID, effect.node, lambda node: _in_turn(facts, node), reason=effect.because, unit=Unit.ALONE)
+        elif effect.kind is EffectKind.FETCH:
+            yield Replace(ID, effect.node, lambda node: _fetched(facts, node), reason=effect.because, unit=Unit.ALONE)
+
+
+def _in_turn(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
+    lines = getattr(node, "leading_lines", ())
+    first = cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("main_process_first")))
+    return cst.With([cst.WithItem(first)], cst.IndentedBlock([_inner(node)]), leading_lines=lines)
+
+
+def _fetched(facts: ModuleFacts, node: cst.CSTNode) -> list[cst.CSTNode]:
+    lines = getattr(node, "leading_lines", ())
+    accelerator = cst.Name(facts.accelerator)
+    test = cst.Attribute(accelerator, cst.Name("is_main_process"))
+    wait = cst.Expr(cst.Call(cst.Attribute(accelerator, cst.Name("wait_for_everyone"))))
+    return [cst.If(test, cst.IndentedBlock([_inner(node)]), leading_lines=lines), cst.SimpleStatementLine([wait])]
+
+
+def _inner(node: cst.CSTNode) -> cst.BaseStatement:
+    inner = node.with_changes(leading_lines=())
+    assert isinstance(inner, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+    return inner

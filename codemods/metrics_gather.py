@@ -1,0 +1,87 @@
+"""
+Compute metrics on the whole data set, not on one process's share of it.
+
+In an evaluation loop the model's output and what it is compared with are gathered directly behind the forward pass;
+what follows is unchanged and sees every sample once. Decisions that hang on the metric (best model, early stopping,
+plateau) are then the same on every process.
+
+     import torch
+     from torch.utils.data import DataLoader
+    +from torchlift.runtime import Accelerator
+
+     model = torch.nn.Linear(8, 2)
+     loader = DataLoader(train, batch_size=32)
+     test_loader = DataLoader(test, batch_size=100)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +accelerator = Accelerator()
+    +model, optimizer, loader, test_loader = accelerator.prepare(
+    +    model, optimizer, loader, test_loader
+    +)
+     for x, y in loader:
+         loss = torch.nn.functional.cross_entropy(model(x), y)
+         optimizer.zero_grad()
+    -    loss.backward()
+    +    accelerator.backward(loss)
+         optimizer.step()
+     correct = 0
+     for x, y in test_loader:
+         scores = model(x)
+    +    scores, y = accelerator.gather_for_metrics((scores, y))
+         correct += (scores.argmax(1) == y).sum().item()
+
+A training loss that is summed up for an epoch's average is averaged over the processes where it is summed; one that
+is printed every few batches stays that of the process that prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from ..rewriter.edits import Edit, InsertAfter, InsertBefore, Replace
+from ..rewriter.facts.module import Form, Gather, ModuleFacts, Side
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "metrics_gather"
+
+
+@rule(ID, doc=__doc__)
+def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Write the gathers of evaluation loops and the reductions of epoch averages."""
+    for gather in facts.gathers:
+        if gather.form is Form.REDUCE:
+            yield _reduced(facts, gather)
+            continue
+        for call in gather.inline:
+            yield Replace(ID, call, lambda node: _gathered(facts, node), reason=gather.because)
+        for node, name in gather.counts:
+            yield Replace(ID, node, partial(_named, name), reason=f"{name} has as many rows, and is gathered anyway")
+        kind = InsertBefore if gather.side is Side.BEFORE else InsertAfter
+        if gather.names:
+            yield kind(ID, gather.node, _statement(facts, gather.names), reason=gather.because)
+        for name in gather.means:
+            text = f'{name} = {facts.accelerator}.reduce({name}.detach(), reduction="mean")'
+            yield kind(ID, gather.node, text, reason=gather.because)
+
+
+def _statement(facts: ModuleFacts, names: tuple[str, ...]) -> str:
+    listed = ", ".join(names)
+    what = f"({listed})" if len(names) > 1 else listed
+    return f"{listed} = {facts.accelerator}.gather_for_metrics({what})"
+
+
+def _named(name: str, node: cst.CSTNode) -> cst.CSTNode:
+    return cst.Name(name)
+
+
+def _gathered(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
+    assert isinstance(node, cst.BaseExpression)
+    return cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("gather_for_metrics")), [cst.Arg(node)])
+
+
+def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
+    text = f'{facts.accelerator}.reduce({gather.names[0]}.detach(), reduction="{gather.reduction}")'
+    return Replace(ID, gather.node, lambda _: cst.parse_expression(text), reason=gather.because, whole=True)

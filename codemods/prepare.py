@@ -1,0 +1,62 @@
+"""
+Prepare models, optimizers and loaders once, where everything is built and nothing is used yet.
+
+``prepare`` makes the gradients those of all processes and gives each process its share of every loader. It stands
+after the last statement that builds or loads what it takes: an optimizer built afterwards would hold the right
+parameters, but a checkpoint loaded afterwards, or a loader iterated before, would not be what the script meant.
+
+     import torch
+     from torch.utils.data import DataLoader
+    +from torchlift.runtime import Accelerator
+
+     model = torch.nn.Linear(8, 1)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+     model.load_state_dict(torch.load("start.pt", map_location="cpu"))
+     loader = DataLoader(data, batch_size=32)
+    +accelerator = Accelerator()
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+     for x, y in loader:
+         loss = torch.nn.functional.mse_loss(model(x), y)
+         optimizer.zero_grad()
+    -    loss.backward()
+    +    accelerator.backward(loss)
+         optimizer.step()
+
+An evaluation loop that is not understood keeps its loader: every process then evaluates the whole set, which is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..rewriter.edits import Edit, InsertAfter, InsertBefore, Replace
+from ..rewriter.facts.module import ModuleFacts, Side
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "prepare"
+
+
+@rule(ID, doc=__doc__)
+def prepare(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Write the ``prepare`` calls."""
+    for call in facts.prepares:
+        if call.wraps is not None:
+            yield Replace(ID, call.wraps, lambda node: _wrapped(facts, node), reason=call.because)
+        else:
+            indent = facts.module.default_indent
+            names = ", ".join(call.names)
+            text = f"{names} = {facts.accelerator}.prepare(\n{indent}{names}\n)"
+            if len(call.names) == 1:
+                text = f"{names} = {facts.accelerator}.prepare({names})"
+            kind = InsertBefore if call.side is Side.BEFORE else InsertAfter
+            yield kind(ID, call.node, text, reason=call.because)
+
+
+def _wrapped(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
+    assert isinstance(node, cst.BaseExpression)
+    return cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("prepare")), [cst.Arg(node)])

@@ -1,0 +1,54 @@
+"""
+Draw one progress bar a machine.
+
+     import torch
+     from torch.utils.data import DataLoader
+     from tqdm import tqdm
+    +from torchlift.runtime import Accelerator
+
+     model = torch.nn.Linear(8, 1)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +accelerator = Accelerator()
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+    -for x, y in tqdm(loader):
+    +for x, y in tqdm(loader, disable=not accelerator.is_local_main_process):
+         loss = torch.nn.functional.mse_loss(model(x), y)
+         optimizer.zero_grad()
+    -    loss.backward()
+    +    accelerator.backward(loss)
+         optimizer.step()
+
+A bar that is switched off passes its elements on; ``set_postfix`` and the like do nothing on it. A bar that has a
+``disable`` of its own is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..rewriter.edits import Edit, Replace, Unit, with_keyword
+from ..rewriter.facts.module import ModuleFacts
+from ..rewriter.facts.once import EffectKind
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "progress_bars"
+
+
+@rule(ID, doc=__doc__)
+def progress_bars(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Switch the bars of ``tqdm`` off but on each machine's main process."""
+    for effect in facts.effects:
+        if effect.kind is EffectKind.BAR:
+            yield Replace(ID, effect.node, lambda node: _switched(facts, node), reason=effect.because, unit=Unit.ALONE)
+
+
+def _switched(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
+    assert isinstance(node, cst.Call)
+    here = cst.Attribute(cst.Name(facts.accelerator), cst.Name("is_local_main_process"))
+    return with_keyword(node, "disable", cst.UnaryOperation(cst.Not(), here))

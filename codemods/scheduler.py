@@ -1,0 +1,61 @@
+"""
+Keep each learning-rate scheduler in step with what it counts.
+
+A scheduler stepped once an optimizer step is prepared with the rest, so that its horizon, counted in the script's
+batches, is reached when training ends. One stepped once an epoch, or on a metric, stays as it is: an epoch is an
+epoch on any number of processes. Preparing it would make it tick N times.
+
+     import torch
+     from torch.utils.data import DataLoader
+    +from torchlift.runtime import Accelerator
+
+     model = torch.nn.Linear(8, 1)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+     warmup = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=100)
+     decay = torch.optim.lr_scheduler.StepLR(optimizer, step_size=10)
+    +accelerator = Accelerator()
+    +model, optimizer, loader, warmup = accelerator.prepare(
+    +    model, optimizer, loader, warmup
+    +)
+     for epoch in range(30):
+         for x, y in loader:
+             loss = torch.nn.functional.mse_loss(model(x), y)
+             optimizer.zero_grad()
+    -        loss.backward()
+    +        accelerator.backward(loss)
+             optimizer.step()
+             warmup.step()
+         decay.step()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..rewriter.edits import Edit
+from ..rewriter.facts.module import ModuleFacts
+from ..rewriter.findings import Finding, Severity
+from ..rewriter.rule import rule
+
+ID = "scheduler"
+
+
+@rule(ID, doc=__doc__)
+def scheduler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Say what each scheduler counts; the ``prepare`` rule writes the call that takes the per-step ones."""
+    seen: dict[str, set[str]] = {}
+    for schedule in facts.schedules:
+        seen.setdefault(schedule.name, set()).add(schedule.unit)
+    for schedule in facts.schedules:
+        if len(seen[schedule.name]) > 1:
+            yield Finding(
+                ID, schedule.node, f"{schedule.name} is stepped both once a batch and once an epoch",
+                "step it in one place, or keep it out of prepare and check the learning rates", Severity.BLOCKED,
+            )  # fmt: skip
+        elif schedule.prepared:
+            yield Finding(
+                ID, schedule.node, f"{schedule.name} is stepped with the optimizer: it is prepared, and its horizon "
+                "counts the batches of one process",
+                "nothing to do; a horizon computed behind prepare(...) would have to be the longer one", Severity.NOTE,
+            )  # fmt: skip

@@ -1,0 +1,103 @@
+"""
+Track once: the trackers of the other processes do nothing.
+
+A tracker is made at one place and used at many. Its uses stay as they are; where it is made, the other processes get
+one that is switched off, by the tracker's own setting where it has one.
+
+     import torch
+     import wandb
+     from torch.utils.data import DataLoader
+     from torch.utils.tensorboard import SummaryWriter
+    +from torchlift.runtime import Accelerator, Inert
+
+    +accelerator = Accelerator()
+    -wandb.init(project="digits")
+    +wandb.init(project="digits", mode=None if accelerator.is_main_process else "disabled")
+    -writer = SummaryWriter("runs")
+    +writer = SummaryWriter("runs") if accelerator.is_main_process else Inert()
+     model = torch.nn.Linear(8, 1)
+     loader = DataLoader(data, batch_size=32)
+     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    +model, optimizer, loader = accelerator.prepare(
+    +    model, optimizer, loader
+    +)
+     for step, (x, y) in enumerate(loader):
+         loss = torch.nn.functional.mse_loss(model(x), y)
+         optimizer.zero_grad()
+    -    loss.backward()
+    +    accelerator.backward(loss)
+         optimizer.step()
+         writer.add_scalar("loss", loss.item(), step)
+
+What such a handle tells (the folder of a run, its name) is known to the main process alone; where a script uses it on
+every process, the tracker is left, and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from ..rewriter.edits import AddImport, Edit, Made, Replace, Unit, with_keyword
+from ..rewriter.facts.module import ModuleFacts
+from ..rewriter.facts.once import Handle
+from ..rewriter.findings import Finding
+from ..rewriter.rule import rule
+
+ID = "tracking"
+
+
+@rule(ID, doc=__doc__)
+def tracking(facts: ModuleFacts) -> Iterator[Edit | Finding]:
+    """Make the trackers of the other processes inert."""
+    for handle in facts.handles:
+        if handle.tracker:
+            yield from _settle(facts, handle)
+
+
+def _settle(facts: ModuleFacts, handle: Handle) -> Iterator[Edit | Finding]:
+    if handle.argument is not None:
+        yield Replace(ID, handle.call, partial(_switched, facts, handle), reason=handle.because, unit=Unit.ALONE)
+    elif facts.abilities.inert:
+        why = "for the processes without a tracker"
+        yield AddImport(ID, facts.module, facts.abilities.module, "Inert", reason=why, unit=Unit.ALONE)
+        yield Replace(ID, handle.call, partial(_either, facts, handle), reason=handle.because, unit=Unit.ALONE)
+    else:
+        yield Finding(
+            "once", handle.call, f"done by every process, where once is meant: {handle.because}",
+            "accelerate has no tracker that does nothing: make it on the main process only, and guard its uses, or log "
+            "through accelerator.init_trackers and accelerator.log",
+        )  # fmt: skip
+
+
+def _main(facts: ModuleFacts) -> cst.Attribute:
+    return cst.Attribute(cst.Name(facts.accelerator), cst.Name("is_main_process"))
+
+
+def _either(facts: ModuleFacts, handle: Handle, node: cst.CSTNode) -> Made:
+    assert isinstance(node, cst.BaseExpression)
+    return cst.IfExp(_main(facts), node, cst.parse_expression(handle.elsewhere))
+
+
+def _switched(facts: ModuleFacts, handle: Handle, node: cst.CSTNode) -> Made:
+    """The tracker's own switch: ``mode=... if ... else "disabled"``, or ``disabled=not ...``."""
+    assert isinstance(node, cst.Call)
+    assert handle.argument is not None
+    if not handle.elsewhere:
+        return with_keyword(node, handle.argument, cst.UnaryOperation(cst.Not(), _main(facts)))
+    for index, arg in enumerate(node.args):
+        if arg.keyword is not None and arg.keyword.value == handle.argument:
+            here = _one(arg.value)
+            value = cst.IfExp(_main(facts), here, cst.parse_expression(handle.elsewhere))
+            return node.with_changes(args=[*node.args[:index], arg.with_changes(value=value), *node.args[index + 1 :]])
+    value = cst.IfExp(_main(facts), cst.parse_expression(handle.default), cst.parse_expression(handle.elsewhere))
+    return with_keyword(node, handle.argument, value)
+
+
+def _one(value: cst.BaseExpression) -> cst.BaseExpression:
+    """In brackets, where it is itself a conditional expression."""
+    if isinstance(value, (cst.IfExp, cst.Lambda)) and not value.lpar:
+        return value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return value

@@ -1,0 +1,106 @@
+"""
+What a call gives, by what is called: a function or class of the program, a method of something with a role, or
+something outside that ``knowledge`` knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from ..facts.roles import TENSORS, Origin, Role
+from .invocation import Call, bind, host, relate, trailing
+from .methods import method_call
+from .outside import outside_call
+from .solver import Slot, Thing
+from .things import Bound, CallRecord, External, Function, Instance, Klass, State, Unit, Unknown
+
+Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
+
+
+def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Evaluate) -> None:
+    """Build the flow of one call."""
+    func = evaluate(state, unit, node.func)
+    args = [(arg, evaluate(state, unit, arg.value)) for arg in node.args]
+    record = CallRecord(unit, node, result=result)
+    if isinstance(node.func, cst.Attribute):
+        record.receiver = evaluate(state, unit, node.func.value)
+    record.first = args[0][1] if args else None
+    state.calls[node] = record
+    call = Call(state, unit, node, result, args)
+
+    def arrive(thing: Thing) -> None:
+        record.callees[thing] = None
+        if isinstance(thing, External):
+            outside_call(call, thing.qualified)
+        elif isinstance(thing, Function):
+            bind(call, thing)
+        elif isinstance(thing, Klass):
+            _construct(call, thing)
+        elif isinstance(thing, Bound):
+            method_call(call, thing)
+        elif isinstance(thing, (Origin, Instance)):
+            _called(call, thing)
+        elif isinstance(thing, Unknown):  # an object of unknown origin is called: a loss module of some library, say
+            state.solver.flow(call.everything(), result, lambda t: host(state, t))
+            state.solver.add(result, state.unknown(node, f"{thing.qualified}()", result))
+
+    state.solver.watch(func, arrive)
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("format", "join", "joinpath"):
+        state.solver.flow(call.everything(), result, trailing)
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("parameters", "named_parameters"):
+        _part_parameters(call, node.func.value, evaluate)
+
+
+def _part_parameters(call: Call, part: cst.BaseExpression, evaluate: Evaluate) -> None:
+    """``net[0].parameters()`` and ``net.fc.parameters()`` are parameters of the model, whatever the part is."""
+    while isinstance(part, (cst.Attribute, cst.Subscript)):
+        part = part.value
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Origin) and thing.role is Role.MODEL:
+            call.make(Role.PARAMETERS, "a model's parameters", source=thing)
+
+    call.state.solver.watch(evaluate(call.state, call.unit, part), arrive)
+
+
+def _construct(call: Call, klass: Klass) -> None:
+    state = call.state
+    made: Thing
+    if klass.role is not None:
+        kind = f"an instance of {klass.node.name.value}, a {klass.externals[0] if klass.externals else 'known class'}"
+        made = call.make(klass.role, kind, klass.node.name.value)
+        assert isinstance(made, Origin)
+        state.klass[made] = klass
+        relate(call, made)
+    else:
+        made = state.instance(klass, call.node)
+        state.solver.add(call.result, made)
+    init = klass.method("__init__")
+    if init is not None:
+        bind(call, init, made, gives=False)
+    for name in ("__len__", "__getitem__", "__iter__", "__next__"):
+        method = klass.method(name)
+        if method is not None:
+            state.escaped.add(method.node)
+
+
+def _called(call: Call, thing: Origin | Instance) -> None:
+    """A thing itself is called: a model's forward, a criterion, an object with ``__call__``."""
+    state = call.state
+    klass = state.klass.get(thing) if isinstance(thing, Origin) else thing.klass
+    if isinstance(thing, Instance):
+        method = klass.method("__call__") if klass else None
+        if method is not None:
+            bind(call, method, thing)
+        return
+    if thing.role is Role.MODEL:
+        call.make(Role.OUTPUT, "given by a model's forward", source=thing)
+        forward = klass.method("forward") if klass else None
+        if forward is not None:
+            bind(call, forward, thing, gives=False)
+    elif thing.role is Role.CRITERION:
+        call.make(Role.LOSS, f"given by {thing.qualified or 'a loss module'}", source=thing)
+    elif thing.role in TENSORS:
+        state.solver.add(call.result, thing)

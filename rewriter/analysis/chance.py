@@ -1,0 +1,105 @@
+"""
+What chance decides about the data: splits, folds, shuffled lists, drawn by every process for itself.
+
+They must be the same everywhere. A script that seeds them is right as it is; for one that does not, the accelerator
+makes the generators those of the first process when it is made, so that it must be made before the draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..findings import Finding, Severity
+from .handing import Way
+from .reach import Reach
+from .things import State, Unit
+from .training import method_name, outside_name
+
+_DRAWS = {
+    "torch": ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split", "torch.randperm"),
+    "numpy": ("numpy.random.shuffle", "numpy.random.permutation", "numpy.random.choice", "numpy.random.randint"),
+    "random": ("random.shuffle", "random.sample", "random.choice", "random.choices", "random.randint", "random.random"),
+}
+_VALUES = {
+    **{f"torch.{name}": "torch" for name in "rand randn randint normal bernoulli multinomial".split()},
+    **{f"numpy.random.{name}": "numpy" for name in "rand randn random normal uniform standard_normal".split()},
+}
+"""Draws that are data outside the loops over batches, and noise inside."""
+_SKLEARN = frozenset({"train_test_split", "ShuffleSplit", "StratifiedShuffleSplit", "GroupShuffleSplit"})
+_FOLDS = frozenset({"KFold", "StratifiedKFold"})
+_SEEDS = {
+    "torch.manual_seed": "torch",
+    "torch.random.manual_seed": "torch",
+    "numpy.random.seed": "numpy",
+    "random.seed": "random",
+}
+
+
+def unseeded(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
+    """The draws whose generator the script seeds nowhere."""
+    seeded = set(_seeded(state, reach))
+    if "all" in seeded:
+        return []
+    found = []
+    for unit in reach.units:
+        for call in unit.names.calls:
+            if call in state.calls and unit.names.function(call) in reach.reachable:
+                kind = _kind(call, outside_name(state.calls[call]))
+                if kind is None and not reach.batch_loops(call, unit):
+                    kind = _VALUES.get(outside_name(state.calls[call]))
+                if kind is not None and kind not in seeded:
+                    found.append((unit, call))
+    return found
+
+
+def _seeded(state: State, reach: Reach) -> Iterator[str]:
+    """The generators that the script seeds; ``all`` where a function with such a name does it."""
+    for call, record in state.calls.items():
+        name = outside_name(record)
+        if reach.function_of(call) not in reach.reachable:
+            continue
+        if name in _SEEDS:
+            yield _SEEDS[name]
+        elif "seed" in method_name(call).lower() and not name.startswith(("torch.", "numpy.", "random.")):
+            if not reach.called(call):  # what a function of the script seeds is seen there
+                yield "all"
+
+
+def _kind(call: cst.Call, name: str) -> str | None:
+    """Whose numbers a call draws to decide about data; None where it draws none, or names its own generator."""
+    keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    if keywords.keys() & {"generator", "random_state"}:
+        return None
+    for kind, names in _DRAWS.items():
+        if name in names:
+            return kind
+    last = name.rpartition(".")[2]
+    if name.startswith("sklearn.model_selection."):
+        shuffled = isinstance(keywords.get("shuffle"), cst.Name) and keywords["shuffle"].value == "True"  # type: ignore[attr-defined]
+        if last in _SKLEARN or (last in _FOLDS and shuffled):
+            return "numpy"
+    return None
+
+
+def too_early(reach: Reach, way: Way, draws: list[tuple[Unit, cst.Call]]) -> Iterator[tuple[Unit, Finding]]:
+    """The draws that happen before the accelerator exists."""
+    for unit, call in draws:
+        if _runs_before(reach, way, unit, call, frozenset()):
+            yield unit, Finding(
+                "unseeded", call, "every process draws this for itself, before the accelerator makes the generators "
+                "equal: the processes would split the data in different ways",
+                "seed the script at its top (torch.manual_seed, np.random.seed, random.seed), or make the accelerator "
+                "first", Severity.REVIEW,
+            )  # fmt: skip
+
+
+def _runs_before(reach: Reach, way: Way, unit: Unit, node: cst.CSTNode, seen: frozenset[cst.CSTNode]) -> bool:
+    code = unit.names.function(node)
+    if way.home is None or code in seen:
+        return False
+    if code is way.code:
+        return unit.names.order(node) < unit.names.order(way.home[1].node)
+    sites = reach.sites(code)
+    return any(_runs_before(reach, way, reach.state.calls[s].unit, s, seen | {code}) for s in sites)

@@ -1,0 +1,79 @@
+"""
+How many rows a batch has, asked of its inputs: ``losses.update(loss.item(), images.size(0))``.
+
+To gather images only to count them would be dear. Where the labels that the criterion holds against the model's output
+have as many rows, they are asked in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import libcst as cst
+
+from ..facts.roles import Role
+from .names import Binding
+from .things import State, Unit, origins
+from .training import Training, method_name
+from .walk import descendants
+
+
+def counted(
+    state: State,
+    unit: Unit,
+    training: Training,
+    loop: cst.CSTNode,
+    bindings: Iterable[Binding],
+    reads: set[cst.CSTNode],
+) -> tuple[list[Binding], tuple[tuple[cst.Name, str], ...]]:
+    """The variables to gather, and the names that others take the place of because only rows are counted."""
+    kept: list[Binding] = []
+    swapped: list[tuple[cst.Name, str]] = []
+    for binding in bindings:
+        sizes = [read for read in binding.reads if read in reads]
+        labels = _labels(state, unit, training, loop, binding) if all(_is_size(unit, r) for r in sizes) else None
+        if labels is not None and sizes:
+            swapped.extend((read, labels.name) for read in sizes)
+        kept.append(labels if labels is not None and sizes else binding)
+    return list(dict.fromkeys(kept)), tuple(swapped)
+
+
+def _is_size(unit: Unit, read: cst.Name) -> bool:
+    """``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
+    parents = unit.names.parents
+    parent = parents.get(read)
+    above = parents.get(parent) if parent is not None else None
+    if isinstance(parent, cst.Arg) and isinstance(above, cst.Call):
+        return isinstance(above.func, cst.Name) and above.func.value == "len"
+    if not isinstance(parent, cst.Attribute):
+        return False
+    if parent.attr.value == "size" and isinstance(above, cst.Call):
+        return len(above.args) == 1 and _is_zero(above.args[0].value)
+    if parent.attr.value == "shape" and isinstance(above, cst.Subscript) and len(above.slice) == 1:
+        first = above.slice[0].slice
+        return isinstance(first, cst.Index) and _is_zero(first.value)
+    return False
+
+
+def _is_zero(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Integer) and node.evaluated_value == 0
+
+
+def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inputs: Binding) -> Binding | None:
+    """The labels of ``output = model(inputs)`` and ``criterion(output, labels)``."""
+    names = unit.names
+    outputs = set()
+    for node in descendants(loop):
+        if isinstance(node, cst.Assign) and node.value in training.forwards and len(node.targets) == 1:
+            assert isinstance(node.value, cst.Call)
+            target, given = node.targets[0].target, [arg.value for arg in node.value.args]
+            if len(given) == 1 and isinstance(given[0], cst.Name) and names.binding(given[0]) is inputs:
+                outputs.add(names.binding(target) if isinstance(target, cst.Name) else None)
+    for node in descendants(loop):
+        if isinstance(node, cst.Call) and len(node.args) == 2 and origins(state.values.get(node), Role.LOSS):
+            output, labels = (arg.value for arg in node.args)
+            if isinstance(output, cst.Name) and isinstance(labels, cst.Name) and method_name(node) != "backward":
+                binding = names.binding(labels)
+                if names.binding(output) in outputs and binding is not None and binding is not inputs:
+                    return binding
+    return None

@@ -1,0 +1,122 @@
+"""
+What happens to a model between its move and ``prepare``, which moves it later: a forward or a copy in between needs it
+on the device at once, so that the move must stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ..facts.module import Prepare, Side
+from ..facts.roles import Origin, Role
+from . import knowledge
+from .reach import Code, Reach
+from .things import CallRecord, State, Unit, origins
+from .training import Training, method_name, outside_name, whole
+
+_OF_MODULES = knowledge.KEEPS_MODULE | frozenset(
+    "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
+    "load_state_dict zero_grad add_module register_module register_buffer register_parameter register_forward_hook "
+    "register_forward_pre_hook register_full_backward_hook get_submodule get_parameter get_buffer compile "
+    "gradient_checkpointing_enable extra_repr __len__ num_parameters".split()
+)
+"""Methods of a module that compute nothing with its weights and copy none of them."""
+
+_HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "torch.optim.", "logging.")
+_HARMLESS_NAMES = frozenset({"torch.compile", "wandb.watch", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
+
+
+@dataclass(eq=False)
+class Stands:
+    """Where the ``prepare`` call of a thing stands."""
+
+    unit: Unit
+    prepare: Prepare
+
+
+@dataclass(eq=False)
+class Early:
+    """Answers whether a model is needed on the device before ``prepare`` puts it there."""
+
+    state: State
+    reach: Reach
+    training: Training
+    stands: dict[Origin, Stands]
+    _uses: dict[Origin, list[cst.Call]] = field(default_factory=dict)
+    _sites: dict[Code, list[tuple[cst.Call, set[Code]]]] = field(default_factory=dict)
+
+    def use(self, move: cst.Call, unit: Unit, model: Origin) -> cst.Call | None:
+        """The first call that works with a model's weights behind ``move`` and before the model is prepared."""
+        stands = self.stands.get(model)
+        if stands is None:
+            return None
+        code = stands.unit.names.function(stands.prepare.node)
+        home = unit.names.function(move)
+        for call in self._of(model):
+            for here in self._places(call, {code, home}):
+                where = self.reach.function_of(here)
+                if where is home and unit.names.order(here) < unit.names.order(move):
+                    continue
+                if where is not code or _before(stands, here):
+                    return call
+        return None
+
+    def drawn(self, call: cst.Call, loader: Origin) -> bool:
+        """Whether something done with a batch happens before its loader is prepared."""
+        stands = self.stands.get(loader)
+        if stands is None or stands.prepare.wraps is not None:
+            return False
+        code = stands.unit.names.function(stands.prepare.node)
+        return any(_before(stands, here) for here in self._places(call, {code}))
+
+    def _of(self, model: Origin) -> list[cst.Call]:
+        """The calls that compute with a model's weights, copy them, or hand the model to code that was not seen."""
+        if model not in self._uses:
+            records = self.state.calls.values()
+            self._uses[model] = [r.node for r in records if self._works_with(r, model)]
+        return self._uses[model]
+
+    def _works_with(self, record: CallRecord, model: Origin) -> bool:
+        forward = self.training.forwards.get(record.node)
+        if forward is not None:
+            return whole(self.state, forward) is model
+        if self.reach.called(record.node):
+            return False  # what the called function does with the model is seen there
+        receiver = [o for o in origins(record.receiver, Role.MODEL) if whole(self.state, o) is model]
+        if receiver:
+            return method_name(record.node) not in _OF_MODULES
+        if not any(self._is(arg, model) for arg in record.node.args):
+            return False
+        name = outside_name(record)
+        harmless = name in _HARMLESS_NAMES or name.startswith(_HARMLESS) or method_name(record.node) == "prepare"
+        return not harmless and not origins(record.result, Role.OPTIMIZER, Role.SCHEDULER)
+
+    def _is(self, arg: cst.Arg, model: Origin) -> bool:
+        return any(whole(self.state, o) is model for o in origins(self.state.values.get(arg.value), Role.MODEL))
+
+    def _places(self, call: cst.Call, codes: set[Code]) -> list[cst.Call]:
+        """The calls in some functions' own code through which ``call`` is reached."""
+        where = self.reach.function_of(call)
+        found = [call] if where in codes else []
+        return found + [site for code in codes for site, below in self._calls(code) if where in below]
+
+    def _calls(self, code: Code) -> list[tuple[cst.Call, set[Code]]]:
+        """The calls of the program's functions in some code, each with everything that it reaches."""
+        if code not in self._sites:
+            calls = (n for n in self.reach.own(code) if isinstance(n, cst.Call))
+            self._sites[code] = [
+                (call, {c for callee in called for c in self.reach.below(callee)})
+                for call in calls
+                if (called := self.reach.called(call))
+            ]
+        return self._sites[code]
+
+
+def _before(stands: Stands, call: cst.Call) -> bool:
+    """Whether a call of the function that prepares runs before it does."""
+    names, node = stands.unit.names, stands.prepare.node
+    if node in names.ancestors(call):
+        return stands.prepare.side is Side.AFTER
+    return names.order(call) < names.order(node)

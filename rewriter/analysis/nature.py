@@ -1,0 +1,38 @@
+"""What a script does that several processes do differently by nature: statistics of a batch, noise, lengths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..facts.module import ModuleFacts
+from ..facts.roles import Role
+from .names import Names, dotted
+
+_STATISTICS = re.compile(r"(Lazy)?BatchNorm([123]d)?$")
+_NETWORKS = re.compile(
+    r"(resnet\d|resnext|wide_resnet|densenet|mobilenet|efficientnet|shufflenet|mnasnet|googlenet|inception|regnet|vgg\d+_bn)"
+)
+_NOISE = re.compile(r"((Feature)?(Alpha)?Dropout([123]d)?|(feature_)?(alpha_)?dropout([123]d)?|DropPath)$")
+_TRANSFORMS = re.compile(r"(Random\w+|ColorJitter|TrivialAugmentWide|AutoAugment|RandAugment|AugMix)$")
+
+
+def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
+    """Yield the place, the kind (``statistics``, ``noise``, ``transforms``, ``length``) and how the script calls it."""
+    loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
+    prepared = {name for prepare in facts.prepares for name in prepare.names}
+    for call in names.calls:
+        written = dotted(call.func)
+        last = written.rpartition(".")[2]
+        if _STATISTICS.match(last) or ("models." in written and _NETWORKS.match(last)):
+            yield call, "statistics", last
+        elif _NOISE.match(last):
+            yield call, "noise", last
+        elif _TRANSFORMS.match(last):
+            yield call, "transforms", last
+        elif written == "len" and len(call.args) == 1:
+            loader = dotted(call.args[0].value)
+            if loader and loader in loaders | prepared:
+                yield call, "length", loader

@@ -1,0 +1,560 @@
+"""From a program to what is known of it: every analysis in its order, and the facts of each module at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ..config import Config, Target
+from ..facts.abilities import ACCELERATE, TORCHLIFT
+from ..facts.layout import Layout
+from ..facts.module import (
+    Call,
+    Fact,
+    Gather,
+    Home,
+    MixedPrecision,
+    ModuleFacts,
+    Move,
+    Placement,
+    Side,
+    Store,
+)
+from ..facts.once import EffectKind, Folder, Received
+from ..facts.roles import Origin, Role
+from ..findings import Finding
+from . import checkpoints, metrics
+from .accumulating import Window, window_of
+from .averages import averages
+from .chance import too_early, unseeded
+from .cpu_only import cpu_only
+from .decisions import decisions
+from .device_attributes import kept_device
+from .device_reads import device_reads, vanished, vanishing
+from .devices import Mover, device_names
+from .differences import same_noise, weighted
+from .effects import output
+from .equality import Equality
+from .fields import device_fields, follows_field, redefined
+from .flags import Flag, always_cpu, cpu_flag
+from .flow import solve
+from .folders import folders, received
+from .guards import Together
+from .handing import Router, Way
+from .holding import Holders, base_call, receiver
+from .hosting import hosted
+from .legacy import legacy_tensors
+from .losses import Reducer, closures, weights
+from .modules import taken
+from .names import Names, ScopeKind, is_docstring
+from .precision import Precision, ScalerUse, precision_of
+from .preparing import Plan, plan
+from .reach import Code, Reach
+from .refusals import contradictions, refusals
+from .remarks import remarks
+from .sharing import shared_code
+from .summed import reduction_of
+from .things import CallRecord, State, Unit, origins
+from .training import Training, find, is_loss, method_name, outside_name
+from .unreached import unreached_backwards, unreached_effects, unreached_work
+from .visible import left_to_launcher, visible_devices
+from .walk import descendants
+
+_ABILITIES = {Target.TORCHLIFT: TORCHLIFT, Target.ACCELERATE: ACCELERATE}
+_NAMES = ("accelerator", "torchlift_accelerator", *(f"torchlift_accelerator_{n}" for n in range(2, 99)))
+"""The accelerator's name in emitted code: the first that the script does not use."""
+_ASKED = frozenset({"backward", "clip_grad_norm_", "clip_grad_value_"})
+
+
+@dataclass(frozen=True)
+class Module:
+    """A parsed module of a program: its import name, and its tree."""
+
+    name: str
+    tree: cst.Module
+
+
+@dataclass(frozen=True)
+class Understood:
+    """What is known of a module, and its names resolved."""
+
+    facts: ModuleFacts
+    names: Names
+    entry: bool = False
+    """It is the script itself, not a module that others import."""
+    taken: frozenset[str] = frozenset()
+    """The names that other modules take from it."""
+    idle: tuple[cst.FunctionDef, ...] = ()
+    """Its functions that the program does not run."""
+
+
+def understand(
+    modules: Sequence[Module],
+    config: Config,
+    layout: Layout = Layout(),  # noqa: B008 (frozen)
+) -> list[Understood]:
+    """What is known of each module of a program; the first is the entry script."""
+    state = solve([(m.name, m.tree) for m in modules], config.assume, layout)
+    program = _Program(state, config)
+    units = program.reach.units
+    known = []
+    for facts, unit in zip(program.facts(), units, strict=True):
+        names = taken(state, unit)
+        entry = unit is units[0] and not names
+        known.append(Understood(facts, unit.names, entry, names, tuple(program.reach.idle(unit))))
+    return known
+
+
+class _Program:
+    """One program while its facts are collected."""
+
+    def __init__(self, state: State, config: Config) -> None:
+        self.state, self.config = state, config
+        self.reach = Reach(state)
+        self.training: Training = find(state, self.reach)
+        self.existing = self._existing()
+        self.abilities = _ABILITIES[config.target]
+        self.blocked = list(refusals(state, self.reach, self.training))
+        self.shared = shared_code(self.reach)
+        self.fields = [field for unit in self.reach.units for field in device_fields(state, unit)]
+        self.redefined: set[str] = set()
+        """Attributes that hold the accelerator's device, wherever they are set."""
+        self.flag: Flag | None = None
+        self.draws = unseeded(state, self.reach) if self.existing is None else []
+
+    def _existing(self) -> tuple[Unit, Origin] | None:
+        for record in self.state.calls.values():
+            for origin in origins(record.result, Role.ACCELERATOR):
+                return record.unit, origin
+        return None
+
+    def facts(self) -> list[ModuleFacts]:
+        """The facts of each module."""
+        if not self.training.backwards or self._foreign():
+            return [self._bare(unit) for unit in self.reach.units]
+        evaluations = metrics.evaluations(self.state, self.reach, self.training)
+        self._leave_shared(evaluations)
+        collected, way = self._collected(evaluations)
+        while lost := [e for e in evaluations if e.gather is not None and not _gathers(collected, way, e)]:
+            for evaluation in lost:  # its loader stays whole, so that the metric is right on every process
+                evaluation.leave("the accelerator does not reach it")
+            collected, way = self._collected(evaluations)
+        for unit, finding in too_early(self.reach, way, self.draws):
+            collected[unit].findings.append(finding)
+        left = {f.target.attr.value for f in self.fields if not collected[f.unit]._here(f.target, way)}
+        self.redefined = {field.target.attr.value for field in self.fields} - left
+        return [collected[unit].module(way) for unit in self.reach.units]
+
+    def _leave_shared(self, evaluations: list[metrics.Evaluation]) -> None:
+        """Leave the evaluation loops alone that files outside the program run as well."""
+        for evaluation in evaluations:
+            user = self.shared.get(evaluation.unit.names.function(evaluation.loop))
+            if user is not None:
+                evaluation.leave(f"{user} runs it as well, with a loader that is not prepared")
+
+    def _collected(self, evaluations: list[metrics.Evaluation]) -> tuple[dict[Unit, _Collected], Way]:
+        """Everything found, and the accelerator's way to it."""
+        plan_ = plan(self.state, self.reach, self.training, evaluations)
+        self.precision = self._precision(plan_)
+        self.window = self._window(plan_)
+        mover = Mover(self.state, self.reach, self.training, plan_, existing=self.existing is not None)
+        collected = {unit: _Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
+        shared = [loop for loop, held in self.state.loaders.items() if not plan_.prepared.isdisjoint(held)]
+        gathers = [(unit, gather) for unit, part in collected.items() for gather in part.gathers]
+        equality = Equality(self.state, self.reach, self.training, shared, gathers)
+        for part in collected.values():
+            part.decide(equality)
+        self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])
+        if self.flag is None and self.existing is None:
+            gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
+            self.flag = kept_device(self.state, self.reach, gone)
+        stays = cpu_only(self.state, self.reach, self.training) if self.existing is None and self.flag is None else None
+        if stays is not None:
+            self.flag, told = always_cpu(stays[0]), [*told, stays]
+        for unit, finding in told:
+            collected[unit].findings.append(finding)
+        way = self._way(collected, plan_)
+        if self.precision is not None and not self._precision_reached(way):
+            self.precision = None
+            way = self._way(collected, plan_)
+        if self.window is not None and not self._window_reached(way):
+            self.window = None
+            way = self._way(collected, plan_)
+        return collected, way
+
+    def _precision(self, plan_: Plan) -> Precision | None:
+        wanted = self.config.enables("autocast") and self.config.enables("grad_scaler")
+        if self.config.mixed_precision is not None or self.existing is not None or not wanted:
+            return None
+        return precision_of(self.state, self.reach, self.training, plan_.code)
+
+    def _window(self, plan_: Plan) -> Window | None:
+        if self.existing is not None or not self.config.enables("accumulation"):
+            return None
+        scalers = any(origins(r.result, Role.SCALER) for r in self.state.calls.values())
+        stays = scalers and self.precision is None
+        return window_of(self.state, self.reach, self.training, plan_.code, scaler_stays=stays)
+
+    def _precision_reached(self, way: Way) -> bool:
+        """Whether the accelerator reaches every region, and its home the names that the setting reads."""
+        assert self.precision is not None
+        reached = all(self.reach.function_of(r.record.node) in way.reaches for r in self.precision.regions)
+        return reached and _ready(way, self.precision.names)
+
+    def _window_reached(self, way: Way) -> bool:
+        assert self.window is not None
+        return self.window.unit.names.function(self.window.fact.loop) in way.reaches and _ready(way, self.window.names)
+
+    def _foreign(self) -> bool:
+        """Whether a refusal makes every other answer pointless."""
+        whole = (
+            "already-distributed",
+            "framework-owns-loop",
+            "no-entry-point",
+            "no-data-parallel-axis",
+            "unknown-loader",
+        )
+        return any(finding.id in whole for _, finding in self.blocked)
+
+    def _bare(self, unit: Unit) -> ModuleFacts:
+        findings = tuple(f for u, f in self.blocked if u is unit)
+        abilities = _ABILITIES[self.config.target]
+        return ModuleFacts(
+            unit.names.module, self.name(), abilities, False, findings=findings, roles=tuple(roles(self.state, unit))
+        )
+
+    def _way(self, collected: dict[Unit, _Collected], plan_: Plan) -> Way:
+        needs: dict[Code, None] = {}
+        essential: dict[Code, None] = {}
+        marked: set[cst.CSTNode] = set()
+        for part in collected.values():
+            for code, node in part.needs():
+                needs[code] = None
+                marked.add(node)
+            optional = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
+            essential.update(dict.fromkeys(code for code, node in part.needs(optional)))
+        devices = [(unit, name) for unit in self.reach.units for name in device_names(self.state, unit)]
+        devices = [(u, n) for u, n in devices if n.binding.scope.function.node in self.reach.reachable]
+        if self.existing is not None:
+            return self._existing_way()
+        for _, name in devices:
+            needs[name.binding.scope.function.node] = None
+        holders = Holders(self.state, self.reach)
+        keepers = {found[1]: None for code in essential if (found := holders.method(code)) is not None}
+        for klass in keepers:
+            needs.update(dict.fromkeys(holders.inits(klass)))
+        router = Router(self.state, self.reach, devices, self.name(), self.shared, keepers)
+        router.fields = self.fields
+        router.marked = frozenset(marked | {call for _, call in self.draws})
+        router.flag = self.flag
+        router.reads = (self.precision.names if self.precision is not None else frozenset()) | (
+            self.window.names if self.window is not None else frozenset()
+        )
+        anchor = plan_.code or (self.reach.function_of(self.training.backwards[0].node) if marked else None)
+        return router.route(needs, anchor, [prepare for _, prepare in plan_.prepares])
+
+    def _existing_way(self) -> Way:
+        way = Way()
+        for unit in self.reach.units:
+            for code, scope in unit.names.scopes.items():
+                if scope.kind in (ScopeKind.FUNCTION, ScopeKind.MODULE) and code in self.reach.reachable:
+                    binding = scope.lookup(self.name())
+                    if binding is not None and origins(self.state.binding(binding), Role.ACCELERATOR):
+                        way.reaches.add(code)
+                    elif (kept := self._kept_by(unit, code)) is not None:
+                        way.reaches.add(code)
+                        way.spelled[code] = kept
+        return way
+
+    def _kept_by(self, unit: Unit, code: Code) -> str | None:
+        """What a method calls the object that keeps the accelerator."""
+        method = Holders(self.state, self.reach).method(code)
+        if method is None:
+            return None
+        name = receiver(method[0])
+        holding = self.state.binding(unit.names.scopes[method[0]].bindings[name]).things
+        kept = any(origins(self.state.field(thing, self.name()), Role.ACCELERATOR) for thing in holding)
+        return name if kept else None
+
+    def name(self) -> str:
+        """The name of the accelerator in the program."""
+        if self.existing is None:
+            taken = {name for u in self.reach.units for scope in u.names.scopes.values() for name in scope.bindings}
+            return next(name for name in _NAMES if name not in taken)
+        unit, origin = self.existing
+        for binding in unit.names.scope.bindings.values():
+            if origin in self.state.binding(binding).things:
+                return binding.name
+        for scope in unit.names.scopes.values():
+            for binding in scope.bindings.values():
+                if origin in self.state.binding(binding).things:
+                    return binding.name
+        return _NAMES[0]
+
+
+class _Collected:
+    """What was found in one module, before it is known where the accelerator reaches."""
+
+    def __init__(
+        self, program: _Program, unit: Unit, plan_: Plan, evaluations: list[metrics.Evaluation], mover: Mover
+    ) -> None:
+        state, reach, training = program.state, program.reach, program.training
+        self.program, self.unit, self.plan = program, unit, plan_
+        self.placements = [*mover.placements(unit), *mover.pins(unit), *hosted(mover, unit)]
+        self.visible = visible_devices(state, unit, reach) if program.existing is None else []
+        self.legacy = legacy_tensors(state, unit, mover)
+        self.wrappers = mover.unwrapped(unit)
+        self.inner_models = mover.inner(unit)
+        probes = {record.node for record in training.probes}
+        asked = [c for c in unit.names.calls if c in state.calls and _called_name(state.calls[c]) in _ASKED]
+        self.calls = [c for c in asked if c not in probes]
+        understood = [e for e in evaluations if e.unit is unit and e.understood]
+        self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
+        totals = averages(state, unit, reach, training)
+        self.gathers += [a for a in totals if isinstance(a, Gather)]
+        self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
+        self.effects, self.handles = self.output.effects, self.output.handles
+        self.gathers = metrics.outside_guards(self.gathers, self.effects)
+        self.folders: list[Folder] = list(folders(state, unit, reach))
+        answers = [answer for other, answer in received(state, reach) if other is unit]
+        self.received = [a for a in answers if isinstance(a, Received)]
+        self.saves = list(checkpoints.saves(state, unit, reach, plan_.prepared))
+        self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
+        self.loads = list(checkpoints.loads(state, unit, reach, training))
+        saved = {s.call for s in self.state_dicts}
+        plain = checkpoints.plain_models(state, unit, reach, training, plan_.prepared, saved)
+        self.plain_models = [] if program.abilities.transparent_models else list(plain)
+        self.findings = [
+            *(f for u, f in program.blocked if u is unit),
+            *(f for u, f in plan_.findings if u is unit),
+            *(a for a in totals if isinstance(a, Finding)),
+            *left_to_launcher(state, unit, reach, self.visible),
+            *contradictions(state, unit, reach),
+            *(f for u, f in weighted(state, training) if u is unit),
+            *remarks(state, unit, reach, training),
+            *same_noise(state, unit, reach, training),
+            *self.output.findings,
+            *(a for a in answers if isinstance(a, Finding)),
+        ]
+
+    def decide(self, equality: Equality) -> None:
+        """Add what makes decisions equal on all processes, and findings for those that cannot be."""
+        state, reach, training = self.program.state, self.program.reach, self.program.training
+        answers = list(decisions(state, self.unit, reach, training, equality))
+        reducer = Reducer(state, training, equality)
+        for record in training.backwards:
+            if record.unit is self.unit:
+                answers.extend(weights(state, training, reducer, record, _loss_of(record)))
+        answers.extend(closures(state, self.unit, training))
+        known = {gather.node for gather in self.gathers}
+        found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
+        self.gathers.extend(found.values())
+        self.findings.extend(a for a in answers if isinstance(a, Finding))
+
+    def needs(self, apart: Container[cst.CSTNode] = ()) -> Iterable[tuple[Code, cst.CSTNode]]:
+        """The code in which the accelerator is needed, and for what; without some effects that are no reason."""
+        names = self.unit.names
+        found: list[cst.CSTNode] = [c for c in self.calls if names.function(c) in self.program.reach.reachable]
+        found += [g.node for g in self.gathers]
+        found += [e.node for e in self.effects if e.node not in apart]
+        found += [h.call for h in self.handles]
+        found += [r.source for r in self.received]
+        found += list(self.plain_models)
+        found += self._precision().autocasts
+        found += [s.call for s in self.saves]
+        found += [s.call for s in self.state_dicts]
+        found += [ld.call for ld in self.loads]
+        found += [p.node for p in self.placements if p.move is Move.RETARGET]
+        found += [t.node for t in self.legacy if not t.placed]
+        for node in found:
+            around = (node, *names.ancestors(node)) if isinstance(node, cst.BaseExpression) else descendants(node)
+            yield names.function(node), next((n for n in around if isinstance(n, cst.Call)), node)
+        for unit, prepare in self.plan.prepares:
+            if unit is self.unit:
+                yield names.function(prepare.wraps or prepare.node), prepare.wraps or prepare.node
+
+    def module(self, way: Way) -> ModuleFacts:
+        """The facts of the module, once the accelerator's way is known."""
+        program, unit = self.program, self.unit
+
+        def here(node: cst.CSTNode) -> bool:
+            return self._here(node, way)
+
+        prepares = tuple(p for u, p in self.plan.prepares if u is unit)
+        self.findings.extend(unreached_backwards(unit, program.reach, self.calls, program.shared, here))
+        self.findings.extend(unreached_effects(self.effects, self.handles, self.received, self.saves, here))
+        self.findings.extend(unreached_work(prepares, self.gathers, here))
+
+        home = way.home[1] if way.home is not None and way.home[0] is unit else None
+        removed = {
+            n
+            for d in ([home.node, *home.removed] if home and home.side is Side.INSTEAD else [])
+            for n in descendants(d)
+        }
+        if home is not None and home.side is Side.BEFORE:
+            removed.update(n for d in home.removed for n in descendants(d))
+        placed = (*self.placements, *self.wrappers)
+        gone = vanished(unit, way, placed, self._precision(), removed)
+        reads = list(device_reads(program.state, program.reach, unit, way, gone))
+        gone.update(read.node for read in reads)
+        fields = [f for f in program.fields if f.unit is unit and here(f.target)]
+        reads.extend(read for field in fields for read in redefined(field, program.state, gone))
+        return ModuleFacts(
+            module=unit.names.module,
+            accelerator=program.name(),
+            abilities=_ABILITIES[program.config.target],
+            keep_global_batch=program.config.keep_global_batch,
+            mixed_precision=self._mixed_precision(),
+            precision=self._precision(),
+            accumulation=program.window.fact if program.window is not None and program.window.unit is unit else None,
+            accumulation_steps=program.window.steps if program.window is not None else None,
+            existing=program.existing is not None,
+            calls=tuple(self._call(call, here(call)) for call in self.calls),
+            home=home,
+            hand_downs=tuple(h for u, h in way.hand_downs if u is unit),
+            handings=tuple(h for u, h in way.handings if u is unit),
+            stores=tuple(_stores(unit, way)),
+            spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
+            placements=tuple(p for p in self.placements if self._moves(p, here)),
+            device_reads=tuple(reads),
+            visible=tuple(self.visible),
+            legacy=tuple(t for t in self.legacy if t.placed or here(t.node)),
+            wrappers=tuple(self.wrappers),
+            inner_models=tuple(self.inner_models),
+            prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
+            gathers=tuple(g for g in self.gathers if here(g.node)),
+            effects=tuple(e for e in self.effects if here(e.node)),
+            handles=tuple(h for h in self.handles if here(h.call)),
+            folders=tuple(self.folders),
+            received=tuple(r for r in self.received if here(r.node)),
+            plain_models=tuple(m for m in self.plain_models if here(m)),
+            saves=tuple(s for s in self.saves if here(s.call)),
+            state_dicts=tuple(s for s in self.state_dicts if here(s.call)),
+            loads=tuple(ld for ld in self.loads if here(ld.call)),
+            schedules=tuple(s for u, s in self.plan.schedules if u is unit),
+            findings=tuple(self.findings),
+            roles=tuple(roles(program.state, unit)),
+        )
+
+    def _mixed_precision(self) -> str | None:
+        asked = self.program.config.mixed_precision
+        if asked is not None:
+            return f'"{asked}"'
+        return self.program.precision.value if self.program.precision is not None else None
+
+    def _precision(self) -> MixedPrecision:
+        found = self.program.precision
+        if found is None:
+            return MixedPrecision()
+        use = found.scalers.get(self.unit, ScalerUse())
+        return MixedPrecision(
+            tuple(r.record.node for r in found.regions if r.record.unit is self.unit),
+            tuple(use.removed),
+            tuple(use.steps),
+            tuple(use.scales),
+            tuple(use.parameters),
+            tuple(use.arguments),
+        )
+
+    def _here(self, node: cst.CSTNode, way: Way) -> bool:
+        """Whether the accelerator is there when a node runs."""
+        code = self.unit.names.function(node)
+        if code not in way.reaches or self._before_existing(code, node):
+            return False
+        if code is not way.code or way.home is None:
+            return True
+        return not _stands_before(self.unit, node, way.home[1])
+
+    def _moves(self, placement: Placement, here: Callable[[cst.CSTNode], bool]) -> bool:
+        """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
+        if placement.move is Move.RETARGET:
+            return here(placement.node) and not follows_field(placement, self.program.redefined)
+        return self.unit.names.function(placement.node) not in self.program.shared or here(placement.node)
+
+    def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:
+        """Whether a node stands in front of the line that makes the script's own accelerator."""
+        if self.program.existing is None or self.program.existing[0] is not self.unit:
+            return False
+        made, names = self.program.existing[1].node, self.unit.names
+        return names.function(made) is code and names.order(node) < names.order(made)
+
+    def _call(self, call: cst.Call, here: bool) -> Call:
+        state, training, reach = self.program.state, self.program.training, self.program.reach
+        record = state.calls[call]
+        name = _called_name(record)
+        role, because = None, ""
+        if origins(record.receiver, Role.ACCELERATOR):
+            role, because = Role.ACCELERATOR, "the accelerator's own"
+        elif name == "backward" and record in training.backwards:
+            loss, because = is_loss(state, training, record, reach)
+            role = Role.LOSS if loss else None
+        return Call(
+            call, name, outside_name(record), role, because, here, reduction_of(state, record.unit, _loss_of(record))
+        )
+
+
+def _stores(unit: Unit, way: Way) -> Iterable[Store]:
+    """The constructors of a module that keep the accelerator, and where."""
+    for init, owner in way.stores.items():
+        if owner is unit:
+            base = base_call(unit, init)
+            body = [s for s in getattr(init.body, "body", ()) if not is_docstring(s)]
+            if base is not None and init not in way.early_stores:
+                yield Store(base, Side.AFTER, receiver(init))
+            else:
+                yield Store(body[0], Side.BEFORE, receiver(init))
+
+
+def _gathers(collected: dict[Unit, _Collected], way: Way, evaluation: metrics.Evaluation) -> bool:
+    """Whether the gather of an evaluation loop can be written."""
+    return evaluation.gather is not None and collected[evaluation.unit]._here(evaluation.gather.node, way)
+
+
+def settled_here(gathers: Iterable[Gather]) -> set[cst.CSTNode]:
+    """The nodes at which metrics are made those of all processes."""
+    return {node for gather in gathers for node in (gather.node, *gather.inline)}
+
+
+def _ready(way: Way, names: Iterable[str]) -> bool:
+    """Whether names have their values where the accelerator is made."""
+    if way.home is None or way.code is None:
+        return False
+    unit, home = way.home
+    bindings = (unit.names.scopes[way.code].lookup(name) for name in names)
+    made = [d for b in bindings if b is not None for d in b.definitions if isinstance(d, cst.Name)]
+    return all(unit.names.order(definition) < unit.names.order(home.node) for definition in made)
+
+
+def _called_name(record: CallRecord) -> str:
+    """The last name of what is called: that of the outside function where an alias hides it."""
+    return outside_name(record).rpartition(".")[2] or method_name(record.node)
+
+
+def _loss_of(record: CallRecord) -> cst.BaseExpression:
+    """What a backward pass starts from: the receiver, or the first argument of the accelerator's and autograd's."""
+    func = record.node.func
+    if isinstance(func, cst.Attribute) and origins(record.receiver):
+        if not origins(record.receiver, Role.ACCELERATOR) or not record.node.args:
+            return func.value
+    if record.node.args and record.node.args[0].keyword is None:
+        return record.node.args[0].value
+    return func.value if isinstance(func, cst.Attribute) else func
+
+
+def _stands_before(unit: Unit, node: cst.CSTNode, home: Home) -> bool:
+    """Whether a node of the home's code runs before the accelerator is made."""
+    order = unit.names.order
+    return order(node) < order(home.node)
+
+
+def roles(state: State, unit: Unit) -> Iterable[Fact]:
+    """What every variable of a module was taken for."""
+    for scope in unit.names.scopes.values():
+        for binding in scope.bindings.values():
+            if binding.name == "self":
+                continue
+            for origin in origins(state.binding(binding)):
+                node = binding.definitions[0] if binding.definitions else unit.names.module
+                yield Fact(node, binding.name, scope.qualname, origin.role, origin.because)

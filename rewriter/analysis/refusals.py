@@ -1,0 +1,177 @@
+"""Programs that are not migrated, or not as a whole: each refusal with its id, its place and its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeGuard
+
+import libcst as cst
+
+from ..facts.roles import Role
+from ..findings import Finding, Severity
+from . import knowledge
+from .distributed import distributed
+from .names import import_source
+from .reach import Reach
+from .things import Function, State, Unit, origins
+from .training import Training, method_name, outside_name
+from .windows import drawn_alike, find_windows
+
+
+def refusals(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding]]:
+    """What stands in the way of migrating a program at all."""
+    by_hand = list(distributed(state, reach.units))
+    if by_hand:
+        yield from by_hand
+        return
+    for unit in reach.units:
+        framework = next(_framework(unit), None)
+        if framework is not None:
+            yield unit, framework
+            return
+    own = _own_processes(state, reach)
+    if own is not None:
+        yield own
+        return
+    if not training.backwards:
+        if not training.probes:
+            yield from _without_entry(state, reach)
+        return
+    if not training.train_loops:
+        yield from find_windows(state, reach, training)
+    if not training.train_loops:
+        yield _unfed(state, reach, training)
+
+
+_EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
+
+
+def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+    """Variables for which the evidence speaks of several roles at once: no role is better than a guess."""
+    for scope in unit.names.scopes.values():
+        if scope.function.node not in reach.reachable:
+            continue
+        for binding in scope.bindings.values():
+            held = origins(state.binding(binding), *_EXCLUSIVE)
+            first = {origin.role: origin for origin in held}
+            if len(first) < 2 or any(origin.qualified == "assumed" for origin in held) or not binding.definitions:
+                continue
+            told = " and ".join(f"{role.value} ({origin.because})" for role, origin in first.items())
+            yield _blocked(
+                "conflicting-roles", binding.definitions[0], f"{binding.name} is taken for two things: {told}",
+                f"give the two different names, or say which it is: --assume {held[0].role.value}={binding.name}",
+            )  # fmt: skip
+
+
+def _unfed(state: State, reach: Reach, training: Training) -> tuple[Unit, Finding]:
+    """No known loader feeds the training: say whether there is none, or one that cannot be seen."""
+    record = training.backwards[0]
+    for loop in reach.loops(record.node, record.unit):
+        if isinstance(loop, cst.For):
+            source = loop.iter
+            while isinstance(source, cst.Call) and source.args and method_name(source) not in ("range", "trange"):
+                source = source.args[0].value
+            name = record.unit.names.module.code_for_node(source)
+            if isinstance(source, cst.Name) and _is_undefined(record.unit, source):
+                return record.unit, _blocked(
+                    "unknown-loader", loop, f"{name}, which feeds this training, is defined nowhere: the script stops "
+                    "here as it is", "correct the script first: run it on one device, then migrate it",
+                )  # fmt: skip
+            if isinstance(source, (cst.Name, cst.Attribute)) and not origins(state.values.get(source)):
+                return record.unit, _blocked(
+                    "unknown-loader", loop, f"cannot see whether {name}, which feeds this training, is a data loader",
+                    f"pass --assume loader={name} if it is a torch.utils.data.DataLoader",
+                )  # fmt: skip
+    alike = drawn_alike(state, reach, training)
+    if alike is not None:
+        return alike.unit, _blocked(
+            "no-data-parallel-axis", alike.node, "python or numpy draws the batches of this training, and draws the "
+            "same ones on every process", "draw the rows with torch (torch.randint), or feed the training from a "
+            "torch.utils.data.DataLoader",
+        )  # fmt: skip
+    return record.unit, _blocked(
+        "no-data-parallel-axis", record.node,
+        "no data loader feeds this training: every process would do the same work on the same data",
+        "feed it from a torch.utils.data.DataLoader, or keep it on one device",
+    )  # fmt: skip
+
+
+def _is_undefined(unit: Unit, name: cst.Name) -> bool:
+    binding = unit.names.binding(name)
+    return (binding is None or not binding.definitions) and not unit.names.stars
+
+
+def _blocked(id: str, node: cst.CSTNode | None, message: str, remedy: str) -> Finding:
+    return Finding(id, node, message, remedy, Severity.BLOCKED)
+
+
+_STARTS = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
+
+
+def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
+    """A script that trains in processes of its own making (Hogwild)."""
+    for record in state.calls.values():
+        if outside_name(record) not in _STARTS:
+            continue
+        for arg in record.node.args:
+            held = state.values.get(arg.value)
+            for thing in held.things if held is not None else ():
+                inside = reach.below(thing.node) if isinstance(thing, Function) else {}
+                if any(method_name(n) == "backward" for code in inside for n in reach.own(code) if _is_call(n)):
+                    return record.unit, _blocked(
+                        "already-distributed", record.node, "the script trains in processes that it starts by itself",
+                        "migrate a version of it that trains in one process: torchlift launch starts the others",
+                    )  # fmt: skip
+    return None
+
+
+def _is_call(node: cst.CSTNode) -> TypeGuard[cst.Call]:
+    return isinstance(node, cst.Call)
+
+
+def _framework(unit: Unit) -> Iterator[Finding]:
+    for node in _imports(unit):
+        for name in _modules(node):
+            framework = knowledge.FRAMEWORKS.get(name.partition(".")[0])
+            if framework is not None and name not in ("lightning.fabric",):
+                yield _blocked(
+                    "framework-owns-loop", node, f"{framework} runs the training loop of this script",
+                    f"distribute it with {framework}'s own settings",
+                )  # fmt: skip
+    for call in unit.names.calls:
+        if method_name(call) == "Trainer" and "transformers" in {m for n in _imports(unit) for m in _modules(n)}:
+            yield _blocked(
+                "framework-owns-loop", call, "the Trainer of transformers runs the training loop of this script",
+                "launch it with torchrun: the Trainer is distributed by itself",
+            )  # fmt: skip
+
+
+def _imports(unit: Unit) -> Iterator[cst.Import | cst.ImportFrom]:
+    found: dict[cst.Import | cst.ImportFrom, None] = {}
+    for scope in unit.names.scopes.values():
+        for binding in scope.bindings.values():
+            for node in binding.definitions:
+                statement = unit.names.parents.get(node)
+                if isinstance(node, cst.ImportAlias) and isinstance(statement, (cst.Import, cst.ImportFrom)):
+                    found[statement] = None
+    yield from found
+
+
+def _modules(node: cst.Import | cst.ImportFrom) -> list[str]:
+    if isinstance(node, cst.ImportFrom):
+        return [import_source(node)]
+    return [alias.evaluated_name for alias in node.names]
+
+
+def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]:
+    for unit in reach.units:
+        for call in unit.names.calls:
+            record = state.calls.get(call)
+            if method_name(call) == "backward" and record is not None and record.receiver is not None:
+                if origins(record.receiver, Role.ACCELERATOR):
+                    continue
+                yield unit, _blocked(
+                    "no-entry-point", call, "this file trains, but nothing in it starts the training",
+                    "migrate the script that calls it: the two are then edited together",
+                )  # fmt: skip
+                return

@@ -1,0 +1,134 @@
+"""
+Whether a loss is the sum or the mean over a batch: a sum must be scaled up again when processes average.
+
+Read off the expressions that make it: the outermost reduction decides. A sum that is divided by a number of the batch
+(its size, a mask's sum) is a mean; divided by a constant it stays a sum.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ..facts.roles import SHARES, TENSORS, Origin, Role
+from . import knowledge
+from .names import bindings_value, reaching
+from .things import CallRecord, Function, State, Unit, origins
+
+_DEPTH = 8
+
+
+def reduction_of(state: State, unit: Unit, expression: cst.BaseExpression) -> str:
+    """
+    ``mean``, ``sum``, or ``mixed`` for what an expression gives; ``mean`` where nothing says otherwise.
+
+    ``rows`` is a loss for each row, which nothing has reduced yet.
+    """
+    found = _Reader(state).read(unit, expression, 0)
+    if not found:
+        return "mean"
+    return found.pop() if len(found) == 1 else "mixed"
+
+
+class _Reader:
+    """Reads reductions off expressions, through variables and functions of the program."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def read(self, unit: Unit, node: cst.BaseExpression, depth: int) -> set[str]:
+        """The reductions of the terms of a tensor expression."""
+        if depth > _DEPTH:
+            return set()
+        if isinstance(node, cst.BinaryOperation):
+            return self._arithmetic(unit, node, depth)
+        if isinstance(node, (cst.List, cst.Tuple)):
+            return self._members(unit, node, depth)
+        if isinstance(node, cst.UnaryOperation):
+            return self.read(unit, node.expression, depth + 1)
+        if isinstance(node, cst.IfExp):
+            return self.read(unit, node.body, depth + 1) | self.read(unit, node.orelse, depth + 1)
+        if isinstance(node, cst.Call):
+            return self._call(unit, node, depth)
+        if isinstance(node, cst.Name):
+            binding = unit.names.binding(node)
+            seen = reaching(unit.names, binding, node) if binding is not None else ()
+            values = bindings_value(unit.names, binding, seen) if binding is not None else []
+            return {word for value in values if value is not node for word in self.read(unit, value, depth + 1)}
+        return set()
+
+    def _arithmetic(self, unit: Unit, node: cst.BinaryOperation, depth: int) -> set[str]:
+        left, right = self.read(unit, node.left, depth + 1), self.read(unit, node.right, depth + 1)
+        if isinstance(node.operator, (cst.Divide, cst.FloorDivide)):
+            shares = origins(self.state.values.get(node.right), *SHARES)
+            return {"mean"} if "sum" in left and (shares or _is_length(node.right)) else left
+        return left | right
+
+    def _call(self, unit: Unit, node: cst.Call, depth: int) -> set[str]:
+        record = self.state.calls.get(node)
+        if record is None:
+            return set()
+        for thing in record.callees:
+            if isinstance(thing, Function):
+                return self._returned(thing, depth)
+            if isinstance(thing, Origin) and thing.role is Role.CRITERION:
+                return {_by_keyword(thing.node)}
+        last = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
+        plain = not [a for a in node.args if a.keyword is not None or not _is_tensor_argument(self.state, a)]
+        if last in ("sum", "mean") and plain:
+            if self._is_python_sum(record):
+                return {word for arg in node.args for word in self._members(unit, arg.value, depth)}
+            return {last} if self._reduces_batch(record) else set()
+        if last in knowledge.LOSS_FUNCTIONS:
+            return {_by_keyword(node)}
+        if isinstance(node.func, cst.Attribute) and last in (
+            "to",
+            "float",
+            "double",
+            "squeeze",
+            "view",
+            "reshape",
+            "mul",
+        ):
+            return self.read(unit, node.func.value, depth + 1)
+        return set()
+
+    def _reduces_batch(self, record: CallRecord) -> bool:
+        """Whether what is summed up comes from the batch; a penalty on the weights does not."""
+        return bool(origins(record.receiver, *TENSORS) or origins(record.first, *TENSORS))
+
+    def _is_python_sum(self, record: CallRecord) -> bool:
+        return isinstance(record.node.func, cst.Name) and record.node.func.value == "sum"
+
+    def _members(self, unit: Unit, node: cst.BaseExpression, depth: int) -> set[str]:
+        if isinstance(node, (cst.List, cst.Tuple)):
+            return {word for element in node.elements for word in self.read(unit, element.value, depth + 1)}
+        if isinstance(node, (cst.GeneratorExp, cst.ListComp)):
+            return self.read(unit, node.elt, depth + 1)
+        return set()
+
+    def _returned(self, function: Function, depth: int) -> set[str]:
+        body = function.node.body
+        if isinstance(body, cst.BaseExpression):
+            return self.read(function.unit, body, depth + 1)
+        returns = [n for n in function.unit.names.returns.get(function.node, ()) if n.value is not None]
+        return {word for r in returns if r.value is not None for word in self.read(function.unit, r.value, depth + 1)}
+
+
+def _is_tensor_argument(state: State, arg: cst.Arg) -> bool:
+    """Whether an argument of ``sum`` or ``mean`` is the tensor itself, not a dimension."""
+    return not isinstance(arg.value, (cst.Integer, cst.Tuple, cst.UnaryOperation))
+
+
+def _is_length(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len"
+
+
+def _by_keyword(node: cst.CSTNode) -> str:
+    """The reduction that the keywords of a loss function, or of a loss module's constructor, ask for."""
+    for arg in node.args if isinstance(node, cst.Call) else ():
+        name = arg.keyword.value if arg.keyword is not None else ""
+        if name == "reduction" and isinstance(arg.value, cst.SimpleString):
+            return {"sum": "sum", "none": "rows"}.get(str(arg.value.evaluated_value), "mean")
+        if name == "size_average" and isinstance(arg.value, cst.Name) and arg.value.value == "False":
+            return "sum"
+    return "mean"

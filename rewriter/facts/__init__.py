@@ -1,0 +1,1 @@
+"""What is known about a program: frozen data, no algorithms."""

@@ -1,0 +1,41 @@
+"""What each runtime can do that emitted code may call: one table, read wherever a spelling depends on the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """The abilities of one target runtime."""
+
+    module: str
+    """Where ``Accelerator`` is imported from."""
+    transparent_models: bool
+    """``prepare`` returns the model itself: attributes, isinstance and whole-object saves need no unwrapping."""
+    sums: bool
+    """``backward`` takes ``reduction="sum"``."""
+    split_batches: bool
+    """The constructor honours ``split_batches``; otherwise it goes through a ``DataLoaderConfiguration``."""
+    loads_to_device: bool
+    """``torch.load`` accepts ``accelerator.device`` everywhere (Accelerate's may be ``cpu:0``, which it refuses)."""
+    inert: bool
+    """It has ``Inert``, which stands in for a handle on the processes that have none."""
+
+
+TORCHLIFT = Abilities(
+    "torchlift.runtime",
+    transparent_models=True,
+    sums=True,
+    split_batches=True,
+    loads_to_device=True,
+    inert=True,
+)
+ACCELERATE = Abilities(
+    "accelerate",
+    transparent_models=False,
+    sums=False,
+    split_batches=False,
+    loads_to_device=False,
+    inert=False,
+)

@@ -1,0 +1,48 @@
+"""Where the modules of a program stand: their full names, and who uses them besides this program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+ENTRY = "__main__"
+"""The name of the entry script."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One module's place in its program."""
+
+    name: str
+    """Its full name; ``__main__`` for the entry script."""
+    package: str = ""
+    """The package that its relative imports start from."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Names that files outside the program use, each with one of those files; ``*`` for a module that nobody may
+    touch."""
+
+
+def resolved(package: str, module: str) -> str | None:
+    """The full name that a module spelled with leading dots means in a package; None where it leaves the package."""
+    name = module.lstrip(".")
+    dots = len(module) - len(name)
+    if not dots:
+        return module
+    parts = package.split(".") if package else []
+    if dots > max(len(parts), 1):
+        return None
+    return ".".join([*parts[: len(parts) - dots + 1], *([name] if name else [])])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the modules of a program find each other."""
+
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """By full name; a module that is missing here stands alone."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Further full names of modules: a file that can be imported by two names is one module all the same."""
+
+    def place(self, name: str) -> Place:
+        """The place of a module."""
+        return self.places.get(name) or Place(name)

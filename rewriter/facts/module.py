@@ -1,0 +1,313 @@
+"""What is known of one module of a program, in the words in which rules ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import libcst as cst
+
+from ..findings import Finding
+from .abilities import Abilities
+from .legacy import LegacyTensor
+from .once import Effect, Folder, Handle, Received
+from .roles import Role
+
+
+class Side(Enum):
+    """Where something stands relative to a statement."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    INSTEAD = "instead"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, and what its method is called on."""
+
+    node: cst.Call
+    name: str
+    """The last name of what is called: ``backward`` for ``loss.backward()``."""
+    qualified: str
+    """The full outside name, ``torch.nn.utils.clip_grad_norm_``; empty where the program itself defines it."""
+    role: Role | None
+    """The role of the object whose method is called, where one is certain."""
+    because: str
+    reachable: bool
+    """Whether the accelerator can be used here: the code is run by the script, and the name reaches it."""
+    reduction: str = "mean"
+    """For a ``backward`` whether the loss is a ``mean`` or a ``sum`` over the batch, or ``mixed``."""
+
+
+class Move(Enum):
+    """What becomes of a placement."""
+
+    STATEMENT = "statement"
+    """The whole statement goes: the prepared loader or ``prepare`` has moved the value already."""
+    LINK = "link"
+    """Only the ``.to(device)`` goes, the rest of the expression stays."""
+    RETARGET = "retarget"
+    """It stays, with the accelerator's device."""
+    HOST = "host"
+    """No move yet, but one is needed: numpy reads the CPU's memory alone, and the loader yields to the device."""
+    UNWRAP = "unwrap"
+    """A call around a model goes, the model stays."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A ``.to(device)`` or ``.cuda()`` and what is to become of it; for ``HOST`` what is to be taken to the CPU."""
+
+    node: cst.BaseExpression
+    move: Move
+    because: str
+    statement: cst.CSTNode | None = None
+    """For ``STATEMENT`` what is removed: a line, or an ``if`` that held nothing but moves."""
+    keeps: tuple[cst.Arg, ...] = ()
+    """Arguments that do other work (a dtype, a memory format) and stay."""
+    copied: tuple[cst.CSTNode, str] | None = None
+    """For ``LINK``, where the move was all that a comprehension did: the comprehension, and what is left of it."""
+    target: cst.BaseExpression | None = None
+    """For ``RETARGET`` the device expression to replace; None where the call names none (``.cuda()``)."""
+
+
+@dataclass(frozen=True)
+class DeviceRead:
+    """A read of a name that held the device and is gone now."""
+
+    node: cst.BaseExpression
+    as_word: bool
+    """Whether the script used it as a string (``device == "cuda"``): give it ``accelerator.device.type``."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where the accelerator is made."""
+
+    node: cst.CSTNode
+    """The statement beside which, or instead of which, it stands."""
+    side: Side
+    arguments: tuple[tuple[str, str], ...]
+    """Keyword and value, as source text."""
+    because: str
+    removed: tuple[cst.CSTNode, ...] = ()
+    """Further statements that only defined the device, and go."""
+    gives: str = ""
+    """A statement that follows: it hands the device to where the script keeps it."""
+
+
+@dataclass(frozen=True)
+class HandDown:
+    """A function that is given the accelerator as a parameter."""
+
+    function: cst.FunctionDef
+    replaces: cst.Param | None
+    """The device parameter whose place it takes; None where a parameter is added."""
+    index: int
+    """Position among the positional parameters."""
+
+
+@dataclass(frozen=True)
+class Handing:
+    """A call of such a function."""
+
+    call: cst.Call
+    replaces: cst.Arg | None
+    """The device argument whose place the accelerator takes; None where an argument is added."""
+    index: int
+
+
+@dataclass(frozen=True)
+class Store:
+    """A constructor that keeps the accelerator for the methods of its object."""
+
+    node: cst.CSTNode
+    """The statement beside which that is written."""
+    side: Side
+    object: str
+    """What the object is called: ``self``."""
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """One ``prepare`` call to be written."""
+
+    node: cst.CSTNode
+    """The statement beside which it stands."""
+    names: tuple[str, ...]
+    """Source text of what is prepared, in order."""
+    because: str
+    side: Side = Side.AFTER
+    wraps: cst.BaseExpression | None = None
+    """For a loader that no name in reach holds: the constructor expression to wrap where it stands."""
+
+
+class Form(Enum):
+    """How a metric's inputs are made those of all processes."""
+
+    GATHER = "gather"
+    REDUCE = "reduce"
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Tensors of an evaluation step (or losses of an epoch average) that must be those of all processes."""
+
+    node: cst.CSTNode
+    """For ``GATHER`` the statement after which it stands, for ``REDUCE`` the expression to reduce."""
+    names: tuple[str, ...]
+    because: str
+    form: Form = Form.GATHER
+    side: Side = Side.AFTER
+    inline: tuple[cst.BaseExpression, ...] = ()
+    """Forward calls to gather where they stand, because no name holds their result."""
+    reduction: str = "mean"
+    """For ``REDUCE``: ``mean``, or ``sum`` for a loss that is itself a sum over the batch."""
+    counts: tuple[tuple[cst.Name, str], ...] = ()
+    """Names of inputs of which only the rows are counted, and what is counted in their place."""
+    means: tuple[str, ...] = ()
+    """For ``GATHER``: single numbers among what is read (a loss that the model computed), to be averaged."""
+
+
+@dataclass(frozen=True)
+class MixedPrecision:
+    """Mixed precision by hand that becomes a setting of the accelerator."""
+
+    autocasts: tuple[cst.Call, ...] = ()
+    """The context managers of its regions."""
+    removed: tuple[cst.CSTNode, ...] = ()
+    """Statements of the gradient scaler that go."""
+    steps: tuple[cst.Call, ...] = ()
+    """``scaler.step(optimizer)``."""
+    scales: tuple[cst.Call, ...] = ()
+    """``scaler.scale(loss)``."""
+    parameters: tuple[cst.Param, ...] = ()
+    arguments: tuple[cst.Arg, ...] = ()
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """Gradient accumulation by hand that becomes the accelerator's."""
+
+    loop: cst.For
+    gate: cst.If
+    """The condition under which the optimizer is stepped."""
+    division: cst.CSTNode | None
+    """The statement that divides the loss by the window's size; None where the backward pass's operand does."""
+    quotient: cst.CSTNode | None
+    """That operand."""
+    products: tuple[cst.BinaryOperation, ...]
+    """Where the loss is multiplied back, for a log."""
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Save:
+    """A ``torch.save``."""
+
+    call: cst.Call
+    whole: bool
+    """A model object is saved, not its state dict."""
+    because: str
+
+
+@dataclass(frozen=True)
+class StateDict:
+    """A ``model.state_dict()`` of a prepared model that ends up in a file."""
+
+    call: cst.Call
+    model: cst.BaseExpression
+
+
+@dataclass(frozen=True)
+class Load:
+    """A ``torch.load`` of a file."""
+
+    call: cst.Call
+    needs_map: bool
+    """It names no ``map_location``: every process would load to the device of the one that saved."""
+    waits_before: cst.CSTNode | None
+    """The statement before which all processes must wait, because this run wrote the file."""
+    because: str
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A learning-rate scheduler and how often it is stepped."""
+
+    node: cst.CSTNode
+    name: str
+    unit: str
+    """``optimizer step``, ``epoch`` or ``metric``."""
+    prepared: bool
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of ``--roles``."""
+
+    node: cst.CSTNode
+    name: str
+    scope: str
+    role: Role
+    because: str
+
+
+@dataclass(frozen=True)
+class ModuleFacts:
+    """Everything that rules may ask about one module."""
+
+    module: cst.Module
+    accelerator: str
+    """The name that the accelerator has in emitted code."""
+    abilities: Abilities
+    """What the runtime that the emitted code calls can do, and where it is imported from."""
+    existing: bool
+    """The script makes an accelerator already."""
+    keep_global_batch: bool = False
+    """The user wants the script's batch to be that of all processes together."""
+    mixed_precision: str | None = None
+    """Source text of the precision that the user or the script asks for; None where nobody does."""
+    calls: tuple[Call, ...] = ()
+    home: Home | None = None
+    hand_downs: tuple[HandDown, ...] = ()
+    handings: tuple[Handing, ...] = ()
+    stores: tuple[Store, ...] = ()
+    spelled: Mapping[cst.CSTNode, str] = field(default_factory=dict)
+    """What the object is called in functions that read the accelerator from it: ``self`` for ``self.accelerator``."""
+    placements: tuple[Placement, ...] = ()
+    device_reads: tuple[DeviceRead, ...] = ()
+    legacy: tuple[LegacyTensor, ...] = ()
+    visible: tuple[cst.CSTNode, ...] = ()
+    """Statements that choose the visible GPUs."""
+    wrappers: tuple[Placement, ...] = ()
+    """``DataParallel`` around models."""
+    inner_models: tuple[cst.Attribute, ...] = ()
+    """``model.module`` of models that were wrapped."""
+    prepares: tuple[Prepare, ...] = ()
+    gathers: tuple[Gather, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    handles: tuple[Handle, ...] = ()
+    folders: tuple[Folder, ...] = ()
+    received: tuple[Received, ...] = ()
+    plain_models: tuple[cst.BaseExpression, ...] = ()
+    """Reads of a prepared model where the plain one is wanted: its names, its export."""
+    saves: tuple[Save, ...] = ()
+    state_dicts: tuple[StateDict, ...] = ()
+    loads: tuple[Load, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
+    precision: MixedPrecision = field(default_factory=MixedPrecision)
+    accumulation: Accumulation | None = None
+    accumulation_steps: str | None = None
+    """Source text of the number of batches that an optimizer step takes."""
+    findings: tuple[Finding, ...] = ()
+    """What the analysis itself has to say: refusals, conflicts."""
+    roles: tuple[Fact, ...] = ()
+    reading: frozenset[str] = field(default_factory=frozenset)
+    """Names that are still read after the migration; an import whose name is not among them may go."""
+
+    def called(self, name: str) -> tuple[Call, ...]:
+        """The calls whose last name is ``name``, in source order."""
+        return tuple(call for call in self.calls if call.name == name)

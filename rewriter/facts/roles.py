@@ -1,0 +1,57 @@
+"""Roles: what a value is for, and the evidence on which that was decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import libcst as cst
+
+
+class Role(str, Enum):
+    """What a value is for in a training program."""
+
+    MODEL = "model"
+    OPTIMIZER = "optimizer"
+    SCHEDULER = "scheduler"
+    LOADER = "loader"
+    DATASET = "dataset"
+    CRITERION = "criterion"
+    SCALER = "scaler"
+    DEVICE = "device"
+    PARAMETERS = "parameters"
+    """What ``model.parameters()`` gives, also inside lists, chains and parameter groups."""
+    STATE = "state"
+    """A state dict of a model, an optimizer or a scheduler."""
+    CHECKPOINT = "checkpoint"
+    """What ``torch.load`` gave."""
+    BATCH = "batch"
+    """A tensor of one batch of a loader, or one computed from it by torch on the batch's device."""
+    OUTPUT = "output"
+    """What a model's forward gave, or a tensor computed from it."""
+    LOSS = "loss"
+    LOCAL = "local"
+    """A Python or NumPy value computed from one process's share of the data."""
+    ACCELERATOR = "accelerator"
+
+
+TENSORS = frozenset({Role.BATCH, Role.OUTPUT, Role.LOSS})
+"""Roles of tensors that hold one process's share of the data."""
+
+SHARES = TENSORS | {Role.LOCAL}
+"""Roles of everything that may differ from process to process."""
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """One thing that the program makes, at one place. Two names that hold the same origin hold the same thing."""
+
+    role: Role
+    node: cst.CSTNode
+    """The expression that makes it, or the parameter through which it arrives."""
+    because: str
+    """The evidence, as a phrase: ``constructed by torch.optim.SGD``."""
+    qualified: str = ""
+    """The full name of what constructed it, where that is known."""
+    source: Origin | None = None
+    """For a batch its loader, for an output its model, for a local value the tensor that it was computed from."""

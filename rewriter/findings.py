@@ -1,0 +1,41 @@
+"""
+A finding: something the migration did not settle by itself, said with its place, its cause and its remedy.
+
+A refusal is an answer like an edit. Rules and analysis yield findings; the pipeline gives them a line and a file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from libcst import CSTNode
+
+
+class Severity(str, Enum):
+    """How much a finding (or an edit) asks of its reader."""
+
+    NOTE = "note"
+    """Good to know: what changes at run time."""
+    REVIEW = "review"
+    """Done, or left as it was: somebody should look at it."""
+    BLOCKED = "blocked"
+    """The script would be wrong without a hand: nothing is written unless ``--partial``."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """
+    Something to tell the user about one place of the source.
+
+    ``id`` is a rule's id or that of a refusal class (``already-distributed``, ``no-entry-point``, ...);
+    ``node`` is the place, or None for the file as a whole.
+    """
+
+    id: str
+    node: CSTNode | None
+    message: str
+    remedy: str = ""
+    severity: Severity = Severity.REVIEW

@@ -1,0 +1,37 @@
+"""``migrate -i``: sessions for the programs of a survey, the conversation, and what comes of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .pipeline import plan
+from .report.asking import Asking
+from .report.terminal import console
+from .result import FileResult, Result
+from .rule import Entry
+from .session import Session
+from .source import Source, SourceError
+from .survey import Survey
+
+
+def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bool, side_by_side: bool) -> Result:
+    """Ask at the terminal, and return the result with the files as the answers make them."""
+    for file in result.changed:
+        if file.source.notebook is not None:
+            remedy = "Look at what would change, then: migrate --write"
+            raise SourceError(file.source.path, 0, "a notebook is migrated as a whole, or not at all", remedy)
+    changed = {file.source for file in result.changed if not file.blocked}
+    sessions = [
+        Session(plan(given.sources, catalogue, given.config, given.layout, given.each))
+        for given in survey.programs
+        if any(source in changed for source in given.sources)
+    ]
+    Asking(console(color=color), sys.stdin.readline, side_by_side=side_by_side).about(sessions)
+    answered: dict[Source, FileResult] = {}
+    for file in (file for session in sessions for file in session.result().files):
+        if answered.setdefault(file.source, file).after != file.after:
+            cause = "two programs use this file, and your answers for them want it different"
+            raise SourceError(file.source.path, 0, cause, "Give both the same answers; nothing was written")
+    return replace(result, files=tuple(answered.get(file.source, file) for file in result.files))

@@ -1,0 +1,165 @@
+"""Several programs, one answer for each file: what they share must come out the same, or is refused by name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from .findings import Severity
+from .following import Program, absolute
+from .gate import parse
+from .programs import Map
+from .result import Diagnosis, FileResult, Result
+
+_NOBODY = "no-entry-point"
+
+
+def idle(program: Program, result: Result, silent: bool) -> bool:
+    """Whether a program needs nothing: it does not train, whatever its modules could do. ``silent``: a library that
+    nobody starts needs nothing either."""
+    told = {(file.source.path, diagnosis.id) for file in result.files for diagnosis in file.diagnoses}
+    foreign = all(id == _NOBODY and (silent or path != program.entry) for path, id in told)
+    return not result.changed and foreign
+
+
+def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) -> list[FileResult]:
+    """One result for each file that has one. ``every``: also those of files that stay and have no findings."""
+    found: dict[Path, tuple[Program, FileResult]] = {}
+    clashes: dict[Path, tuple[Program, Program]] = {}
+    for program, result in results:
+        missing = _missing(program)
+        for file in result.files:
+            told = (*file.diagnoses, *(d for path, d in missing if path == file.source.path))
+            blocked = any(d.severity is Severity.BLOCKED for _, d in missing)
+            file = replace(file, diagnoses=told)
+            if blocked:
+                file = replace(file, after=file.source.data, changes=())
+            key = absolute(file.source.path)
+            first, known = found.setdefault(key, (program, file))
+            if known is file:
+                continue
+            both = together(known, file)
+            if both is None:
+                clashes[key] = (first, program)
+            else:
+                found[key] = (first, both)
+    files = [file for _, file in found.values()]
+    if clashes:
+        files = [_clashing(file, clashes.get(absolute(file.source.path))) for file in files]
+    else:
+        files = _tested(files, results, map)
+    entries = {program.entry for program, _ in results}
+    return [f for f in files if every or f.changed or f.diagnoses or f.source.path in entries]
+
+
+def together(one: FileResult, other: FileResult) -> FileResult | None:
+    """What two programs make of a file that they share; None where one changes what the other runs unchanged."""
+    diagnoses = tuple(dict.fromkeys((*one.diagnoses, *other.diagnoses)))
+    changes = tuple(sorted(dict.fromkeys((*one.changes, *other.changes)), key=lambda c: (c.line, c.column)))
+    idle = tuple(line for line in one.idle if line in other.idle)
+    after = one.after if one.after == other.after else _united(one, other)
+    return None if after is None else replace(one, after=after, changes=changes, diagnoses=diagnoses, idle=idle)
+
+
+_Hunk = tuple[int, int, tuple[bytes, ...]]
+"""Lines from, up to, and what stands in their place."""
+
+
+def _united(one: FileResult, other: FileResult) -> bytes | None:
+    """The text with the edits of two programs, where those of one alone stand in functions that the other never
+    runs."""
+    base = one.source.data.split(b"\n")
+    hunks: dict[_Hunk, None] = {}
+    for mine, yours in ((one, other), (other, one)):
+        own, foreign = _hunks(base, mine.after.split(b"\n")), set(_hunks(base, yours.after.split(b"\n")))
+        resting = _lines_of(base, yours)
+        for hunk in own:
+            lines = set(range(hunk[0] + 1, max(hunk[1], hunk[0] + 1) + 1))
+            imports = hunk[0] == hunk[1] and all(line.startswith((b"from ", b"import ")) for line in hunk[2])
+            if hunk not in foreign and not lines <= resting and not imports:
+                return None
+            hunks[hunk] = None
+    text = list(base)
+    for begin, end, lines_new in sorted(hunks, reverse=True):
+        text[begin:end] = lines_new
+    return b"\n".join(text)
+
+
+def _hunks(base: list[bytes], after: list[bytes]) -> list[_Hunk]:
+    from difflib import SequenceMatcher
+
+    codes = SequenceMatcher(None, base, after, autojunk=False).get_opcodes()
+    return [(a, b, tuple(after[c:d])) for tag, a, b, c, d in codes if tag != "equal"]
+
+
+def _lines_of(base: list[bytes], file: FileResult) -> set[int]:
+    """The lines of the functions that a program does not run."""
+    found: set[int] = set()
+    for node in ast.walk(parse(b"\n".join(base))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.lineno in file.idle:
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return found
+
+
+def _missing(program: Program) -> list[tuple[Path, Diagnosis]]:
+    """What could not be followed, or not for certain."""
+    found = [
+        (
+            m.path,
+            Diagnosis(
+                "missing-module", Severity.BLOCKED, f"there is no module {m.module}, which this file imports",
+                "restore it, or migrate the file by itself: --no-follow", m.line, 1,
+            ),
+        )
+        for m in program.missing
+    ]  # fmt: skip
+    found += [
+        (
+            d.path,
+            Diagnosis(
+                "ambiguous-module", Severity.REVIEW,
+                f"{d.module} may be {d.taken} or {d.other}; taken for the first, as python {program.entry} does",
+                "give the two files different names", d.line, 1,
+            ),
+        )
+        for d in program.doubled
+    ]  # fmt: skip
+    return found
+
+
+def _clashing(file: FileResult, clash: tuple[Program, Program] | None) -> FileResult:
+    """A file while two programs need different texts of a file: nothing of them is changed."""
+    file = replace(file, after=file.source.data, changes=())
+    if clash is None:
+        return file
+    one, other = (str(program.entry) for program in clash)
+    finding = Diagnosis(
+        "shared-module", Severity.BLOCKED, f"{one} and {other} both use this file, and each would need another text",
+        "give each a function of its own, or migrate one after the other and look at the difference",
+    )  # fmt: skip
+    return replace(file, diagnoses=(*file.diagnoses, finding))
+
+
+def _tested(files: list[FileResult], results: Iterable[tuple[Program, Result]], map: Map) -> list[FileResult]:
+    """The files, with a word where a test calls what has changed."""
+    several = [program for program, _ in results if len(program.files) > 1]
+    changed = {absolute(f.source.path): f for f in files if f.changed}
+    if not several or not changed:
+        return files
+    users: dict[Path, Path] = {}
+    for test, modules in map.testers(changed, several[0].entry).items():
+        for module in modules:
+            users.setdefault(module, test)
+    return [_noted(file, users.get(absolute(file.source.path))) for file in files]
+
+
+def _noted(file: FileResult, test: Path | None) -> FileResult:
+    if test is None or not file.changed:
+        return file
+    finding = Diagnosis(
+        "tested-module", Severity.REVIEW, f"{test} imports this file, which has changed",
+        "run the tests, and change their calls where a function takes the accelerator now",
+    )  # fmt: skip
+    return replace(file, diagnoses=(*file.diagnoses, finding))

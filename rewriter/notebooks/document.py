@@ -1,0 +1,266 @@
+"""
+A notebook as a script and back: only the `source` of cells that were edited changes, every other byte stays.
+
+Cells are held apart by marks, statements that do nothing, so that an edit at the edge of a cell stays in its cell. What
+only a notebook understands (magics, shell lines, cells of other languages) is masked by comments and put back.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from pathlib import Path
+from typing import Any
+
+from ..source import BOM, Source, SourceError
+
+_MARK = '"cell %d of the notebook"'
+_MARKED = re.compile(r'^"cell (\d+) of the notebook"$')
+_MAGIC = re.compile(r"^(\s*)([%!?].*|.*[^#\s?]\?{1,2})$")
+_ASSIGNED = re.compile(r"^(\s*)[\w.,\s]+=\s*[%!]")
+_MASK = "#<notebook>"
+_SPACE = re.compile(r"[ \t\r\n]*")
+_OTHER = re.compile(r"[^\s,\]}]+")
+_PYTHON_CELLS = frozenset({"%%time", "%%timeit", "%%capture", "%%prun"})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One code cell: its number among all cells, from 1, its text, and where its source stands in the file."""
+
+    number: int
+    text: str
+    start: int
+    end: int
+
+    @property
+    def magic(self) -> bool:
+        """Whether there is something in it that only a notebook understands."""
+        return _MASK in masked(self.text)
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook: the text of its file, and its code cells."""
+
+    path: Path
+    data: bytes
+    text: str
+    cells: tuple[Cell, ...]
+
+    def script(self, texts: Sequence[str] | None = None) -> str:
+        """The cells as one script, also with other texts in them."""
+        texts = [masked(cell.text) for cell in self.cells] if texts is None else texts
+        marks = (_MARK % cell.number for cell in self.cells)
+        return "".join(f"{mark}\n{text}\n" for mark, text in zip(marks, texts, strict=True))
+
+    def split(self, script: str) -> list[str]:
+        """The texts of the cells in a script, still masked."""
+        found: dict[int, list[str]] = {}
+        lines: list[str] = []
+        for line in script.split("\n")[:-1]:
+            if said := _MARKED.match(line):
+                lines = found.setdefault(int(said[1]), [])
+            else:
+                lines.append(line)
+        return ["\n".join(found[cell.number]) for cell in self.cells]
+
+    def place(self, line: int) -> tuple[int, int]:
+        """The cell and the line in it of a line of the script; (0, 0) for the notebook as a whole."""
+        at = 1
+        for cell in self.cells:
+            length = cell.text.count("\n") + 1
+            if at <= line <= at + length:
+                return cell.number, max(1, line - at)
+            at += length + 1
+        return 0, 0
+
+    def line_of_file(self, line: int) -> int:
+        """The line of the file that holds a line of the script."""
+        number, inside = self.place(line)
+        cell = next((cell for cell in self.cells if cell.number == number), None)
+        if cell is None:
+            return 0
+        listed = self.text[cell.start : cell.end].startswith(("[\n", "[\r\n"))
+        return self.text.count("\n", 0, cell.start) + 1 + (inside if listed else 0)
+
+    def read(self, data: bytes) -> str:
+        """The script of another state of the file as somebody reads it: a comment at each cell, and its magics."""
+        other = read_notebook(data, self.path)
+        return "".join(f"# cell {cell.number}\n{cell.text}\n" for cell in other.cells)
+
+    def with_texts(self, texts: Sequence[str]) -> bytes:
+        """The bytes of the file with other texts in its cells."""
+        parts: list[str] = []
+        at = 0
+        for cell, text in zip(self.cells, texts, strict=True):
+            new = unmasked(text)
+            if new != cell.text:
+                parts += [self.text[at : cell.start], _written(self.text[cell.start : cell.end], new)]
+                at = cell.end
+        bom = BOM if self.data.startswith(BOM) else b""
+        return bom + "".join([*parts, self.text[at:]]).encode()
+
+
+def read_notebook(data: bytes, path: Path) -> Notebook:
+    """Find the code cells of a notebook, or raise ``SourceError`` for what is none."""
+    try:
+        text = data.removeprefix(BOM).decode()
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 0)
+        raise SourceError(path, line, f"not a notebook: {error}", "Open it in Jupyter and save it again") from None
+    if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
+        old = isinstance(document, dict) and "worksheets" in document
+        cause = "a notebook of format 3, which is too old" if old else "not a notebook: it has no list of cells"
+        raise SourceError(path, 0, cause, "Convert it: jupyter nbconvert --to notebook --nbformat 4" if old else "")
+    kernel = document.get("metadata", {}).get("kernelspec", {})
+    language = kernel.get("language", "python") if isinstance(kernel, dict) else "python"
+    if str(language).lower() not in ("python", ""):
+        raise SourceError(path, 0, f"a notebook for {language}, not for Python", "Name Python notebooks")
+    spans = {where[1]: span for where, span in _spans(text) if len(where) == 3 and where[0::2] == ("cells", "source")}
+    cells = []
+    for index, cell in enumerate(document["cells"]):
+        if isinstance(cell, dict) and cell.get("cell_type") == "code" and index in spans:
+            source = cell["source"]
+            if not all(isinstance(part, str) for part in source):
+                cause = f"cell {index + 1}: its source is no text"
+                raise SourceError(path, 0, cause, "Open it in Jupyter and save it again")
+            cells.append(Cell(index + 1, "".join(source), *spans[index]))
+    return Notebook(path, data, text, tuple(cells))
+
+
+def source_of(notebook: Notebook, script: str) -> Source:
+    """A script of the notebook's cells as the engine takes it."""
+    return Source(notebook.path, script.encode(), script, "utf-8")
+
+
+def invalid(before: bytes, after: bytes) -> str:
+    """What nbformat has against a new notebook and had nothing against before; empty where it is not installed."""
+    try:
+        import nbformat  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return ""
+
+    def complaint(data: bytes) -> str:
+        try:
+            nbformat.validate(json.loads(data.removeprefix(BOM)))
+        except nbformat.ValidationError as error:
+            return str(error).partition("\n")[0]
+        return ""
+
+    return complaint(after) if not complaint(before) else ""
+
+
+# Magics ---------------------------------------------------------------------------------------------------------------
+
+
+def masked(text: str) -> str:
+    """A cell as Python reads it."""
+    if _is_python(text):
+        return text
+    head = text.lstrip().split("\n", 1)[0].split(" ")[0]
+    whole = head.startswith("%%") and head not in _PYTHON_CELLS
+    lines = []
+    for number, line in enumerate(text.split("\n")):
+        special = whole or _ASSIGNED.match(line) or (_MAGIC.match(line) and not _in_string(text, number))
+        indent = line[: len(line) - len(line.lstrip())]
+        lines.append(f"{indent}pass{_MASK}{line}" if special and (whole or line.strip()) else line)
+    return "\n".join(lines)
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def unmasked(text: str) -> str:
+    """What `masked` was given."""
+    return "\n".join(line.partition(_MASK)[2] if _MASK in line else line for line in text.split("\n"))
+
+
+def _in_string(text: str, number: int) -> bool:
+    """Whether a line stands in a string of several lines, or continues a statement."""
+    before = "\n".join(text.split("\n")[:number])
+    return before.count('"""') % 2 == 1 or before.count("'''") % 2 == 1 or before.rstrip().endswith(("\\", "(", ","))
+
+
+# JSON -----------------------------------------------------------------------------------------------------------------
+
+Where = tuple[Any, ...]
+
+
+def _spans(text: str) -> Iterator[tuple[Where, tuple[int, int]]]:
+    """Where each value three levels deep stands: the keys that lead to it, its start and its end. The text is valid."""
+    found: list[tuple[Where, tuple[int, int]]] = []
+
+    def value(at: int, where: Where) -> int:
+        at = _after_space(text, at)
+        start = at
+        if text[at] == '"':
+            at = scanstring(text, at + 1)[1]
+        elif text[at] in "[{":
+            closing = "]" if text[at] == "[" else "}"
+            at = _after_space(text, at + 1)
+            index: Any = 0
+            while text[at] != closing:
+                key = index
+                if closing == "}":
+                    key, at = scanstring(text, at + 1)
+                    at = _after_space(text, at) + 1
+                at = _after_space(text, value(at, (*where, key)))
+                if text[at] == ",":
+                    at = _after_space(text, at + 1)
+                index += 1
+            at += 1
+        else:
+            said = _OTHER.match(text, at)
+            assert said is not None
+            at = said.end()
+        if len(where) == 3:
+            found.append((where, (start, at)))
+        return at
+
+    value(0, ())
+    yield from found
+
+
+def _after_space(text: str, at: int) -> int:
+    said = _SPACE.match(text, at)
+    return said.end() if said else at
+
+
+def _written(old: str, new: str) -> str:
+    """A new text in the way in which the old one was written: a string or a list, its indentation, its escapes."""
+    ascii_only = old.isascii()
+    if old.startswith('"'):
+        return json.dumps(new, ensure_ascii=ascii_only)
+    strings = list(_strings(old))
+    literals = {json.loads(old[start:end]): old[start:end] for start, end in strings}
+    items = [literals.get(line) or json.dumps(line, ensure_ascii=ascii_only) for line in _at_feeds(new)]
+    if not items:
+        return "[]"
+    opening, closing = (old[1 : strings[0][0]], old[strings[-1][1] : -1]) if strings else ("", "")
+    between = old[strings[0][1] : strings[1][0]] if len(strings) > 1 else f",{opening}" if opening else ", "
+    return f"[{opening}{between.join(items)}{closing}]"
+
+
+def _at_feeds(text: str) -> list[str]:
+    *whole, rest = text.split("\n")
+    return [line + "\n" for line in whole] + ([rest] if rest else [])
+
+
+def _strings(old: str) -> Iterator[tuple[int, int]]:
+    """Where the strings of a list stand in it."""
+    at = old.find('"')
+    while at >= 0:
+        end = scanstring(old, at + 1)[1]
+        yield at, end
+        at = old.find('"', end)

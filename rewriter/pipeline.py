@@ -1,0 +1,284 @@
+"""Program -> facts -> ask the rules -> apply -> check: one pure function a stage."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import libcst as cst
+
+from . import imports
+from .analysis.nature import nature
+from .analysis.project import Module, Understood, understand
+from .analysis.solver import TooComplex
+from .applying import apply
+from .comments import skips
+from .config import Config
+from .edits import AddImport, Edit, Unit
+from .facts.layout import ENTRY, Layout, Place
+from .findings import Finding, Severity
+from .leftovers import drop_idle
+from .positions import locate, start
+from .result import Change, Diagnosis, FileResult, Result, RoleReport, Trait
+from .rule import Entry, Rule
+from .source import Source, SourceError, encode
+from .spelling import spell
+
+
+def migrate(
+    sources: Sequence[Source],
+    catalogue: Sequence[Entry],
+    config: Config,
+    layout: Layout | None = None,
+    each: Mapping[Path, Config] | None = None,
+) -> Result:
+    """
+    Migrate one program: its first source is the entry script, the others are the modules that it imports.
+
+    ``layout`` says how the modules find each other, with a place for each source, in order; ``each`` has the
+    settings of files that have some of their own. Raises ``SourceError`` for a file that is not valid Python.
+    """
+    return plan(sources, catalogue, config, layout, each).result()
+
+
+def plan(
+    sources: Sequence[Source],
+    catalogue: Sequence[Entry],
+    config: Config,
+    layout: Layout | None = None,
+    each: Mapping[Path, Config] | None = None,
+) -> Plan:
+    """Understand a program and ask the rules; what they answer can then be applied as often as somebody likes."""
+    if sources and skips(sources[0].text).whole:
+        return Plan(tuple(FileResult(source, source.data) for source in sources), config)
+    if layout is None:
+        layout = Layout({name: Place(name) for name in (ENTRY, *(source.path.stem for source in sources[1:]))})
+    try:
+        trees = {source.path: tree for source in sources if (tree := parse(source)) is not None}
+        names = dict(zip((source.path for source in sources), layout.places, strict=True))
+        modules = [Module(names[path], tree.module) for path, tree in trees.items()]
+        understood = dict(zip(trees, understand(modules, config, layout), strict=True))
+        rules = {
+            source.path: [e.load() for e in catalogue if (each or {}).get(source.path, config).enables(e.id)]
+            for source in sources
+        }
+        files = tuple(
+            _answered(source, trees[source.path], understood[source.path], rules[source.path])
+            if source.path in trees
+            else FileResult(source, source.data, diagnoses=(_unread(),))
+            for source in sources
+        )
+    except (RecursionError, TooComplex):
+        files = tuple(_too_deep(source) for source in sources)
+    return Plan(files, config)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One file, and what the rules say of it."""
+
+    source: Source
+    parsed: Tree
+    known: Understood
+    edits: tuple[Edit, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    The migration of one program, not applied yet.
+
+    Its edits form groups, named in ``Change.group``. A group is made as a whole or not at all: ``training`` is what
+    makes the training distributed, and everything else needs it; ``files`` is what writes files and waits for them;
+    any other edit is a group of its own.
+    """
+
+    files: tuple[Answered | FileResult, ...]
+    config: Config
+
+    def result(self, declined: Collection[str] = ()) -> Result:
+        """Apply the edits, without the groups that somebody declined."""
+        try:
+            done = tuple(
+                file if isinstance(file, FileResult) else _migrated(file, declined, self.config) for file in self.files
+            )
+        except RecursionError:
+            done = tuple(_too_deep(file.source) for file in self.files)
+        if any(file.blocked for file in done) and not self.config.partial:
+            done = tuple(replace(file, after=file.source.data, changes=()) for file in done)
+        return Result(done, len(done), _options(self.config))
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A parsed file, and where its nodes start."""
+
+    module: cst.Module
+    starts: dict[cst.CSTNode, tuple[int, int]]
+
+
+def parse(source: Source) -> Tree | None:
+    """The tree of a source; None where it would not give the same text again. ``SourceError`` for invalid Python."""
+    try:
+        tree = cst.parse_module(source.text)
+    except cst.ParserSyntaxError as error:
+        _, line, cause = _syntax(source, error)
+        raise SourceError(source.path, line, f"not valid Python: {cause}", "Correct the syntax, then migrate") from None
+    text, starts = locate(tree)
+    return Tree(tree, starts) if text == source.text else None
+
+
+def _syntax(source: Source, error: cst.ParserSyntaxError) -> tuple[str, int, str]:
+    """What Python itself says of the error, which people know how to read; LibCST's words where Python accepts it."""
+    try:
+        ast.parse(source.text)
+    except SyntaxError as own:
+        return "", own.lineno or error.raw_line, own.msg
+    except ValueError as own:
+        return "", error.raw_line, str(own)
+    return "", error.raw_line, error.message.partition("\n")[0]
+
+
+def _options(config: Config) -> dict[str, str]:
+    return {
+        "target": config.target.value,
+        "mixed_precision": config.mixed_precision or "",
+        "batch": "global" if config.keep_global_batch else "process",
+    }
+
+
+def _answered(source: Source, parsed: Tree, known: Understood, rules: Sequence[Rule]) -> Answered:
+    answers = [answer for rule in rules for answer in rule(known.facts)]
+    names, spelled, name = known.names, known.facts.spelled, known.facts.accelerator
+    edits = tuple(spell(answer, names, spelled, name) for answer in answers if isinstance(answer, Edit))
+    findings = (*known.facts.findings, *(answer for answer in answers if isinstance(answer, Finding)))
+    return _without_skipped(Answered(source, parsed, known, edits, findings))
+
+
+def _without_skipped(file: Answered) -> Answered:
+    """
+    Leave out what comments in the file do not want.
+
+    What blocks a file goes only by its id. An edit that the training needs leaves a finding, and blocks the file where
+    the comment speaks of all of it: the program would be half migrated.
+    """
+    skipped = skips(file.source.text)
+    if not skipped.lines and not skipped.file:
+        return file
+
+    def line(node: cst.CSTNode | None) -> int:
+        return start(file.parsed.starts, node)[0] if node is not None else 0
+
+    findings = []
+    for finding in file.findings:
+        named = skipped.names(line(finding.node), finding.id)
+        if not (named or (finding.severity is not Severity.BLOCKED and skipped.covers(line(finding.node), finding.id))):
+            findings.append(finding)
+    edits = []
+    for edit in file.edits:
+        if not skipped.covers(line(edit.node), edit.rule):
+            edits.append(edit)
+        elif edit.unit is Unit.TRAINING and not isinstance(edit, AddImport):
+            findings.append(
+                Finding(
+                    "skipped", edit.node,
+                    f"a comment keeps this as it is, and the training on several processes needs it ({edit.reason})",
+                    "see that it is right, or take the comment away",
+                    Severity.BLOCKED if skipped.whole else Severity.REVIEW,
+                )
+            )  # fmt: skip
+    return replace(file, edits=tuple(edits), findings=tuple(findings))
+
+
+def _migrated(file: Answered, declined: Collection[str], config: Config) -> FileResult:
+    source, starts = file.source, file.parsed.starts
+    findings = list(file.findings)
+    edits = [edit for edit in file.edits if not _declines(declined, _group(edit, file))]
+    if any(f.severity is Severity.BLOCKED for f in findings) and not config.partial:
+        edits = []
+    tree, made, conflicts = apply(file.parsed.module, file.known.names.parents, edits)
+    findings.extend(conflicts)
+    if made:
+        tree = drop_idle(file.known.names, tree, entry=file.known.entry)
+        tree = _with_imports(tree, made, file.known)
+    after = source.data
+    if made and tree is not file.parsed.module:
+        problem, after = _checked(source, tree)
+        findings.extend(problem)
+    if any(f.severity is Severity.BLOCKED for f in findings) and not config.partial:
+        made, after = [], source.data
+    return FileResult(
+        source,
+        after,
+        changes=tuple(sorted((_change(e, file) for e in made), key=lambda c: (c.line, c.column))),
+        diagnoses=tuple(sorted((_diagnosis(f, starts) for f in findings), key=lambda d: (d.line, d.column))),
+        roles=tuple(
+            RoleReport(r.name, r.scope, r.role.value, r.because, start(starts, r.node)[0])
+            for r in file.known.facts.roles
+        ),
+        traits=tuple(
+            Trait(kind, name, start(starts, node)[0]) for node, kind, name in nature(file.known.names, file.known.facts)
+        ),
+        idle=tuple(start(starts, function.name)[0] for function in file.known.idle),
+    )
+
+
+def _group(edit: Edit, file: Answered) -> str:
+    """The name of an edit's group."""
+    if edit.unit is not Unit.ALONE:
+        unit: str = edit.unit.value
+        return unit
+    line, column = start(file.parsed.starts, edit.node)
+    return f"{edit.rule} {file.source.path}:{line}:{column}"
+
+
+def _declines(declined: Collection[str], group: str) -> bool:
+    """Whether a group is left out: everything needs the training's edits."""
+    return group in declined or Unit.TRAINING.value in declined
+
+
+def _with_imports(tree: cst.Module, made: Sequence[Edit], before: Understood) -> cst.Module:
+    tree = imports.drop_unused(before.names, tree, before.taken)
+    return imports.add(tree, [edit for edit in made if isinstance(edit, AddImport)])
+
+
+def _checked(source: Source, tree: cst.Module) -> tuple[list[Finding], bytes]:
+    """The new text, and a finding where it would not be valid Python: a fault of ours, never written."""
+    text = tree.code
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        return [
+            Finding(
+                "invalid-output", None, f"the migrated text would be invalid Python ({error.msg}, line {error.lineno})",
+                "please report this, with the script", Severity.BLOCKED,
+            )
+        ], source.data  # fmt: skip
+    return [], encode(source, text)
+
+
+def _change(edit: Edit, file: Answered) -> Change:
+    line, column = start(file.parsed.starts, edit.node)
+    return Change(edit.rule, line, column, edit.reason, edit.severity, _group(edit, file))
+
+
+def _diagnosis(finding: Finding, starts: dict[cst.CSTNode, tuple[int, int]]) -> Diagnosis:
+    line, column = start(starts, finding.node)
+    return Diagnosis(finding.id, finding.severity, finding.message, finding.remedy, line, column)
+
+
+def _unread() -> Diagnosis:
+    return Diagnosis(
+        "round-trip", Severity.BLOCKED, "the parser does not give this file back byte for byte: it is left alone",
+        "look for unusual control characters or line endings, and remove them",
+    )  # fmt: skip
+
+
+def _too_deep(source: Source) -> FileResult:
+    finding = Diagnosis(
+        "too-deep", Severity.BLOCKED, "the file nests too deeply to be analysed", "split the deepest expression",
+    )  # fmt: skip
+    return FileResult(source, source.data, diagnoses=(finding,))

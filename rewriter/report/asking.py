@@ -1,0 +1,143 @@
+"""The conversation of ``migrate -i``: each group of edits is shown, and the user says what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from ..session import TRAINING, Session, problem_of
+from ..source import Source
+from .diff import shown
+from .rows import reasons
+from .terminal import print_diff
+from .text import at_lines, counted, visible
+
+_KEYS = "ynaesq?"
+_HELP = """\
+  y  make these edits
+  n  leave these places as they are
+  a  make them, and all others by the same rules, without asking
+  e  make them, and open the file in your editor ($VISUAL, $EDITOR): what you save there stays
+  s  leave this file as it is now, and go on with the next one
+  q  ask no more: what you said yes to is written, the rest is left
+  ?  this list
+Edits that need each other stand together, so that no answer leaves a program that is half migrated. Ctrl-C writes
+nothing at all.
+"""
+
+
+class Quit(Exception):
+    """The user wants to be asked no more."""
+
+
+class Asking:
+    """Asks about the groups of one program after the other."""
+
+    def __init__(self, console: Console, answer: Callable[[], str], *, side_by_side: bool = False) -> None:
+        """``answer`` gives the line that the user types, and an empty string when there will be none any more."""
+        self.console = console
+        self.answer = answer
+        self.side_by_side = side_by_side
+        self.without_asking: set[str] = set()
+        """Rules whose edits are made from now on."""
+
+    def about(self, sessions: Iterable[Session]) -> None:
+        """Ask about everything; the sessions know the answers afterwards."""
+        try:
+            for session in sessions:
+                self._program(session)
+        except Quit:
+            return
+
+    def _program(self, session: Session) -> None:
+        left: set[Path] = set()
+        for number, group in enumerate(session.groups, 1):
+            files = session.files(group)
+            if any(source.path in left for source in files):
+                continue
+            offered = session.offered(group)
+            if offered is None:
+                if group != TRAINING and TRAINING in session.accepted:
+                    self._say(f"Left out, because you have edited these lines: {self._title(session, group)}")
+                continue
+            if self.without_asking.issuperset(session.rules(group)):
+                session.accept(group)
+                continue
+            self.console.print()
+            if group != TRAINING:
+                self._reasons(session, group)
+            print_diff(offered, self.console, side_by_side=self.side_by_side)
+            if self._asked(session, group, f"({number}/{len(session.groups)}) ") == "s":
+                left.update(source.path for source in files)
+
+    def _asked(self, session: Session, group: str, count: str) -> str:
+        """Ask until there is an answer, and do what it says."""
+        while True:
+            question = f"{count}{self._question(session, group)} [{','.join(_KEYS)}]? "
+            self.console.print(Text(question, "bold blue"), end="", soft_wrap=True)
+            line = self.answer()
+            key = line.strip().lower()[:1]
+            if not line or key == "q":
+                raise Quit
+            if key == "e" and not self._edited(session, group):
+                continue
+            if key in ("y", "a"):
+                session.accept(group)
+            if key == "a":
+                self.without_asking.update(session.rules(group))
+            if key in ("y", "n", "a", "e", "s"):
+                return key
+            self.console.print(Text(_HELP, "cyan"), end="")
+
+    def _question(self, session: Session, group: str) -> str:
+        if group == TRAINING:
+            return f"Make the training distributed, {counted(len(session.changes[group]), 'edit')}"
+        return f"Make {'this edit' if len(session.changes[group]) == 1 else 'these edits'}"
+
+    def _title(self, session: Session, group: str) -> str:
+        (file, change), *_ = session.changes[group]
+        return f"{shown(file.source.path)}:{change.line} {change.rule}"
+
+    def _reasons(self, session: Session, group: str) -> None:
+        for rule, reason, lines in reasons([change for _, change in session.changes[group]]):
+            place = at_lines(lines)
+            self.console.print(Text(f"# {rule}{f', {place}' if place else ''}: {visible(reason)}", "yellow"))
+
+    def _say(self, text: str) -> None:
+        self.console.print(Text(text, "yellow"), soft_wrap=True)
+
+    def _edited(self, session: Session, group: str) -> bool:
+        """Open each file of a group in the user's editor, as it would be with the group. Whether all was taken."""
+        texts: dict[Source, str] = {}
+        for source in session.files(group):
+            mine = self._from_editor(session.text(group, source), source.path.name, source.encoding)
+            if mine is None:
+                return False
+            if problem := problem_of(mine, source):
+                self._say(f"{shown(source.path)}: {problem}. Nothing was taken")
+                return False
+            texts[source] = mine
+        session.write(group, texts)
+        return True
+
+    def _from_editor(self, text: str, name: str, encoding: str) -> str | None:
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        with tempfile.TemporaryDirectory(prefix="torchlift-") as folder:
+            file = Path(folder, name)
+            file.write_bytes(text.encode(encoding))
+            try:
+                status = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
+                if status == 0:
+                    return file.read_bytes().decode(encoding)
+                cause = f"ended with status {status}"
+            except (OSError, ValueError) as error:
+                cause = str(error)
+        self._say(f"The editor {editor!r} gave nothing back ({cause}). Set EDITOR, or choose another answer")
+        return None

@@ -1,0 +1,74 @@
+"""The patch: bytes in, bytes out, so that ``migrate script.py | git apply`` gives what ``--write`` gives."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_NO_NEWLINE = b"\\ No newline at end of file\n"
+_SPECIAL = re.compile(rb'[\x00-\x1f"\\\x7f-\xff]')
+_ESCAPES = {7: b"a", 8: b"b", 9: b"t", 10: b"n", 11: b"v", 12: b"f", 13: b"r", 34: b'"', 92: b"\\"}
+
+
+def patch(path: Path, before: bytes, after: bytes, base: Path | None = None) -> bytes:
+    """
+    Return the unified diff of one file, empty where nothing changes; its name is relative to ``base``.
+
+    Lines end at line feeds and nowhere else: a carriage return, a form feed or U+2028 is part of its line.
+    """
+    if before == after:
+        return b""
+    name = shown(path, base)
+    return b"".join((_header(b"--- ", f"a/{name}"), _header(b"+++ ", f"b/{name}"), *hunks(before, after)))
+
+
+def base_of(paths: Sequence[Path]) -> Path:
+    """
+    Return the folder to which the names of a patch are relative: the current one.
+
+    In a sub-folder ``sub`` of a repository git takes ``a/sub/x.py`` for ``x.py`` and would patch the wrong file; there
+    the names are relative to the top of the repository, which git takes as they are meant.
+    """
+    here = Path.cwd()
+    top = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    prefix = here.relative_to(top).as_posix() + "/"
+    return top if any(shown(path, here).startswith(prefix) for path in paths) else here
+
+
+def hunks(before: bytes, after: bytes) -> Iterator[bytes]:
+    """Yield the lines of the diff without the two header lines, each with its line feed."""
+    lines = difflib.diff_bytes(difflib.unified_diff, _lines(before), _lines(after))
+    for number, line in enumerate(lines):
+        if number < 2:
+            continue
+        yield line if line.endswith(b"\n") else line + b"\n" + _NO_NEWLINE
+
+
+def shown(path: Path, base: Path | None = None) -> str:
+    """Return a path relative to a folder, by default the current one, with slashes."""
+    try:
+        relative = os.path.relpath(path, base)
+    except ValueError:  # another drive
+        relative = os.path.abspath(path)  # noqa: PTH100
+    return relative.replace(os.sep, "/")
+
+
+def _header(mark: bytes, name: str) -> bytes:
+    """Name a file as git does: special characters in C's notation, a tab behind a name with spaces."""
+    raw = os.fsencode(name)
+    if _SPECIAL.search(raw):
+        raw = b'"' + _SPECIAL.sub(_escaped, raw) + b'"'
+    return mark + raw + (b"\t" if b" " in raw else b"") + b"\n"
+
+
+def _escaped(match: re.Match[bytes]) -> bytes:
+    code = match[0][0]
+    return b"\\" + _ESCAPES.get(code, b"%03o" % code)
+
+
+def _lines(data: bytes) -> list[bytes]:
+    *whole, rest = data.split(b"\n")
+    return [line + b"\n" for line in whole] + ([rest] if rest else [])

@@ -1,0 +1,56 @@
+"""What the migrated script does differently once it runs on several processes, as far as this script is concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..result import Result, Trait
+from .text import at_lines
+
+
+def expectations(result: Result) -> Iterator[str]:
+    """Yield one sentence or two about each thing that changes."""
+    by_kind: dict[str, list[Trait]] = {}
+    for file in result.files:
+        for trait in file.traits:
+            by_kind.setdefault(trait.kind, []).append(trait)
+    many = len(result.files) > 1
+    kept = result.options.get("batch") == "global"
+    yield from _batch(kept)
+    said = {diagnosis.id for file in result.files for diagnosis in file.diagnoses}
+    if "batch-norm" in said:
+        by_kind.pop("statistics", None)
+    if found := by_kind.get("statistics"):
+        yield (
+            f"{_named(found, many)}: each process normalises with the statistics of its own rows, so that results "
+            "differ a little from those of one process."
+        )
+    if found := by_kind.get("noise"):
+        yield f"{_named(found, many)}: noise is drawn by each process for its own rows, never the same twice."
+    if found := by_kind.get("transforms"):
+        yield f"{_named(found, many)}: images are changed at random by each process for itself."
+    if found := [] if kept else by_kind.get("length", []):
+        yield (
+            f"{_named(found, many, 'len(', ')')}: the number of batches of one process, an N-th of what it was. "
+            "Totals, progress in percent and horizons of schedulers that are made of it behind prepare follow."
+        )
+    if result.options.get("target", "torchlift") == "accelerate":
+        yield "The script now imports accelerate: add `accelerate` to its requirements."
+    else:
+        yield "The script now imports torchlift.runtime: add `torchlift[runtime]` to its requirements."
+
+
+def _batch(kept: bool) -> Iterator[str]:
+    if kept:
+        yield "The batch size of the script is that of all processes together; each takes its share of every batch."
+        return
+    yield (
+        "On N processes the global batch is N x the script's: every process takes a whole batch of its own. Scale the "
+        "learning rate with it (often by N, with a warm-up), or keep the batch: --keep-global-batch."
+    )
+
+
+def _named(traits: list[Trait], many: bool, before: str = "", behind: str = "") -> str:
+    """``BatchNorm2d (lines 14, 18)``."""
+    names = ", ".join(f"{before}{name}{behind}" for name in dict.fromkeys(trait.name for trait in traits))
+    return names if many else f"{names} ({at_lines(trait.line for trait in traits)})"

@@ -1,0 +1,52 @@
+"""The result as workflow commands, which GitHub Actions shows beside the lines of a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..findings import Severity
+from ..result import FileResult, Result
+from ..source import SourceError
+from .diff import shown
+from .text import counted
+
+_COMMANDS = {Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "notice"}
+
+
+def workflow_commands(result: Result, refused: Sequence[SourceError]) -> str:
+    """Return one line for each file that would change, each finding and each file that could not be looked at."""
+    lines = [line for file in result.files for line in _file(file)]
+    lines += [
+        _line("error", shown(error.path), error.line, 0, "migrate", f"{error.cause}. {error.remedy}")
+        for error in refused
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _file(file: FileResult) -> Iterator[str]:
+    path = shown(file.source.path)
+    if file.changed:
+        rules = ", ".join(dict.fromkeys(change.rule for change in file.changes))
+        text = f"{counted(len(file.changes), 'edit')} would make this file train on several processes: {rules}"
+        first = min((change.line for change in file.changes if change.line), default=0)
+        yield _line("warning", path, file.line_of_file(first), 0, "migrate", text)
+    for found in file.diagnoses:
+        text = f"{found.message}. {found.remedy}".rstrip(". ")
+        column = found.column if file.source.notebook is None else 0
+        line = file.line_of_file(found.line)
+        yield _line(_COMMANDS[found.severity], path, line, column, f"migrate [{found.id}]", text)
+
+
+def _line(command: str, path: str, line: int, column: int, title: str, text: str) -> str:
+    place = {"file": path, "line": str(line) if line else "", "col": str(column) if column else "", "title": title}
+    properties = ",".join(f"{key}={_property(value)}" for key, value in place.items() if value)
+    return f"::{command} {properties}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    """Escape what would end the command, or begin another one."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

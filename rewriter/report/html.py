@@ -1,0 +1,215 @@
+"""
+One self-contained page: findings, what changes at run time, the verdict with its loss curves, and every file's diff.
+
+Everything that comes from the user's files is escaped. All of it can be read without JavaScript; the script adds
+filters, keys and a switch for light and dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from ..findings import Severity
+from ..result import Diagnosis, FileResult, Result
+from .curves import picture
+from .expect import expectations
+from .html_diff import sheet, weight
+from .text import counted
+
+if TYPE_CHECKING:
+    from ..source import SourceError
+    from ..verify import Verdict
+
+_ORDER = (Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
+_KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
+
+
+def page(
+    result: Result,
+    refused: Sequence[SourceError],
+    verdict: Verdict | None = None,
+    rules: Mapping[str, str] | None = None,
+) -> str:
+    """Return the page as HTML text; ``rules`` tells for each rule in a sentence what it does."""
+    from .diff import shown
+
+    names = [shown(file.source.path) for file in result.files]
+    found = _findings(result, names)
+    parts = [
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>",
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
+        f"<title>{escape(_title(result, names))} - migrate</title><style>{_resource('page.css')}</style></head><body>",
+        "<a class='skip' href='#main'>To the changes</a><div class='page'>",
+        _side(result, names, len(found) + len(refused), verdict),
+        "<main id='main'>",
+        _section("findings", "Findings", _listed(found, refused)),
+        *([_section("runtime", "What changes at run time", _expect(result))] if result.changed else []),
+        *([_section("verdict", "Verification", "".join(_verdict(verdict)))] if verdict is not None else []),
+        *(_file(number, file, names[number], rules or {}) for number, file in enumerate(result.files)),
+        f"</main></div><script>{_resource('page.js')}</script></body></html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _resource(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _title(result: Result, names: Sequence[str]) -> str:
+    if not result.changed:
+        return "Nothing to change"
+    if result.checked == 1:
+        return names[0]
+    return f"{len(result.changed)} of {counted(result.checked, 'file')} would change"
+
+
+def _section(id: str, title: str, body: str) -> str:
+    return f"<section id='{id}'><h2>{title}</h2>{body}</section>"
+
+
+# The sidebar ----------------------------------------------------------------------------------------------------------
+
+
+def _side(result: Result, names: Sequence[str], findings: int, verdict: Verdict | None) -> str:
+    edits = sum(len(file.changes) for file in result.files)
+    rules = Counter(change.rule for file in result.files for change in file.changes)
+    words = Counter(found.severity.value for file in result.files for found in file.diagnoses)
+    words.update(weight(change) for file in result.files for change in file.changes)
+    parts = [
+        f"<li><a href='#findings'><span>Findings</span><span>{findings}</span></a></li>",
+        "<li><a href='#runtime'><span>At run time</span></a></li>" if result.changed else "",
+        "<li><a href='#verdict'><span>Verification</span></a></li>" if verdict is not None else "",
+    ]
+    keys = "".join(f"<dt>{_keys(key)}</dt><dd>{text}</dd>" for key, text in (k.split(":") for k in _KEYS.split("|")))
+    return (
+        f"<nav class='side' aria-label='Contents'><div><h1>{escape(_title(result, names))}</h1>"
+        f"<p class='dim'>{counted(edits, 'edit')}, {counted(result.checked, 'file')} checked</p>"
+        f"<ul>{''.join(parts)}</ul><h2>Files</h2><ul>"
+        f"{''.join(_link(number, file, names[number]) for number, file in enumerate(result.files))}</ul>"
+        f"<div class='scripted'>{_filters('severity', 'Severity', words)}{_filters('rule', 'Rules', rules)}"
+        "<p class='dim' id='shown' role='status'></p></div>"
+        "<div class='tools scripted'><button id='theme' type='button'></button>"
+        "<button id='clear' type='button' hidden>No filters</button></div>"
+        f"<div class='scripted keys-box'><h2>Keys</h2><dl class='keys'>{keys}</dl></div></div></nav>"
+    )
+
+
+def _keys(keys: str) -> str:
+    return " ".join(f"<kbd>{key}</kbd>" for key in keys.split())
+
+
+def _link(number: int, file: FileResult, name: str) -> str:
+    blocked = " class='has-blocked'" if file.blocked else ""
+    return f"<li><a href='#file{number}'{blocked}><span>{escape(name)}</span><span>{len(file.changes)}</span></a></li>"
+
+
+def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
+    order = [*(severity.value for severity in _ORDER), "safe"]
+    words = [word for word in order if word in counts] if kind == "severity" else sorted(counts)
+    if not words:
+        return ""
+    buttons = "".join(
+        f"<button type='button' data-filter='{kind}' data-value='{escape(word)}' aria-pressed='false'>"
+        f"{escape(word)} <b>{counts[word]}</b></button>"
+        for word in words
+    )
+    return f"<h2>{title}</h2><div class='filters'>{buttons}</div>"
+
+
+# Findings -------------------------------------------------------------------------------------------------------------
+
+
+def _findings(result: Result, names: Sequence[str]) -> list[tuple[int, str, Diagnosis, str]]:
+    """The findings of all files with the file's number and name, the gravest first."""
+    found = [(n, names[n], d, file.at(d.line)) for n, file in enumerate(result.files) for d in file.diagnoses]
+    return sorted(found, key=lambda entry: (_ORDER.index(entry[2].severity), entry[0], entry[2].line))
+
+
+def _listed(found: Sequence[tuple[int, str, Diagnosis, str]], refused: Sequence[SourceError]) -> str:
+    errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
+    if not found:
+        return errors or "<p class='good'>Nothing is left for you.</p>"
+    return f"{errors}<ul class='findings'>{''.join(_finding(*entry) for entry in found)}</ul>"
+
+
+def _finding(number: int, name: str, found: Diagnosis, at: str) -> str:
+    word = found.severity.value
+    place = escape(name + at)
+    target = f"file{number}-{found.line}" if found.line else f"file{number}"
+    remedy = f"<p class='remedy'>{escape(found.remedy)}</p>" if found.remedy else ""
+    return (
+        f"<li class='finding {word}' data-severities='{word}' data-rules='{escape(found.id)}'><div class='head'>"
+        f"<span class='word'>{word}</span><span class='chip'>{escape(found.id)}</span>"
+        f"<a href='#{target}'>{place}</a></div><p>{escape(found.message)}</p>{remedy}</li>"
+    )
+
+
+def _expect(result: Result) -> str:
+    return f"<ul class='expect'>{''.join(f'<li>{escape(text)}</li>' for text in expectations(result))}</ul>"
+
+
+# The verdict ----------------------------------------------------------------------------------------------------------
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
+    if verdict.original_error:
+        yield "<p class='broken'>The original does not run by itself, so nothing can be said about the migration.</p>"
+        yield f"<pre>{escape(verdict.original_error)}</pre>"
+        return
+    yield "<table class='plain'><tr><th>promise</th><th>processes</th><th>verdict</th><th>detail</th></tr>"
+    for promise in verdict.promises:
+        style = promise.outcome if promise.outcome in ("held", "broken") else "untestable"
+        step = f"step {promise.step}: " if promise.step else ""
+        yield (
+            f"<tr><td>{escape(promise.promise)}</td><td>{promise.processes}</td>"
+            f"<td class='{style}'>{escape(promise.outcome)}</td><td>{escape(step + promise.detail)}</td></tr>"
+        )
+    yield "</table>"
+    curves = _curves(verdict.data)
+    if curves:
+        yield f"<figure>{picture(curves)}</figure>"
+    yield "".join(f"<p class='dim'>{escape(note)}</p>" for note in verdict.notes)
+
+
+def _curves(data: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The losses by run, under the names that a reader knows."""
+    found = data.get("curves")
+    named: dict[str, list[float]] = {}
+    for run, values in found.items() if isinstance(found, dict) else ():
+        name = run if run == "original" else f"migrated, on {run}"
+        named[name] = [float(v) for v in values if isinstance(v, (int, float)) and math.isfinite(v)]
+    return {name: values for name, values in named.items() if values}
+
+
+# A file ---------------------------------------------------------------------------------------------------------------
+
+
+def _file(number: int, file: FileResult, name: str, rules: Mapping[str, str]) -> str:
+    edits = counted(len(file.changes), "edit") if file.changed else "unchanged"
+    state = " <small class='word blocked'>blocked</small>" if file.blocked else ""
+    body = ""
+    if file.changed:
+        none = "<p class='none' hidden>No change in this file fits the filters.</p>"
+        body = f"<div class='sheet'>{sheet(number, file, rules)}</div>{none}"
+    return (
+        f"<section id='file{number}' class='file'><h2>{escape(name)} <small>{edits}</small>{state}</h2>"
+        f"{_roles(file)}{body}</section>"
+    )
+
+
+def _roles(file: FileResult) -> str:
+    if not file.roles:
+        return ""
+    rows = "".join(
+        f"<tr><td>{role.line}</td><td>{escape(role.scope)}</td><td>{escape(role.name)}</td>"
+        f"<td>{escape(role.role)}</td><td>{escape(role.because)}</td></tr>"
+        for role in dict.fromkeys(file.roles)
+    )
+    head = "<tr><th>line</th><th>in</th><th>name</th><th>taken for</th><th>because</th></tr>"
+    summary = f"<summary>What each name was taken for ({len(dict.fromkeys(file.roles))})</summary>"
+    return f"<details class='roles'>{summary}<table class='plain'>{head}{rows}</table></details>"

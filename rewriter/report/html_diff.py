@@ -1,0 +1,105 @@
+"""The diff of a file as a table for the page: before on the left, after on the right, the reasons above each change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from itertools import pairwise
+
+from ..findings import Severity
+from ..result import Change, FileResult
+from .colors import Span, colors
+from .rows import Block, Row, hunks_of, reasons
+from .text import at_lines
+
+
+def weight(change: Change) -> str:
+    """What the filters call an edit that keeps the promises by itself, and one that wants a look."""
+    return "safe" if change.severity is Severity.NOTE else change.severity.value
+
+
+def sheet(number: int, file: FileResult, rules: Mapping[str, str]) -> str:
+    """Return the table; ``number`` is that of the file on the page."""
+    old, new = map(colors, file.texts)
+    columns = "<colgroup><col class='n'><col><col class='n'><col></colgroup>"
+    parts: list[str] = []
+    for n, hunk in enumerate(hunks_of(file)):
+        first = next((row.old for row in hunk.rows if row.old), 1)
+        parts.append(f"<tbody data-hunk='{n}'><tr class='gap'><td colspan='4'>line {first}</td></tr></tbody>")
+        for block in hunk.blocks:
+            parts.append(_opening(n, block))
+            if block.changed:
+                parts.append(_why(block.changes, rules))
+            parts.extend(_row(row, number, old, new) for row in block.rows)
+            parts.append("</tbody>")
+    return f"<table class='diff'>{columns}{''.join(parts)}</table>"
+
+
+def _opening(hunk: int, block: Block) -> str:
+    if not block.changed:
+        return f"<tbody data-hunk='{hunk}'>"
+    rules = " ".join(dict.fromkeys(change.rule for change in block.changes))
+    severities = " ".join(dict.fromkeys(weight(change) for change in block.changes))
+    data = f"data-hunk='{hunk}' data-rules='{escape(rules)}' data-severities='{escape(severities)}'"
+    return f"<tbody class='changed' {data}>"
+
+
+def _why(changes: Sequence[Change], rules: Mapping[str, str]) -> str:
+    """The rules at work and why: in short, and the whole when it is asked for."""
+    if not changes:
+        return ""
+    told = reasons(changes)
+    chips = "".join(f"<span class='chip'>{escape(rule)}</span>" for rule in dict.fromkeys(rule for rule, _, _ in told))
+    short = "; ".join(dict.fromkeys(reason for _, reason, _ in told if reason))
+    terms = "".join(_term(rule, reason, lines, rules) for rule, reason, lines in told)
+    return (
+        f"<tr class='why'><td colspan='4'><details><summary>{chips}<span class='short'>{escape(short)}</span></summary>"
+        f"<dl>{terms}</dl></details></td></tr>"
+    )
+
+
+def _term(rule: str, reason: str, lines: Sequence[int], rules: Mapping[str, str]) -> str:
+    place = at_lines(lines)
+    where = f" <span class='dim'>{place}</span>" if place else ""
+    what = f"<br><span class='dim'>{escape(rules[rule])}</span>" if rule in rules else ""
+    return f"<div><dt>{escape(rule)}{where}</dt><dd>{escape(reason)}{what}</dd></div>"
+
+
+def _row(row: Row, number: int, old: Mapping[int, Sequence[Span]], new: Mapping[int, Sequence[Span]]) -> str:
+    id = f" id='file{number}-{row.old}'" if row.old else ""
+    kind = "" if row.same else " class='change'"
+    left = _cells("old", row.old, row.before, row.out, old.get(row.old, ()), row.same, "del")
+    right = _cells("new", row.new, row.after, row.into, new.get(row.new, ()), row.same, "ins")
+    return f"<tr{kind}{id}>{left}{right}</tr>"
+
+
+def _cells(
+    side: str,
+    number: int,
+    text: str | None,
+    marks: Sequence[tuple[int, int]],
+    spans: Sequence[Span],
+    same: bool,
+    tag: str,
+) -> str:
+    if text is None:
+        return f"<td class='{side} n empty'></td><td class='{side} empty'></td>"
+    full = "" if same else " full"
+    code = "".join(_code(text.rstrip("\r"), marks, spans, tag))
+    return f"<td class='{side} n{full}'>{number}</td><td class='{side}{full}'>{code}</td>"
+
+
+def _code(text: str, marks: Sequence[tuple[int, int]], spans: Sequence[Span], tag: str) -> Iterator[str]:
+    """A line in pieces, each in its colour, the changed words marked."""
+    whole = len(marks) == 1 and marks[0][0] == 0 and marks[0][1] >= len(text)
+    marks = () if whole else marks
+    cuts = {0, len(text), *(edge for start, end in marks for edge in (start, end)), *(e for s in spans for e in s[:2])}
+    edges = sorted(edge for edge in cuts if edge <= len(text))
+    for start, end in pairwise(edges):
+        piece = escape(text[start:end])
+        kind = next((kind for first, last, kind in spans if first <= start and end <= last), "")
+        if kind:
+            piece = f"<span class='{kind}'>{piece}</span>"
+        if any(first <= start and end <= last for first, last in marks):
+            piece = f"<{tag}>{piece}</{tag}>"
+        yield piece

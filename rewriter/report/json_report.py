@@ -1,0 +1,90 @@
+"""The result for machines: JSON with a version, so that its readers can tell when it changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..result import FileResult, Result, RoleReport
+from ..source import SourceError
+from .diff import patch, shown
+
+VERSION = 1
+
+
+def json_report(
+    result: Result,
+    refused: Sequence[SourceError],
+    *,
+    status: int,
+    written: bool,
+    verdict: Mapping[str, Any] | None = None,
+) -> str:
+    """
+    Return one JSON object.
+
+    Its fields are described in ``docs/json.md``.
+    """
+    document = {
+        "version": VERSION,
+        "status": status,
+        "checked": result.checked,
+        "options": result.options,
+        "files": [_file(file, written) for file in result.files],
+        "errors": [
+            {"path": shown(error.path), "line": error.line, "message": error.cause, "remedy": error.remedy}
+            for error in refused
+        ],
+    }
+    if verdict is not None:
+        document["verification"] = verdict
+    return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
+
+
+def _file(file: FileResult, written: bool) -> dict[str, Any]:
+    return {
+        "path": shown(file.source.path),
+        "encoding": file.source.encoding,
+        "changed": file.changed,
+        "blocked": file.blocked,
+        "written": written and file.changed,
+        "changes": [
+            {
+                "rule": change.rule,
+                **_place(file, change.line),
+                "column": change.column,
+                "reason": change.reason,
+                "severity": change.severity.value,
+                "group": change.group,
+            }
+            for change in file.changes
+        ],
+        "findings": [
+            {
+                "id": diagnosis.id,
+                "severity": diagnosis.severity.value,
+                **_place(file, diagnosis.line),
+                "column": diagnosis.column,
+                "message": diagnosis.message,
+                "remedy": diagnosis.remedy,
+            }
+            for diagnosis in file.diagnoses
+        ],
+        "roles": [_role(file, role) for role in file.roles],
+        "traits": [{"kind": trait.kind, "name": trait.name, **_place(file, trait.line)} for trait in file.traits],
+        "diff": patch(file.source.path, file.source.data, file.after).decode(file.source.encoding, "replace"),
+    }
+
+
+def _role(file: FileResult, role: RoleReport) -> dict[str, Any]:
+    said = {"name": role.name, "scope": role.scope, "role": role.role, "because": role.because}
+    return {**said, **_place(file, role.line)}
+
+
+def _place(file: FileResult, line: int) -> dict[str, int]:
+    """The line, of a notebook in its cell."""
+    if file.source.notebook is None:
+        return {"line": line}
+    cell, line = file.source.notebook.place(line)
+    return {"cell": cell, "line": line}

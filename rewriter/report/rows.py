@@ -1,0 +1,183 @@
+"""
+The diff as rows: lines side by side, the words that differ in them, and the edits behind each block of changed lines.
+
+What the terminal and the page show is drawn from this; the patch for machines is made elsewhere, from bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from ..result import Change, FileResult
+
+CONTEXT = 3
+"""Unchanged lines around a change."""
+_TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
+_ALIKE = 0.45
+"""Lines that share less than this are not the same line, changed."""
+_CELLS = 2500
+"""Blocks with more pairs of lines than this are not aligned line by line: it would take too long."""
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line before and after. ``None`` stands for a line that is not there; its number is 0."""
+
+    old: int
+    new: int
+    before: str | None
+    after: str | None
+    out: tuple[Span, ...] = ()
+    """Which parts of ``before`` are gone, where the two lines are one line that was changed."""
+    into: tuple[Span, ...] = ()
+    """Which parts of ``after`` are new."""
+
+    @property
+    def same(self) -> bool:
+        """Whether the line is as it was."""
+        return self.before == self.after
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that belong together: unchanged ones, or changed ones and the edits that changed them."""
+
+    rows: tuple[Row, ...]
+    changes: tuple[Change, ...] = ()
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """Blocks that stand close to each other, with some unchanged lines around them."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The edits of all blocks."""
+        return tuple(change for block in self.blocks for change in block.changes)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of all blocks."""
+        return tuple(row for block in self.blocks for row in block.rows)
+
+
+def hunks_of(file: FileResult, context: int = CONTEXT) -> list[Hunk]:
+    """Cut the difference of a file's two texts into hunks."""
+    before, after = map(_lines, file.texts)
+    matcher = difflib.SequenceMatcher(a=before, b=after, autojunk=False)
+    groups = list(matcher.get_grouped_opcodes(context))
+    # An edit stands where its node starts, and shows at that line or behind it.
+    ends = [max(i2, i1 + 1) for group in groups for tag, i1, i2, _, _ in group if tag != "equal"]
+    behind: dict[int, list[Change]] = {}
+    for change in file.changes:
+        behind.setdefault(min(bisect_left(ends, change.line), len(ends) - 1), []).append(change)
+    hunks, number = [], 0
+    for group in groups:
+        blocks = []
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                same = (Row(i + 1, j1 + i - i1 + 1, before[i], before[i]) for i in range(i1, i2))
+                blocks.append(Block(tuple(same)))
+            else:
+                rows = tuple(_changed(before, after, range(i1, i2), range(j1, j2)))
+                blocks.append(Block(rows, tuple(behind.get(number, ())), changed=True))
+                number += 1
+        hunks.append(Hunk(tuple(blocks)))
+    return hunks
+
+
+def reasons(changes: Sequence[Change]) -> list[tuple[str, str, list[int]]]:
+    """Each rule with a reason of its own, once, and the lines at which it was at work."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for change in changes:
+        lines = groups.setdefault((change.rule, change.reason), [])
+        if change.line not in lines:
+            lines.append(change.line)
+    return [(rule, reason, lines) for (rule, reason), lines in groups.items()]
+
+
+def _lines(text: str) -> list[str]:
+    """Cut at line feeds and nowhere else, as the numbers of the edits count."""
+    lines = text.split("\n")
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def _changed(before: Sequence[str], after: Sequence[str], old: range, new: range) -> Iterator[Row]:
+    """The rows of a changed block: lines that are alike beside each other, their words compared; then the others."""
+    i, j = old.start, new.start
+    for left, right in [*_pairs([before[n] for n in old], [after[n] for n in new]), (len(old), len(new))]:
+        for gone, come in zip_longest(range(i, old.start + left), range(j, new.start + right)):
+            yield Row(
+                0 if gone is None else gone + 1,
+                0 if come is None else come + 1,
+                None if gone is None else before[gone],
+                None if come is None else after[come],
+            )
+        i, j = old.start + left, new.start + right
+        if left < len(old):
+            out, into = words(before[i], after[j])
+            yield Row(i + 1, j + 1, before[i], after[j], out, into)
+            i, j = i + 1, j + 1
+
+
+def _pairs(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
+    """Which lines became which, in order: the pairs that are alike most, taken together."""
+    if not before or not after or len(before) * len(after) > _CELLS:
+        return []
+    likeness = [[_likeness(one, other) for other in after] for one in before]
+    best = [[0.0] * (len(after) + 1) for _ in range(len(before) + 1)]
+    for i in range(len(before) - 1, -1, -1):
+        for j in range(len(after) - 1, -1, -1):
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], likeness[i][j] + best[i + 1][j + 1])
+    pairs, i, j = [], 0, 0
+    while i < len(before) and j < len(after):
+        if likeness[i][j] and best[i][j] == likeness[i][j] + best[i + 1][j + 1]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _likeness(one: str, other: str) -> float:
+    """How much of two lines is the same, in words; 0 for lines that are not alike."""
+    matcher = difflib.SequenceMatcher(None, _TOKEN.findall(one.strip()), _TOKEN.findall(other.strip()), autojunk=False)
+    if matcher.real_quick_ratio() < _ALIKE:
+        return 0.0
+    ratio = matcher.ratio()
+    return ratio if ratio >= _ALIKE else 0.0
+
+
+def words(before: str, after: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """The parts of two lines that differ, cut at words."""
+    one, other = _TOKEN.findall(before), _TOKEN.findall(after)
+    out: list[Span] = []
+    into: list[Span] = []
+    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+        if tag != "equal":
+            _mark(out, one, i1, i2)
+            _mark(into, other, j1, j2)
+    return tuple(out), tuple(into)
+
+
+def _mark(spans: list[Span], tokens: Sequence[str], first: int, end: int) -> None:
+    """Add a span, joined with the last one where nothing stands between."""
+    if first == end:
+        return
+    start = sum(map(len, tokens[:first]))
+    stop = start + sum(map(len, tokens[first:end]))
+    if spans and spans[-1][1] == start:
+        start = spans.pop()[0]
+    spans.append((start, stop))

@@ -1,0 +1,104 @@
+"""The result as SARIF 2.1.0, which code hosts and editors read: findings as results, the edits of a file as its fix."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from ..findings import Severity
+from ..result import Diagnosis, FileResult, Result
+from ..source import BOM, SourceError
+from .diff import shown
+from .text import counted
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+WOULD_CHANGE = "would-change"
+UNREADABLE = "unreadable"
+_LEVELS = {Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "note"}
+
+
+def sarif(result: Result, refused: Sequence[SourceError], *, version: str = "") -> str:
+    """
+    Return one SARIF log with one run.
+
+    A file that would change is a result ``would-change`` with a fix that holds all its edits, because they need each
+    other: making the fix gives what ``--write`` writes. A finding is a result under its own id.
+    """
+    results = [entry for file in result.files for entry in _file(file)]
+    results += [_refused(error) for error in refused]
+    rules = sorted({entry["ruleId"] for entry in results})
+    driver = {"name": "torchlift", "rules": [{"id": id} for id in rules], **({"version": version} if version else {})}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [{**entry, "ruleIndex": rules.index(entry["ruleId"])} for entry in results],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _file(file: FileResult) -> Iterator[dict[str, Any]]:
+    if file.changed:
+        rules = ", ".join(dict.fromkeys(change.rule for change in file.changes))
+        text = f"{counted(len(file.changes), 'edit')} would make this file train on several processes: {rules}"
+        entry = _entry(WOULD_CHANGE, "warning", text, file, min((c.line for c in file.changes if c.line), default=1))
+        yield {**entry, "fixes": [_fix(file)]}
+    for diagnosis in file.diagnoses:
+        yield _finding(file, diagnosis)
+
+
+def _finding(file: FileResult, found: Diagnosis) -> dict[str, Any]:
+    text = f"{found.message}. {found.remedy}".rstrip(". ")
+    return _entry(found.id, _LEVELS[found.severity], text, file, found.line, found.column)
+
+
+def _entry(id: str, level: str, text: str, file: FileResult, line: int, column: int = 0) -> dict[str, Any]:
+    if file.source.notebook is not None:
+        line, column = file.line_of_file(line), 0
+    region = {"startLine": max(line, 1), **({"startColumn": column} if column else {})}
+    place = {"artifactLocation": _uri(file), "region": region}
+    return {"ruleId": id, "level": level, "message": {"text": text}, "locations": [{"physicalLocation": place}]}
+
+
+def _refused(error: SourceError) -> dict[str, Any]:
+    place = {"artifactLocation": {"uri": quote(shown(error.path))}, "region": {"startLine": max(error.line, 1)}}
+    text = f"{error.cause}. {error.remedy}".rstrip(". ")
+    return {
+        "ruleId": UNREADABLE,
+        "level": "error",
+        "message": {"text": text},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _uri(file: FileResult) -> dict[str, str]:
+    return {"uri": quote(shown(file.source.path))}
+
+
+def _fix(file: FileResult) -> dict[str, Any]:
+    text = "Make the training distributed (what migrate --write does)"
+    changes = [{"artifactLocation": _uri(file), "replacements": list(_replacements(file))}]
+    return {"description": {"text": text}, "artifactChanges": changes}
+
+
+def _replacements(file: FileResult) -> Iterator[dict[str, Any]]:
+    """Whole lines that are replaced. A region ends before the first character of the next line, where there is one."""
+    before, after = _lines(file.source.data, file), _lines(file.after, file)
+    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        ends_open = i2 == len(before) and bool(before) and not before[-1].endswith("\n")
+        start = (i1 + 1, 1) if i1 < len(before) or not ends_open else (i1, len(before[-1]) + 1)
+        end = (i2, len(before[-1]) + 1) if ends_open else (i2 + 1, 1)
+        yield {
+            "deletedRegion": {"startLine": start[0], "startColumn": start[1], "endLine": end[0], "endColumn": end[1]},
+            "insertedContent": {"text": "".join(after[j1:j2])},
+        }
+
+
+def _lines(data: bytes, file: FileResult) -> list[str]:
+    text = data.removeprefix(BOM if file.source.bom else b"").decode(file.source.encoding, "replace")
+    lines = text.split("\n")
+    return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

@@ -1,0 +1,166 @@
+"""The diff for a person at a terminal: coloured, as wide as it is, each change under the rules that made it and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from ..result import FileResult
+from .diff import shown
+from .rows import Block, Hunk, Row, Span, hunks_of, reasons
+from .text import counted, visible
+
+NARROWEST = 80
+"""Two columns need this many characters; below it they stand one under the other."""
+_DEFINITION = re.compile(r"\s*(?:async\s+def|def|class)\s+\w+")
+_OUT, _IN, _DIM, _WHY = "red", "green", "dim", "yellow"
+_MARK = "reverse"
+
+
+def console(*, color: bool) -> Console:
+    """Return stdout as it is to be written to: plain where colours are not wanted, as wide as the terminal is."""
+    return Console(highlight=False, no_color=not color, color_system="auto" if color else None)
+
+
+def print_diff(files: Sequence[FileResult], console: Console, *, side_by_side: bool = False) -> None:
+    """Print the diffs of the changed files."""
+    two = side_by_side and console.width >= NARROWEST
+    for file in files:
+        if file.changed:
+            hunks = hunks_of(file)
+            console.print(_title(file, console.width))
+            for hunk in hunks:
+                print_hunk(file, hunk, console, side_by_side=two)
+
+
+def print_hunk(file: FileResult, hunk: Hunk, console: Console, *, side_by_side: bool = False) -> None:
+    """Print one hunk: where it stands, and its blocks."""
+    digits = len(str(max((max(row.old, row.new) for row in hunk.rows), default=1)))
+    _print(console, [Text(_place(file, hunk), style="cyan")])
+    for block in hunk.blocks:
+        _print(console, _why(block, digits, console.width))
+        width = console.width
+        _print(console, _columns(block, digits, width, console) if side_by_side else _lines(block, digits, console))
+
+
+def _print(console: Console, lines: Iterable[Text]) -> None:
+    for line in lines:
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _title(file: FileResult, width: int) -> Text:
+    """The file's name and how much is done to it, on a line of their own."""
+    name = visible(shown(file.source.path))
+    line = "─" * max(0, min(width, 100) - len(name) - 4)
+    return Text.assemble(("── ", _DIM), (name, "bold"), (f" {line}", _DIM), no_wrap=True, overflow="ignore")
+
+
+def _place(file: FileResult, hunk: Hunk) -> str:
+    """Where a hunk stands: its first line, and the function around it."""
+    rows = hunk.rows
+    first = next((row.old for row in rows if row.old), 1)
+    lines = file.texts[0].split("\n")
+    inside = next((row.before for row in rows if row.before is not None and not row.same), None)
+    start = next((row.old for row in rows if row.old and not row.same), first)
+    indent = _indent(inside) if inside is not None else _indent(lines[first - 1])
+    for line in reversed(lines[: start - 1]):
+        if line.strip() and _indent(line) < indent:
+            indent = _indent(line)
+            if found := _DEFINITION.match(line):
+                return f"@@ line {first}, in {visible(found[0].strip())} @@"
+    return f"@@ line {first} @@"
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _why(block: Block, digits: int, width: int) -> Iterator[Text]:
+    """One line for each rule and reason behind a block."""
+    for rule, reason, _ in reasons(block.changes):
+        text = Text.assemble((" " * (digits + 3), ""), ("# ", _WHY), (rule, f"{_WHY} bold"))
+        if reason:
+            text.append(f": {visible(reason)}", _WHY)
+        text.truncate(max(width, 40), overflow="ellipsis")
+        yield text
+
+
+# One column -----------------------------------------------------------------------------------------------------------
+
+
+def _lines(block: Block, digits: int, console: Console) -> Iterator[Text]:
+    """The lines of a block as a unified diff has them: those that go, then those that come."""
+    if not block.changed:
+        for row in block.rows:
+            yield from _numbered(row.old, " ", row.before or "", (), "", digits, console)
+        return
+    for row in block.rows:
+        if row.before is not None:
+            yield from _numbered(row.old, "-", row.before, row.out, _OUT, digits, console)
+    for row in block.rows:
+        if row.after is not None:
+            yield from _numbered(row.new, "+", row.after, row.into, _IN, digits, console)
+
+
+def _numbered(
+    number: int, sign: str, text: str, marks: Sequence[Span], style: str, digits: int, console: Console
+) -> Iterator[Text]:
+    """One line of the file with its number, on as many lines of the terminal as it needs."""
+    room = console.width - digits - 3
+    for part, line in enumerate(_wrapped(text, marks, style, room, console)):
+        head = f"{number:>{digits}} " if not part else " " * (digits + 1)
+        yield Text.assemble((head, _DIM), (sign, style), line)
+
+
+def _wrapped(text: str, marks: Sequence[Span], style: str, room: int, console: Console) -> list[Text]:
+    """A line cut where the terminal ends, its changed words marked. Marks count in the text as it is in the file."""
+    text = text.rstrip("\r")
+    line = Text()
+    position = 0
+    whole = len(marks) == 1 and marks[0][0] == 0 and marks[0][1] >= len(text)
+    for start, end in () if whole else marks:
+        line.append(visible(text[position:start]), style)
+        line.append(visible(text[start:end]), f"{style} {_MARK}")
+        position = end
+    line.append(visible(text[position:]), style)
+    line.expand_tabs(4)
+    if line.cell_len <= room:
+        return [line]
+    return list(line.wrap(console, max(room, 20), overflow="fold", tab_size=4))
+
+
+# Two columns ----------------------------------------------------------------------------------------------------------
+
+
+def _columns(block: Block, digits: int, width: int, console: Console) -> Iterator[Text]:
+    """The lines of a block, before on the left and after on the right."""
+    half = (width - 3) // 2
+    room = half - digits - 3
+    for row in block.rows:
+        left = _side(row.old, row.before, "-", row.out, _OUT, row, digits, room, console)
+        right = _side(row.new, row.after, "+", row.into, _IN, row, digits, room, console)
+        for part in range(max(len(left), len(right))):
+            one = left[part].copy() if part < len(left) else Text()
+            one.pad_right(half - one.cell_len)
+            yield Text.assemble(one, (" │ ", _DIM), right[part] if part < len(right) else "")
+
+
+def _side(
+    number: int, text: str | None, sign: str, marks: Sequence[Span], style: str, row: Row, digits: int, room: int,
+    console: Console,
+) -> list[Text]:  # fmt: skip
+    if text is None:
+        return []
+    sign, style = (" ", "") if row.same else (sign, style)
+    lines = _wrapped(text, marks, style, room, console)
+    heads = [f"{number:>{digits}} ", *[" " * (digits + 1)] * (len(lines) - 1)]
+    return [Text.assemble((head, _DIM), (sign, style), line) for head, line in zip(heads, lines, strict=True)]
+
+
+def title_of(files: Sequence[FileResult]) -> str:
+    """Say in a few words how much is to be seen."""
+    edits = sum(len(file.changes) for file in files)
+    return f"{counted(edits, 'edit')} in {counted(sum(file.changed for file in files), 'file')}"

@@ -1,0 +1,63 @@
+"""The verdict for a person: a table of promises, the losses drawn, what was held still, the last word."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..verify import PromiseSeen, Verdict
+from .text import counted
+
+_STYLES = {"held": "green", "broken": "bold red", "not testable": "yellow"}
+
+
+def verdict_text(verdict: Verdict, *, color: bool = False, width: int = 120) -> str:
+    """Return the whole text, for stderr."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=color, no_color=not color, width=width, highlight=False)
+    if verdict.original_error:
+        console.print(
+            "The original does not run by itself, so nothing can be said about the migration:\n", markup=False
+        )
+        console.print(Text(verdict.original_error.rstrip()), soft_wrap=True)
+    else:
+        console.print(_table(verdict))
+        for line in verdict.drawing:
+            console.print(Text(line), soft_wrap=True)
+        if verdict.drawing:
+            console.print()
+        for note in verdict.notes:
+            console.print(Text(f"- {note}"), soft_wrap=True)
+    for folder in verdict.kept:
+        console.print(Text(f"kept: {folder}"), soft_wrap=True)
+    console.print(Text(last_word(verdict), style="bold" if color else ""), soft_wrap=True)
+    return out.getvalue()
+
+
+def _table(verdict: Verdict) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    for name in ("promise", "on", "verdict", "detail"):
+        table.add_column(name, overflow="fold")
+    for promise in verdict.promises:
+        style = _STYLES.get(promise.outcome, "")
+        outcome = promise.outcome.upper() if promise.outcome == "broken" else promise.outcome
+        table.add_row(promise.promise, str(promise.processes), Text(outcome, style=style), Text(_detail(promise)))
+    return table
+
+
+def _detail(promise: PromiseSeen) -> str:
+    return f"step {promise.step}: {promise.detail}" if promise.step else promise.detail
+
+
+def last_word(verdict: Verdict) -> str:
+    """Return one line about everything."""
+    if verdict.original_error:
+        return "Not verified: run the original first, with the same arguments."
+    count = Counter(promise.outcome for promise in verdict.promises)
+    facts = [f"{counted(count['held'], 'promise')} held"]
+    facts += [f"{count[word]} {word}" for word in ("broken", "not testable") if count[word]]
+    return f"Verified ({verdict.mode}): {', '.join(facts)}."

@@ -1,0 +1,127 @@
+"""
+What a migration found out and did, as plain data: the input of every report.
+
+Nothing here refers to a syntax tree; lines and columns are those of the original text, counted from 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .findings import Severity
+from .source import BOM, Source
+
+
+@dataclass(frozen=True)
+class Change:
+    """One edit that was made: which rule, where in the original, and why."""
+
+    rule: str
+    line: int
+    column: int
+    reason: str
+    severity: Severity = Severity.NOTE
+    """``NOTE`` for an edit that keeps the promises by itself, ``REVIEW`` for one that wants a look."""
+    group: str = ""
+    """The edits of a program that are made together or not at all have the same; see ``pipeline.Plan``."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A finding with its place. ``line`` 0 means the file as a whole."""
+
+    id: str
+    severity: Severity
+    message: str
+    remedy: str
+    line: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True)
+class RoleReport:
+    """One line of ``--roles``: what a name was taken for, and on what evidence."""
+
+    name: str
+    scope: str
+    """Qualified name of the enclosing function, ``<module>`` at module level."""
+    role: str
+    because: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Trait:
+    """Something in the script that is different by nature on several processes."""
+
+    kind: str
+    """``statistics`` of a batch, ``noise`` of a layer, random ``transforms``, the ``length`` of a loader."""
+    name: str
+    """What the script calls it: ``BatchNorm2d``, or the loader."""
+    line: int
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """The outcome for one file. ``after`` equals ``source.data`` where nothing changes."""
+
+    source: Source
+    after: bytes
+    changes: tuple[Change, ...] = ()
+    diagnoses: tuple[Diagnosis, ...] = ()
+    roles: tuple[RoleReport, ...] = ()
+    traits: tuple[Trait, ...] = ()
+    idle: tuple[int, ...] = ()
+    """The lines on which functions begin that the program does not run: another program may change them alone."""
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The two texts as a person reads them; of a notebook its cells, one after the other."""
+        if self.source.notebook is not None:
+            return self.source.notebook.read(self.source.data), self.source.notebook.read(self.after)
+        skipped, codec = len(BOM) if self.source.bom else 0, self.source.encoding
+        before, after = (data[skipped:].decode(codec, "replace") for data in (self.source.data, self.after))
+        return before, after
+
+    def at(self, line: int) -> str:
+        """Return what stands behind a file's name to say where: ``:12``, of a notebook ``:cell 3:2``."""
+        if self.source.notebook is not None:
+            cell, line = self.source.notebook.place(line)
+            return f":cell {cell}:{line}" if cell else ""
+        return f":{line}" if line else ""
+
+    def line_of_file(self, line: int) -> int:
+        """Return the line of the file that a line of ``source.text`` stands in: another one in a notebook."""
+        notebook = self.source.notebook
+        return line if notebook is None else notebook.line_of_file(line)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the migrated text differs from the original."""
+        return self.after != self.source.data
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a blocked finding stands in the way of writing this file."""
+        return any(d.severity is Severity.BLOCKED for d in self.diagnoses)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one run of ``migrate``, files in the order in which they were given."""
+
+    files: tuple[FileResult, ...] = ()
+    checked: int = 0
+    """Number of files looked at, those without anything to do included."""
+    options: dict[str, str] = field(default_factory=dict)
+    """What reports repeat of the options: ``target``, ``mixed_precision``, ``batch`` (``process`` or ``global``)."""
+
+    @property
+    def changed(self) -> tuple[FileResult, ...]:
+        """The files whose text would change."""
+        return tuple(f for f in self.files if f.changed)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether any file is blocked."""
+        return any(f.blocked for f in self.files)
