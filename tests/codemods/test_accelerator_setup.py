@@ -1,0 +1,168 @@
+"""The rule `accelerator_setup`: where the accelerator is made, with what, and who is handed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+NOOP_PROGRAMS = {
+    "a device without training": """
+        import torch
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        print(device)
+        """,
+    "a device parameter without training": """
+        def show(model, device):
+            return model.to(device)
+        """,
+    "a training that is already on the runtime": """
+        import torch
+        from torch.utils.data import DataLoader
+        from torchlift.runtime import Accelerator
+
+        accelerator = Accelerator()
+        model = torch.nn.Linear(8, 1)
+        loader = DataLoader(data, batch_size=32)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer, loader = accelerator.prepare(
+            model, optimizer, loader
+        )
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            accelerator.backward(loss)
+            optimizer.step()
+        """,
+    "no training, but the word in a comment": """
+        # loss.backward() and optimizer.step() belong elsewhere
+        x = 1
+        """,
+    "an empty file": "",
+}
+
+
+@pytest.mark.parametrize("text", NOOP_PROGRAMS.values(), ids=NOOP_PROGRAMS)
+def test_left_alone(text: str, check_noop: Callable[..., None]) -> None:
+    check_noop(text)
+
+
+REFUSED = {
+    "one name for a model and an optimizer": (
+        """
+        import torch
+        from torch.utils.data import DataLoader
+        thing = torch.nn.Linear(2, 2)
+        loader = DataLoader(data)
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(thing(x), y)
+            thing = torch.optim.SGD(thing.parameters(), lr=0.1)
+            loss.backward()
+            thing.step()
+        """,
+        "conflicting-roles",
+    ),
+    "already distributed": (
+        """
+        import torch
+        torch.distributed.init_process_group("gloo")
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+        """,
+        "already-distributed",
+    ),
+    "no entry point": (
+        """
+        import torch
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                loss.backward()
+                optimizer.step()
+        """,
+        "no-entry-point",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "finding"), REFUSED.values(), ids=REFUSED)
+def test_refused(text: str, finding: str, check_noop: Callable[..., None]) -> None:
+    check_noop(text, finding)
+
+
+DEVICES = {
+    "a device object": ("torch.device('cuda' if torch.cuda.is_available() else 'cpu')", "Accelerator()"),
+    "a word": ("'cuda' if torch.cuda.is_available() else 'cpu'", "Accelerator()"),
+    "a flag against the GPU": (
+        "torch.device('cuda' if torch.cuda.is_available() and not args.cpu else 'cpu')",
+        "Accelerator(cpu=args.cpu)",
+    ),
+    "a flag for the GPU": (
+        "torch.device('cuda' if torch.cuda.is_available() and args.cuda else 'cpu')",
+        "Accelerator(cpu=not args.cuda)",
+    ),
+    "the CPU alone": ("torch.device('cpu')", "Accelerator(cpu=True)"),
+}
+
+
+@pytest.mark.parametrize(("device", "accelerator"), DEVICES.values(), ids=DEVICES)
+def test_takes_the_place_of(device: str, accelerator: str, after: Callable[..., str]) -> None:
+    text = after(top=f"device = {device}", built="model.to(device)")
+    assert f"accelerator = {accelerator}" in text.splitlines()
+    assert "device =" not in text
+
+
+def test_a_name_that_is_taken_is_left_to_its_owner(after: Callable[..., str]) -> None:
+    text = after(top="accelerator = 'LHC'")
+    assert "accelerator = 'LHC'" in text
+    assert "torchlift_accelerator.backward(loss)" in text
+
+
+def test_the_global_batch_is_kept_on_demand(after: Callable[..., str]) -> None:
+    assert "accelerator = Accelerator(split_batches=True)" in after(options={"keep_global_batch": True})
+
+
+def test_the_precision_is_that_of_the_option(after: Callable[..., str]) -> None:
+    assert 'accelerator = Accelerator(mixed_precision="bf16")' in after(options={"mixed_precision": "bf16"})
+
+
+def test_on_accelerate_only_the_import_differs(after: Callable[..., str]) -> None:
+    from torchlift.rewriter.config import Target
+
+    ours, theirs = after().splitlines(), after(options={"target": Target.ACCELERATE}).splitlines()
+    different = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
+    assert different == [("from torchlift.runtime import Accelerator", "from accelerate import Accelerator")]
+
+
+PARAMETERS: dict[str, Any] = {
+    "a device parameter is replaced": ("model, device, loader", "model, accelerator, loader"),
+    "an annotation follows": ("model, device: torch.device, loader", "model, accelerator: Accelerator, loader"),
+}
+
+
+@pytest.mark.parametrize(("before", "signature"), PARAMETERS.values(), ids=PARAMETERS)
+def test_parameters(before: str, signature: str, migrated: Callable[[str], str]) -> None:
+    text = f"""\
+import torch
+from torch.utils.data import DataLoader
+device = torch.device("cuda")
+def train({before}):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+model = torch.nn.Linear(2, 2).to(device)
+loader = DataLoader(data)
+train(model, device, loader)
+"""
+    assert f"def train({signature}):" in migrated(text)

@@ -1,0 +1,100 @@
+"""The rule `backward`: which `.backward()` is that of a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+CROSS_ENTROPY = "torch.nn.functional.cross_entropy(model(x), y)"
+
+NOOPS = {
+    "a function of that name": {"end": "def backward():\n    pass\n\nbackward()"},
+    "a method of that name on an object of a class of the script": {
+        "top": "class Tape:\n    def backward(self):\n        return 0\n\ntape = Tape()",
+        "step": "tape.backward()",
+    },
+    "the attribute, not called": {"end": "hook = loss.backward"},
+    "the name in a string": {"end": "note = 'loss.backward()'"},
+    "the name in a comment": {"end": "done = True  # loss.backward() was called"},
+    "a walk backwards in a file": {"imports": "import vim", "end": "vim.cursor.backward(3)"},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    assert lines(**parts) == ([], [], [])
+
+
+def test_a_receiver_that_nothing_is_known_of_is_left_and_reported(lines: Lines) -> None:
+    assert lines(step="mystery.backward()") == ([], [], ["backward"])
+
+
+def test_a_program_without_data_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop(
+        """
+        import torch
+
+        x = torch.ones(3, requires_grad=True)
+        (x * x).sum().backward()
+        print(x.grad)
+        """
+    )
+
+
+REWRITES = {
+    "keyword arguments travel along": (
+        "loss.backward(retain_graph=True)",
+        "accelerator.backward(loss, retain_graph=True)",
+    ),
+    "a sum of losses loses its parentheses": (
+        "(loss + 0.1 * model.weight.norm()).backward()",
+        "accelerator.backward(loss + 0.1 * model.weight.norm())",
+    ),
+    "the function of torch.autograd": (
+        "torch.autograd.backward(loss, retain_graph=True)",
+        "accelerator.backward(loss, retain_graph=True)",
+    ),
+    "a loss that was not given a name": (
+        f"{CROSS_ENTROPY}.backward(retain_graph=True)",
+        f"accelerator.backward({CROSS_ENTROPY}, retain_graph=True)",
+    ),
+    "a loss divided by hand": ("(loss / 4).backward()", "accelerator.backward(loss / 4)"),
+    "a comment behind it stays": ("loss.backward()  # all of it", "accelerator.backward(loss)  # all of it"),
+    "the argument of mean": ("loss.mean().backward()", "accelerator.backward(loss.mean())"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), REWRITES.values(), ids=REWRITES)
+def test_rewritten(before: str, after: str, lines: Lines) -> None:
+    assert lines(backward=before) == ([f"        {before}"], [f"        {after}"], [])
+
+
+SUMS = {
+    "reduction='sum'": ("torch.nn.functional.cross_entropy(model(x), y, reduction='sum')", True),
+    "the method sum": ("(model(x) - y).pow(2).sum()", True),
+    "torch.sum": ("torch.sum((model(x) - y) ** 2)", True),
+    "divided by the number of rows": ("(model(x) - y).pow(2).sum() / len(x)", False),
+    "divided by the size of the batch": ("(model(x) - y).pow(2).sum() / x.size(0)", False),
+    "summed over features, averaged over rows": ("(model(x) - y).pow(2).sum(1).mean()", False),
+}
+
+
+@pytest.mark.parametrize(("loss", "summed"), SUMS.values(), ids=SUMS)
+def test_a_loss_that_is_summed_over_the_batch_says_so(loss: str, summed: bool, lines: Lines) -> None:
+    gone, come, findings = lines(loss=loss)
+    assert come == (['        accelerator.backward(loss, reduction="sum")'] if summed else [])
+    assert (gone, findings) == ([], [])
+
+
+def test_a_sum_and_a_mean_in_one_loss_are_refused(lines: Lines) -> None:
+    both = "torch.nn.functional.mse_loss(model(x), y, reduction='sum')"
+    assert lines(backward=f"(loss + {both}).backward()") == ([], [], ["backward"])
+
+
+def test_what_the_user_vouches_for_is_believed(lines: Lines) -> None:
+    parts: dict[str, Any] = {"loss": "mystery(model(x), y)", "options": {"assume": (("loss", "loss"),)}}
+    assert lines(**parts) == ([], [], [])

@@ -1,0 +1,126 @@
+"""The rule `checkpoint_load`: loaded to the process's own device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+LOAD = "model.load_state_dict(torch.load('start.pt'))"
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "loaded to the CPU": {"built": "model.load_state_dict(torch.load('start.pt', map_location='cpu'))"},
+    "the second argument says where to": {"built": "model.load_state_dict(torch.load('start.pt', 'cpu'))"},
+    "another load": {"imports": "import json", "top": "settings = json.load(open('settings.json'))"},
+    "a load of the script": {"top": "def load(path):\n    return path\n\nnames = load('names')"},
+    "a numpy array": {"imports": "import numpy as np", "top": "start = np.load('start.npy')"},
+    "the name, not called": {"top": "load = torch.load"},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    assert lines(**parts) == ([], [], [])
+
+
+def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop(
+        """
+        import torch
+        model = torch.nn.Linear(2, 2)
+        model.load_state_dict(torch.load("best.pt"))
+        model.eval()
+        print(model(torch.ones(1, 2)))
+        """
+    )
+
+
+REWRITES = {
+    "a state dict": (LOAD, "model.load_state_dict(torch.load('start.pt', map_location=accelerator.device))"),
+    "other keywords stay": (
+        "model.load_state_dict(torch.load('start.pt', weights_only=True))",
+        "model.load_state_dict(torch.load('start.pt', weights_only=True, map_location=accelerator.device))",
+    ),
+    "a checkpoint with a name": (
+        "checkpoint = torch.load('start.pt')",
+        "checkpoint = torch.load('start.pt', map_location=accelerator.device)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), REWRITES.values(), ids=REWRITES)
+def test_loaded_to_the_device_of_the_process(before: str, after: str, lines: Lines) -> None:
+    assert lines(built=before) == ([before], [after], [])
+
+
+def test_what_this_run_has_written_is_waited_for(lines: Lines) -> None:
+    end = "torch.save(model.state_dict(), 'best.pt')\nmodel.load_state_dict(torch.load('best.pt', map_location='cpu'))"
+    assert lines(end=end) == (
+        ["torch.save(model.state_dict(), 'best.pt')"],
+        ["accelerator.save(accelerator.get_state_dict(model), 'best.pt')", "accelerator.wait_for_everyone()"],
+        [],
+    )
+
+
+OTHER_PATHS = {
+    "a variable and a text": ("path", "'best.pt'"),
+    "two variables": ("path", "best"),
+    "joined": ("os.path.join(out, 'best.pt')", "path"),
+}
+
+
+@pytest.mark.parametrize(("save", "load"), OTHER_PATHS.values(), ids=OTHER_PATHS)
+def test_a_path_that_may_be_the_same_is_waited_for(save: str, load: str, lines: Lines) -> None:
+    load = f"model.load_state_dict(torch.load({load}, map_location='cpu'))"
+    new = lines(imports="import os", epoch=f"torch.save(model.state_dict(), {save})", end=load)[1]
+    assert new[-1] == "accelerator.wait_for_everyone()"
+
+
+NO_WAIT = {
+    "another file": {"epoch": "torch.save(1, 'last.pt')", "end": "torch.load('start.pt', map_location='cpu')"},
+    "in front of the training": {"epoch": "torch.save(1, path)", "built": "torch.load(start, map_location='cpu')"},
+    "in a function that is called there": {
+        "top": "def resume(path):\n    return torch.load(path, map_location='cpu')",
+        "built": "resume('start.pt')",
+        "epoch": "torch.save(1, path)",
+    },
+}
+
+
+@pytest.mark.parametrize("parts", NO_WAIT.values(), ids=NO_WAIT)
+def test_nobody_waits_for_a_file_that_was_there_before(parts: dict[str, str], lines: Lines) -> None:
+    assert "accelerator.wait_for_everyone()" not in lines(**parts)[1]
+
+
+UNWRAPPED = {
+    "loaded": ("model.load_state_dict(best)", "accelerator.unwrap_model(model).load_state_dict(best)"),
+    "kept in memory": (
+        "best = copy.deepcopy(model.state_dict())",
+        "best = copy.deepcopy(accelerator.unwrap_model(model).state_dict())",
+    ),
+    "value by value": (
+        "best = {k: v.clone() for k, v in model.state_dict().items()}",
+        "best = {k: v.clone() for k, v in accelerator.unwrap_model(model).state_dict().items()}",
+    ),
+    "scripted": ("torch.jit.script(model)", "torch.jit.script(accelerator.unwrap_model(model))"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), UNWRAPPED.values(), ids=UNWRAPPED)
+def test_on_accelerate_the_plain_model_is_read_and_loaded(before: str, after: str, lines: Lines) -> None:
+    from torchlift.rewriter.config import Target
+
+    assert lines(imports="import copy", top="best = {}", end=before) == ([], [], [])
+    _, new, _ = lines(imports="import copy", top="best = {}", end=before, options={"target": Target.ACCELERATE})
+    assert after in new
+
+
+def test_on_accelerate_it_is_the_cpu(lines: Lines) -> None:
+    """Its device of a CPU process is `cpu:0`, which torch.load refuses."""
+    from torchlift.rewriter.config import Target
+
+    _, come, _ = lines(built=LOAD, options={"target": Target.ACCELERATE})
+    assert "model.load_state_dict(torch.load('start.pt', map_location=\"cpu\"))" in come

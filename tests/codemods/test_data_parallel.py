@@ -1,0 +1,63 @@
+"""The rule `data_parallel`: the wrapper of one process's GPUs goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "a class of that name of the script": {"top": "class DataParallel:\n    pass\nx = DataParallel()"},
+    "an attribute called module of something else": {"end": "name = data.module"},
+    "an attribute called module where nothing was wrapped": {"end": "name = model.module"},
+    "the name in a comment": {"end": "done = True  # nn.DataParallel"},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    assert lines(**parts) == ([], [], [])
+
+
+def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop("import torch\nmodel = torch.nn.DataParallel(torch.nn.Linear(1, 1))\n")
+
+
+WRAP = "model = torch.nn.DataParallel(model)"
+REWRITES = {
+    "the wrapping": (WRAP, [WRAP], []),
+    "the wrapping with its condition": (
+        f"if torch.cuda.device_count() > 1:\n    {WRAP}",
+        ["if torch.cuda.device_count() > 1:", f"    {WRAP}"],
+        [],
+    ),
+    "around a placement": (
+        "model = torch.nn.DataParallel(model, device_ids=[0, 1]).cuda()",
+        ["model = torch.nn.DataParallel(model, device_ids=[0, 1]).cuda()"],
+        [],
+    ),
+    "looked through": (f"{WRAP}\nwidth = model.module.in_features", [WRAP, "width = model.module.in_features"],
+                       ["width = model.in_features"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("built", "out", "new"), REWRITES.values(), ids=REWRITES)
+def test_rewritten(built: str, out: list[str], new: list[str], lines: Lines) -> None:
+    assert lines(built=built) == (out, new, ["data_parallel"])
+
+
+def test_with_the_global_batch_kept_nothing_is_left_to_say(lines: Lines) -> None:
+    assert lines({"keep_global_batch": True}, built=WRAP)[2] == []
+
+
+def test_a_checkpoint_whose_keys_change_is_named(lines: Lines) -> None:
+    save = "torch.save(model.state_dict(), 'm.pt')"
+    assert lines(built=WRAP, end=save)[2] == ["data_parallel", "data_parallel"]
+    inner = "torch.save(model.module.state_dict(), 'm.pt')"
+    assert lines(built=WRAP, end=inner)[1:] == (
+        ["accelerator.save(accelerator.get_state_dict(model), 'm.pt')"],
+        ["data_parallel"],
+    )

@@ -1,0 +1,145 @@
+"""The rule `device_placement`: which moves go, and which follow the accelerator's device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "a change of the dtype": {"step": "z = x.to(torch.float64)"},
+    "a change of the dtype by keyword": {"step": "z = x.to(dtype=torch.float64)"},
+    "like another tensor": {"step": "z = torch.ones(3).to(x)"},
+    "to the CPU": {"step": "shown = loss.detach().cpu()"},
+    "to the CPU by name": {"step": "shown = loss.detach().to('cpu')"},
+    "a method called to of something else": {"top": "address.to('Berlin')"},
+    "a method called cuda of something else": {"top": "flags = toolkit.cuda(12)"},
+    "the name in a string": {"top": "note = 'x.to(device)'"},
+    "the meta device": {"top": "shape = torch.empty(3).to('meta')"},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    assert lines(**parts) == ([], [], [])
+
+
+def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop(
+        """
+        import torch
+        device = torch.device("cuda")
+        model = torch.nn.Linear(2, 2).to(device)
+        print(model(torch.ones(1, 2).to(device)))
+        """
+    )
+
+
+DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
+
+MOVES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
+    "a model, in a statement": ({"built": "model.to(device)"}, ["model.to(device)"], []),
+    "a model, assigned": ({"built": "model = model.to(device)"}, ["model = model.to(device)"], []),
+    "a model, the older way": ({"built": "model.cuda()"}, ["model.cuda()"], []),
+    "a model, guarded": (
+        {"built": "if torch.cuda.is_available():\n    model.cuda()"},
+        ["if torch.cuda.is_available():", "    model.cuda()"],
+        [],
+    ),
+    "a batch, behind another call": (
+        {"step": "z = x.view(len(x), -1).to(device)"},
+        ["        z = x.view(len(x), -1).to(device)"],
+        ["        z = x.view(len(x), -1)"],
+    ),
+    "a batch and its dtype": (
+        {"step": "z = x.to(device, dtype=torch.float64)"},
+        ["        z = x.to(device, dtype=torch.float64)"],
+        ["        z = x.to(dtype=torch.float64)"],
+    ),
+    "a fresh tensor follows": (
+        {"step": "noise = torch.randn(3).to(device)"},
+        ["        noise = torch.randn(3).to(device)"],
+        ["        noise = torch.randn(3).to(accelerator.device)"],
+    ),
+    "a fresh tensor, the older way": (
+        {"step": "noise = torch.randn(3).cuda()"},
+        ["        noise = torch.randn(3).cuda()"],
+        ["        noise = torch.randn(3).to(accelerator.device)"],
+    ),
+    "a tensor made on the device": (
+        {"step": "noise = torch.randn(3, device=device)"},
+        ["        noise = torch.randn(3, device=device)"],
+        ["        noise = torch.randn(3, device=accelerator.device)"],
+    ),
+    "a loss without state": (
+        {"built": "criterion = torch.nn.CrossEntropyLoss().to(device)"},
+        ["criterion = torch.nn.CrossEntropyLoss().to(device)"],
+        ["criterion = torch.nn.CrossEntropyLoss()"],
+    ),
+    "a loss with weights keeps its move": (
+        {"built": "criterion = torch.nn.CrossEntropyLoss(weight=balance).to(device)"},
+        ["criterion = torch.nn.CrossEntropyLoss(weight=balance).to(device)"],
+        ["criterion = torch.nn.CrossEntropyLoss(weight=balance).to(accelerator.device)"],
+    ),
+}
+
+NEEDED_AT_ONCE = {
+    "a forward": "shape = model(torch.zeros(1, 8)).shape",
+    "a forward in a function": "def probe(net):\n    return net(torch.zeros(1, 8))\nshape = probe(model)",
+    "a copy": "import copy\nteacher = copy.deepcopy(model)",
+    "a copy that an object keeps": (
+        "class Average:\n    def __init__(self, net):\n        self.net = copy.deepcopy(net)\naverage = Average(model)"
+    ),
+    "code that was not seen": "from thop import profile\nflops = profile(model, (torch.zeros(1, 8),))",
+    "a method that was not seen": "shape = model.describe()",
+}
+
+
+QUESTIONS = {
+    "its size": "size = sum(p.numel() for p in model.parameters())",
+    "its state": "state = model.state_dict()",
+    "its text": "print(model)",
+    "in a function": "def count(net):\n    return len(list(net.parameters()))\nsize = count(model)",
+    "new weights": "torch.nn.init.zeros_(model.weight)\nmodel.apply(print)",
+}
+
+BEFORE_THE_OPTIMIZER = """\
+import copy
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(8, 2).to("cuda")
+{use}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=4):
+    loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("use", NEEDED_AT_ONCE.values(), ids=NEEDED_AT_ONCE)
+def test_a_model_that_is_needed_before_prepare_keeps_its_move(use: str, migrated: Callable[[str], str]) -> None:
+    assert "Linear(8, 2).to(accelerator.device)" in migrated(BEFORE_THE_OPTIMIZER.format(use=use))
+
+
+@pytest.mark.parametrize("use", QUESTIONS.values(), ids=QUESTIONS)
+def test_a_model_that_only_answers_questions_before_prepare_loses_its_move(
+    use: str, migrated: Callable[[str], str]
+) -> None:
+    assert "model = torch.nn.Linear(8, 2)\n" in migrated(BEFORE_THE_OPTIMIZER.format(use=use))
+
+
+@pytest.mark.parametrize(("parts", "gone", "come"), MOVES.values(), ids=MOVES)
+def test_moved_by_the_accelerator(parts: dict[str, Any], gone: list[str], come: list[str], lines: Lines) -> None:
+    assert lines(top=DEVICE, **parts) == ([DEVICE, *gone], come, [])
+
+
+def test_a_comment_of_the_move_goes_and_any_other_stays(lines: Lines) -> None:
+    step = "# move to the device\nx = x.to(device)\n# the first is the biggest\nx, y = x.to(device), y.to(device)"
+    gone, come, _ = lines(top=DEVICE, step=step)
+    assert "        # move to the device" in gone
+    assert "        # the first is the biggest" not in gone
+    assert come == []

@@ -1,0 +1,166 @@
+"""The rule `directories`: made by whoever comes first, and named by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from torchlift.rewriter.config import Target
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+IMPORTS = """\
+import argparse
+import glob
+import os
+import random
+import time
+import uuid
+from datetime import datetime
+from pathlib import Path"""
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "a folder that may be there": {"top": "os.makedirs('out', exist_ok=True)"},
+    "of pathlib": {"top": "Path('out').mkdir(parents=True, exist_ok=True)"},
+    "the error is caught": {"top": "try:\n    os.makedirs('out')\nexcept FileExistsError:\n    pass"},
+    "whatever the error": {"top": "try:\n    os.mkdir('out')\nexcept OSError:\n    pass"},
+    "time that is measured": {"top": "start = time.time()", "end": "took = time.time() - start"},
+    "a time that is kept": {"top": "notes = {'at': datetime.now().strftime('%Y')}"},
+    "a random number": {"top": "seed = random.randint(0, 9)"},
+    "files that are counted": {"top": "count = len(glob.glob('data/*.png'))"},
+    "files that are listed": {"top": "names = [os.path.join('data', n) for n in os.listdir('data')]"},
+    "a file name of the main process": {"end": "torch.save(1, f'last-{time.time()}.pt') if False else None"},
+    "a loop that waits": {"top": "while not os.path.exists('ready'):\n    time.sleep(1)"},
+    "a function that nothing calls": {"end": "def new():\n    os.makedirs(f'run-{time.time()}')"},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    out, new, findings = lines(imports=IMPORTS, **parts)
+    if "last-" in str(parts):  # the save is another rule's
+        assert not any("broadcast" in line for line in new)
+    else:
+        assert (out, new, findings) == ([], [], [])
+
+
+def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop("import os\nimport time\nimport torch\nos.makedirs('out-' + time.strftime('%Y'))\n")
+
+
+FOLDERS: dict[str, tuple[str, str]] = {
+    "asked first": ("    os.makedirs(out)", "    os.makedirs(out, exist_ok=True)"),
+    "one level": ("    os.mkdir(out)", "    os.makedirs(out, exist_ok=True)"),
+    "of pathlib": ("    Path(out).mkdir(parents=True)", "    Path(out).mkdir(parents=True, exist_ok=True)"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), FOLDERS.values(), ids=FOLDERS)
+@pytest.mark.parametrize("question", ["if not os.path.exists(out):", "if not Path(out).is_dir():"])
+def test_asking_first_does_not_help(question: str, before: str, after: str, lines: Lines) -> None:
+    assert lines(imports=IMPORTS, top=f"out = 'out'\n{question}\n{before}") == ([before], [after], [])
+
+
+MUST_BE_NEW = ["os.makedirs('out')", "os.mkdir('out')", "Path('out').mkdir()", "os.makedirs('out', exist_ok=again)"]
+
+
+@pytest.mark.parametrize("call", MUST_BE_NEW)
+def test_a_folder_that_must_be_new_is_made_by_one(call: str, lines: Lines) -> None:
+    """On one process an old folder is an error, as before; and so it is on several, of the main process."""
+    assert lines(imports=IMPORTS, end=call) == ([call], ["if accelerator.is_main_process:", f"    {call}"], [])
+
+
+HANDED = "from torchlift.runtime.utils import broadcast_object_list"
+
+NAMES: dict[str, tuple[str, str]] = {
+    "a time": ("out = time.strftime('%Y')", "out = broadcast_object_list([time.strftime('%Y')])[0]"),
+    "a date": (
+        "out = datetime.now().strftime('%Y')",
+        "out = broadcast_object_list([datetime.now().strftime('%Y')])[0]",
+    ),
+    "in a text": ("out = f'runs/{datetime.now():%Y}'", "out = broadcast_object_list([f'runs/{datetime.now():%Y}'])[0]"),
+    "joined": (
+        "out = os.path.join('runs', str(int(time.time())))",
+        "out = broadcast_object_list([os.path.join('runs', str(int(time.time())))])[0]",
+    ),
+    "a path": (
+        "out = Path('runs') / time.strftime('%H')",
+        "out = broadcast_object_list([Path('runs') / time.strftime('%H')])[0]",
+    ),
+    "by a format": (
+        "out = 'runs/{}'.format(uuid.uuid4().hex)",
+        "out = broadcast_object_list(['runs/{}'.format(uuid.uuid4().hex)])[0]",
+    ),
+    "by an old format": (
+        "out = 'runs/%d' % random.randint(0, 99)",
+        "out = broadcast_object_list(['runs/%d' % random.randint(0, 99)])[0]",
+    ),
+    "a count": (
+        "out = 'runs/' + str(len(os.listdir('runs')))",
+        "out = broadcast_object_list(['runs/' + str(len(os.listdir('runs')))])[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), NAMES.values(), ids=NAMES)
+def test_the_main_process_makes_the_name(before: str, after: str, lines: Lines) -> None:
+    out, new, findings = lines(imports=IMPORTS, top=f"{before}\nos.makedirs(out, exist_ok=True)")
+    assert (out, new, findings) == ([before], [HANDED, after], [])
+
+
+def test_the_name_is_followed_to_the_folder(lines: Lines) -> None:
+    """Through variables, attributes, texts and functions; it is handed out where it is made."""
+    top = """
+        def folder(args):
+            return os.path.join("runs", args.name)
+
+        args = argparse.Namespace()
+        args.name = time.strftime("%H%M")
+        out = folder(args)
+        Path(out).mkdir(parents=True, exist_ok=True)
+        """
+    out, new, findings = lines(imports=IMPORTS, top=top)
+    assert (out, findings) == (['args.name = time.strftime("%H%M")'], [])
+    assert new == [HANDED, 'args.name = broadcast_object_list([time.strftime("%H%M")])[0]']
+
+
+def test_on_accelerate_the_same(lines: Lines) -> None:
+    top = "out = time.strftime('%Y')\nos.makedirs(out, exist_ok=True)"
+    _, new, findings = lines(imports=IMPORTS, top=top, options={"target": Target.ACCELERATE})
+    assert findings == []
+    assert "from accelerate.utils import broadcast_object_list" in new
+
+
+COUNTS: dict[str, tuple[str, list[str]]] = {
+    "by a number": (
+        "i = 0\nwhile os.path.exists(f'exp{i}'):\n    i += 1\nos.makedirs(f'exp{i}', exist_ok=True)",
+        ["i = broadcast_object_list([i])[0]"],
+    ),
+    "by a name and a number": (
+        "i, out = 0, 'exp'\nwhile Path(out).exists():\n    i += 1\n    out = f'exp{i}'\nmodel.n = i\nmodel.out = out",
+        ["i, out = broadcast_object_list([i, out])"],
+    ),
+    "until one is free": (
+        "for i in range(99):\n    out = f'exp{i}'\n    if not os.path.exists(out):\n        break\nmodel.out = out",
+        ["out = broadcast_object_list([out])[0]"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("built", "new"), COUNTS.values(), ids=COUNTS)
+def test_a_name_that_is_free_is_handed_out(built: str, new: list[str], lines: Lines) -> None:
+    assert lines(imports=IMPORTS, built=built) == ([], [HANDED, *new], [])
+
+
+def test_a_function_that_returns_a_free_name_is_reported(lines: Lines) -> None:
+    top = """
+        def free(path):
+            for i in range(99):
+                if not os.path.exists(f"{path}{i}"):
+                    return f"{path}{i}"
+
+        out = free("exp")
+        """
+    assert lines(imports=IMPORTS, top=top) == ([], [], ["directories"])

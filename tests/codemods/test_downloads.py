@@ -1,0 +1,107 @@
+"""The rule `downloads`: one process downloads, the others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+DATASETS = "from torchvision import datasets"
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "nothing is downloaded": {"imports": DATASETS, "top": "data = datasets.MNIST('d', download=False)"},
+    "by default nothing is": {"imports": DATASETS, "top": "data = datasets.MNIST('d')"},
+    "the word in a string": {"top": "note = 'download=True'"},
+    "a variable of that name": {"top": "download = True"},
+    "a function that nothing calls": {
+        "imports": DATASETS,
+        "end": "def d():\n    return datasets.MNIST('d', download=True)",
+    },
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    assert lines(**parts) == ([], [], [])
+
+
+def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop("import torch\nfrom torchvision import datasets\ndata = datasets.MNIST('d', download=True)\n")
+
+
+WEIGHTS = [
+    "net = models.resnet18(pretrained=True)",
+    "net = models.resnet18(weights='DEFAULT')",
+    "net = timm.create_model('resnet18', pretrained=args.pretrained)",
+]
+
+
+@pytest.mark.parametrize("statement", WEIGHTS)
+def test_weights_are_downloaded_in_turn(statement: str, lines: Lines) -> None:
+    out, new, findings = lines(imports="import timm\nfrom torchvision import models", top=statement)
+    assert (out, findings) == ([statement], [])
+    assert new == ["with accelerator.main_process_first():", f"    {statement}"]
+
+
+@pytest.mark.parametrize("made", ["models.resnet18(weights=None)", "models.resnet18(pretrained=False)"])
+def test_a_model_without_weights_is_made_by_all_at_once(made: str, lines: Lines) -> None:
+    assert lines(imports="from torchvision import models", top=f"net = {made}") == ([], [], [])
+
+
+FETCHES: dict[str, tuple[str, list[str]]] = {
+    "a file": ("urllib.request.urlretrieve(url, 'a.zip')", ["urllib.request.urlretrieve(url, 'a.zip')"]),
+    "a command": ("os.system('wget http://x/a.zip')", ["os.system('wget http://x/a.zip')"]),
+    "an archive": ("shutil.unpack_archive('a.zip', 'a')", ["shutil.unpack_archive('a.zip', 'a')"]),
+    "opened on the way": (
+        "tarfile.open('a.tar').extractall('a')",
+        ["tarfile.open('a.tar').extractall('a')"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), FETCHES.values(), ids=FETCHES)
+def test_fetched_once_and_waited_for(before: str, after: list[str], lines: Lines) -> None:
+    imports = "import os\nimport shutil\nimport tarfile\nimport urllib.request\nimport zipfile"
+    out, new, findings = lines(imports=imports, built=before)
+    assert (out, findings) == ([before], [])
+    assert new == [
+        "if accelerator.is_main_process:", *(f"    {a}" for a in after), "accelerator.wait_for_everyone()",
+    ]  # fmt: skip
+
+
+def test_an_archive_in_a_with_block(lines: Lines) -> None:
+    built = "with zipfile.ZipFile('a.zip') as archive:\n    archive.extractall('a')"
+    new = lines(imports="import zipfile", built=built)[1]
+    assert new[0] == "if accelerator.is_main_process:"
+    assert new[-1] == "accelerator.wait_for_everyone()"
+
+
+def test_what_asks_first_is_done_in_turn(lines: Lines) -> None:
+    """The others ask when the main process has finished, and find the files there."""
+    before = "if not os.path.exists('a'):\n    urlretrieve(url, 'a.zip')\n    shutil.unpack_archive('a.zip', 'a')"
+    _, new, findings = lines(imports="import os\nimport shutil\nfrom urllib.request import urlretrieve", built=before)
+    assert findings == []
+    assert new[0] == "with accelerator.main_process_first():"
+    assert new[1] == "    if not os.path.exists('a'):"
+
+
+def test_a_download_whose_result_is_used_is_reported(lines: Lines) -> None:
+    assert lines(imports="import wget", built="path = wget.download(url)") == ([], [], ["downloads"])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "data = datasets.MNIST('d', download=True)",
+        "train, test = datasets.MNIST('d', train=True, download=True), datasets.MNIST('d', train=False, download=True)",
+        "datasets.MNIST(root='d', download=True, transform=None)",
+    ],
+    ids=["a data set", "two in one statement", "for the files alone"],
+)
+def test_rewritten(statement: str, lines: Lines) -> None:
+    out, new, findings = lines(imports=DATASETS, top=statement)
+    assert (out, findings) == ([statement], [])
+    assert new == ["with accelerator.main_process_first():", f"    {statement}"]

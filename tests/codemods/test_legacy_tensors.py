@@ -1,0 +1,117 @@
+"""The rule `legacy_tensors`: the tensor types of old, by what their argument says they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+CUDA = "cuda = torch.cuda.is_available()"
+TENSOR = f"{CUDA}\nTensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor"
+BRANCHES = f"{CUDA}\nif cuda:\n    Tensor = torch.cuda.FloatTensor\nelse:\n    Tensor = torch.FloatTensor"
+NUMPY = "import numpy as np"
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "a dtype": {"step": "z = x.type(torch.float64)"},
+    "a question": {"step": "kind = x.type()"},
+    "a tensor of the CPU, and nothing else": {"top": "table = torch.FloatTensor(3, 4)"},
+    "back to the CPU, behind a move": {
+        "top": "device = 'cuda'",
+        "step": "x = x.to(device)\nshown = x.type(torch.FloatTensor)",
+    },
+    "a class of the script's own": {
+        "top": "class FloatTensor:\n    pass\nTensor = FloatTensor",
+        "step": "z = Tensor(3)",
+    },
+    "a method called type of something else": {"top": "keyboard.type('hello')"},
+    "the name in a string": {"top": "note = 'torch.cuda.FloatTensor(3)'"},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    gone, come, findings = lines(**parts)
+    assert [line for line in (*gone, *come) if "ensor" in line or "type(" in line] == []
+    assert "legacy_tensors" not in findings
+
+
+USES: dict[str, tuple[str, str]] = {
+    "room by two numbers": (
+        "z = Tensor(len(x), 1).fill_(1.0)",
+        "z = torch.empty(len(x), 1, device=accelerator.device).fill_(1.0)",
+    ),
+    "room by one number": ("z = Tensor(x.size(0))", "z = torch.empty(x.size(0), device=accelerator.device)"),
+    "room by a shape": ("z = Tensor(*x.shape)", "z = torch.empty(*x.shape, device=accelerator.device)"),
+    "room by a size": ("z = Tensor(x.size())", "z = torch.empty(x.size(), device=accelerator.device)"),
+    "room for nothing": ("z = Tensor()", "z = torch.empty(0, device=accelerator.device)"),
+    "an array": (
+        "z = Tensor(np.random.normal(0, 1, (8, 2)))",
+        "z = torch.as_tensor(np.random.normal(0, 1, (8, 2)), dtype=torch.float32, device=accelerator.device)",
+    ),
+    "a list": (
+        "z = Tensor([1, 2])",
+        "z = torch.as_tensor([1, 2], dtype=torch.float32, device=accelerator.device)",
+    ),
+    "an array in a sum": (
+        "z = Tensor(0.5 * np.ones(8))",
+        "z = torch.as_tensor(0.5 * np.ones(8), dtype=torch.float32, device=accelerator.device)",
+    ),
+    "a batch's dtype": ("x = x.type(Tensor)", "x = x.float()"),
+    "a batch's dtype, by the type's name": ("x = x.type('torch.cuda.FloatTensor')", "x = x.float()"),
+    "a batch's dtype, on the CPU": ("y = y.type(torch.LongTensor)", "y = y.long()"),
+    "something else's dtype": (
+        "z = torch.ones(3).type(Tensor)",
+        "z = torch.ones(3).to(accelerator.device, torch.float32)",
+    ),
+    "integers": (
+        "z = torch.cuda.LongTensor(8).fill_(0)",
+        "z = torch.empty(8, dtype=torch.int64, device=accelerator.device).fill_(0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("top", [TENSOR, BRANCHES], ids=["ternary", "branches"])
+@pytest.mark.parametrize(("before", "after"), USES.values(), ids=USES)
+def test_says_what_it_means(before: str, after: str, top: str, lines: Lines) -> None:
+    gone, come, findings = lines(imports=NUMPY, top=top, step=f"{before}\nw = Tensor(2, 2)")
+    assert [line.strip() for line in come if "w = " not in line] == [after]
+    assert {line.strip() for line in gone} >= {before.strip(), "cuda = torch.cuda.is_available()"}
+    assert [f for f in findings if f != "same-noise"] == []
+
+
+def test_through_variables_and_functions(lines: Lines) -> None:
+    built = """
+        def one_hot(y, n):
+            rows = np.zeros((len(y), n))
+            rows[range(len(y)), y] = 1.0
+            return Tensor(rows)
+        def noise(n):
+            return Tensor(n).normal_()
+    """
+    step = "labels = np.arange(8)\nlabels = Tensor(labels)\nhot = one_hot(np.arange(4), 4)\nz = noise(len(x))"
+    _, come, findings = lines(imports=NUMPY, top=TENSOR, built=built, step=step)
+    assert [line.strip() for line in come] == [
+        "return torch.as_tensor(rows, dtype=torch.float32, device=accelerator.device)",
+        "return torch.empty(n, device=accelerator.device).normal_()",
+        "labels = torch.as_tensor(labels, dtype=torch.float32, device=accelerator.device)",
+    ]
+    assert findings == []
+
+
+def test_a_model_is_float_already(lines: Lines) -> None:
+    _, come, _ = lines(top="dtype = torch.cuda.FloatTensor", built="model.type(dtype)\nmodel = model.type(dtype)")
+    assert not any("dtype" in line or "type(" in line for line in come)
+
+
+@pytest.mark.parametrize("size", ["n", "args.size", "f(x)"])
+def test_number_or_values_is_not_guessed(size: str, lines: Lines) -> None:
+    gone, come, findings = lines(imports="from settings import n, args, f", top=TENSOR, step=f"z = Tensor({size})")
+    assert (gone, come, findings) == ([], [], ["legacy_tensors"])
+
+
+def test_torch_by_another_name(after: Callable[..., str]) -> None:
+    text = after(imports="import torch as T", step="z = T.cuda.FloatTensor(3, 4)")
+    assert "z = torch.empty(3, 4, device=accelerator.device)" in text

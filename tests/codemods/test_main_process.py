@@ -1,0 +1,196 @@
+"""The rule `main_process`: what happens once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "a print of one's own": {"top": "def print(*words):\n    pass", "epoch": "print('here')"},
+    "a method called print": {"epoch": "paper.print('here')"},
+    "a file that is read": {"top": "text = open('names.txt').read()"},
+    "a file that is read in a with": {"top": "with open('names.txt') as file:\n    names = file.read()"},
+    "print handed on as a value": {"top": "say = print"},
+    "the word in a string": {"top": "note = 'print(1)'"},
+    "a numpy array that is loaded": {"imports": "import numpy as np", "top": "start = np.load('start.npy')"},
+    "a text that is replaced": {"top": "name = 'a'.replace('a', 'b')"},
+    "a save of one's own": {"top": "class Log:\n    def save(self, n):\n        pass\n\nLog().save(1)"},
+    "a list that something is removed from": {"top": "names = ['a']\nnames.remove('a')"},
+    "best weights in memory": {"imports": "import copy", "epoch": "best = copy.deepcopy(model.state_dict())"},
+    "weights that come back": {"top": "best = {}", "end": "model.load_state_dict(best)"},
+    "words like ours": {"top": "accelerate = acceleration = 'accelerator'"},
+    "a folder that may exist": {"imports": "import os", "top": "os.makedirs('out', exist_ok=True)"},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    assert lines(**parts) == ([], [], [])
+
+
+def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop(
+        """
+        import torch
+        model = torch.nn.Linear(2, 2)
+        print(model)
+        with open("out.txt", "w") as file:
+            file.write("done")
+        """
+    )
+
+
+PRINTS = {
+    "a print": ("print('epoch', epoch)", "accelerator.print('epoch', epoch)"),
+    "keywords stay": ("print(epoch, end='', flush=True)", "accelerator.print(epoch, end='', flush=True)"),
+    "behind a semicolon": ("a = 1; print(a)", "a = 1; accelerator.print(a)"),
+    "nothing but a line end": ("print()", "accelerator.print()"),
+    "in a condition": (
+        "if epoch % 2: print(epoch)",
+        "if epoch % 2: accelerator.print(epoch)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), PRINTS.values(), ids=PRINTS)
+def test_printed_once(before: str, after: str, lines: Lines) -> None:
+    assert lines(epoch=before) == ([f"    {before}"], [f"    {after}"], [])
+
+
+WRITES = {
+    "a numpy array": ({"imports": "import numpy as np"}, "np.save('weights.npy', model.weight.detach().numpy())"),
+    "a figure": ({"imports": "import matplotlib.pyplot as plt"}, "plt.savefig('loss.png')"),
+    "a copy of a file": ({"imports": "import shutil"}, "shutil.copyfile('last.pt', 'best.pt')"),
+}
+
+
+@pytest.mark.parametrize(("parts", "call"), WRITES.values(), ids=WRITES)
+def test_written_once(parts: dict[str, Any], call: str, lines: Lines) -> None:
+    gone, come, findings = lines(end=call, **parts)
+    assert (gone, come, findings) == ([call], ["if accelerator.is_main_process:", f"    {call}"], [])
+
+
+def test_a_file_written_in_a_with_is_guarded_as_a_whole(lines: Lines) -> None:
+    _, come, findings = lines(end="with open('log.txt', 'w') as file:\n    file.write('done')")
+    assert "if accelerator.is_main_process:" in come
+    assert "    with open('log.txt', 'w') as file:" in come
+    assert findings == []
+
+
+def test_a_folder_that_must_not_exist_is_made_once(lines: Lines) -> None:
+    new = ["if accelerator.is_main_process:", "    os.makedirs('out')"]
+    assert lines(imports="import os", end="os.makedirs('out')") == (["os.makedirs('out')"], new, [])
+
+
+IN_LINES: dict[str, tuple[str, list[str]]] = {
+    "behind a semicolon": (
+        "plt.plot([1]); plt.savefig('a.png'); plt.close()",
+        ["plt.plot([1])", "if accelerator.is_main_process:", "    plt.savefig('a.png')", "plt.close()"],
+    ),
+    "two of them": (
+        "plt.savefig('a.png'); plt.savefig('b.png')  # both",
+        ["if accelerator.is_main_process:", "    plt.savefig('a.png')", "    plt.savefig('b.png')  # both"],
+    ),
+    "behind a colon": (
+        "if model: plt.savefig('a.png')",
+        ["if model:", "    if accelerator.is_main_process:", "        plt.savefig('a.png')"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), IN_LINES.values(), ids=IN_LINES)
+def test_a_line_of_several_statements_is_cut(before: str, after: list[str], lines: Lines) -> None:
+    assert lines(imports="import matplotlib.pyplot as plt", end=before) == ([before], after, [])
+
+
+CONSOLE = ["sys.stdout.write('\\r%d' % epoch)", "sys.stderr.write('.')", "tqdm.write('done')", "sys.stdout.flush()"]
+
+
+@pytest.mark.parametrize("call", CONSOLE)
+def test_what_goes_to_the_console_goes_there_once_a_machine(call: str, lines: Lines) -> None:
+    new = ["    if accelerator.is_local_main_process:", f"        {call}"]
+    assert lines(imports="import sys\nfrom tqdm import tqdm", epoch=call) == ([f"    {call}"], new, [])
+
+
+ONCE: dict[str, tuple[str, str]] = {
+    "an image of a grid": ("from torchvision.utils import save_image", "save_image(x, 'a.png')"),
+    "an image": ("from PIL import Image", "Image.fromarray(x.numpy()).save('a.png')"),
+    "a table": ("import pandas as pd", "pd.DataFrame([1]).to_csv('a.csv')"),
+    "a text": ("from pathlib import Path", "Path('a').write_text('b')"),
+    "an object": ("import joblib", "joblib.dump([1], 'a')"),
+    "JSON, opened on the way": ("import json", "json.dump([1], open('a.json', 'w'))"),
+    "an old snapshot": ("import os", "os.remove('a.pt')"),
+    "a folder with all it holds": ("import shutil", "shutil.rmtree('a')"),
+    "an export": ("import torch.onnx", "torch.onnx.export(model, x, 'a.onnx')"),
+    "a folder of weights": ("", "model.save_pretrained('a')"),
+    "an animation": ("from matplotlib import animation", "animation.FuncAnimation(1, 2).save('a.gif')"),
+}
+
+
+@pytest.mark.parametrize(("imports", "call"), ONCE.values(), ids=ONCE)
+def test_done_once(imports: str, call: str, lines: Lines) -> None:
+    guard = ["if accelerator.is_main_process:", f"    {call}"]
+    assert lines(imports=imports, end=call) == ([call], guard, [])
+
+
+HOISTED: dict[str, tuple[str, list[str]]] = {
+    "a forward": ("np.save('a', model(x).numpy())", ["output = model(x)", "np.save('a', output.numpy())"]),
+    "of several models": (
+        "np.save('a', model(model(x)).numpy())",
+        ["output = model(model(x))", "np.save('a', output.numpy())"],
+    ),
+    "a batch": (
+        "np.save('a', next(iter(test_loader))[0])",
+        ["batch = next(iter(test_loader))", "np.save('a', batch[0])"],
+    ),
+    "a function that runs a model": ("np.save('a', sample(4))", ["output = sample(4)", "np.save('a', output)"]),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), HOISTED.values(), ids=HOISTED)
+def test_all_compute_and_one_writes(before: str, after: list[str], lines: Lines) -> None:
+    top = "def sample(n):\n    return model(torch.zeros(n, 8)).detach()"
+    out, new, findings = lines(imports="import numpy as np", top=top, end=before)
+    assert (out, findings) == ([before], [])
+    assert new == [after[0], "if accelerator.is_main_process:", f"    {after[1]}"]
+
+
+def test_a_function_that_samples_and_writes_has_only_its_leaf_guarded(lines: Lines) -> None:
+    """A guard around the call, or around the loop, would leave one process alone in a collective."""
+    top = """
+        def show(path):
+            x, y = next(iter(test_loader))
+            guesses = model(x).argmax(1)
+            np.save(path, guesses.numpy())
+        """
+    out, new, findings = lines(imports="import numpy as np", top=top, epoch="show('a.npy')")
+    assert findings == []
+    assert [n.strip() for n in new] == ["if accelerator.is_main_process:", "np.save(path, guesses.numpy())"]
+    assert len(out) == 1
+
+
+def test_what_another_rule_gathers_is_computed_ahead_too(lines: Lines) -> None:
+    end = "for x, y in test_loader:\n    np.save('a', model(x).detach().numpy())"
+    _, new, findings = lines(imports="import numpy as np", end=end)
+    assert findings == []
+    assert new == [
+        "    output = accelerator.gather_for_metrics(model(x))",
+        "    if accelerator.is_main_process:",
+        "        np.save('a', output.detach().cpu().numpy())",
+    ]
+
+
+def test_what_all_processes_keep_is_not_changed_by_one(lines: Lines) -> None:
+    """Guarded, the list would be another one on the others."""
+    assert lines(imports="import os", top="kept = ['a']", end="os.remove(kept.pop(0))") == ([], [], ["main_process"])
+
+
+def test_what_is_guarded_already_stays(lines: Lines) -> None:
+    """Somebody wrote it by hand: a condition on the main process is not doubled."""
+    before = "if accelerator.is_main_process:\n    shutil.copyfile('last.pt', 'best.pt')"
+    once = lines(imports="import shutil", end="shutil.copyfile('last.pt', 'best.pt')")[1]
+    assert once == before.splitlines()

@@ -1,0 +1,80 @@
+"""The rule `metrics_gather`: metrics of the whole data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import indent
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+
+def evaluation(*body: str, head: str = "for x, y in test_loader:") -> str:
+    return f"{head}\n" + indent("\n".join(body), "    ")
+
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "outputs that nothing is computed from": {"end": evaluation("model(x)")},
+    "a loss printed now and then is that of the process": {"step": "last = loss.item()"},
+    "a loop over something else": {"end": evaluation("total += x", head="for x in range(3):")},
+    "a loop that does not call the model": {"end": evaluation("rows += len(x)")},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    assert not any("gather" in line or "reduce" in line for line in lines(**parts)[1])
+
+
+def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop(
+        """
+        import torch
+        from torch.utils.data import DataLoader
+        model = torch.nn.Linear(2, 2)
+        right = 0
+        for x, y in DataLoader(data, batch_size=10):
+            right += (model(x).argmax(1) == y).sum().item()
+        print(right)
+        """
+    )
+
+
+GATHERS: dict[str, tuple[list[str], list[str]]] = {
+    "output and target": (
+        ["scores = model(x)", "right += (scores.argmax(1) == y).sum().item()"],
+        ["    scores, y = accelerator.gather_for_metrics((scores, y))"],
+    ),
+    "only what is read later": (
+        ["scores = model(x)", "total += scores.sum().item()"],
+        ["    scores = accelerator.gather_for_metrics(scores)"],
+    ),
+    "the inputs, where they are read": (
+        ["scores = model(x)", "total += (scores - x).abs().sum().item()"],
+        ["    scores, x = accelerator.gather_for_metrics((scores, x))"],
+    ),
+    "a list of predictions": (
+        ["scores = model(x)", "seen.extend(scores.tolist())"],
+        ["    scores = accelerator.gather_for_metrics(scores)"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "come"), GATHERS.values(), ids=GATHERS)
+def test_gathered_behind_the_forward_pass(body: list[str], come: list[str], lines: Lines) -> None:
+    assert lines(end=evaluation(*body)) == ([], come, [])
+
+
+def test_gathered_behind_a_with_that_holds_only_the_forward_pass(lines: Lines) -> None:
+    body = ["with torch.no_grad():", "    scores = model(x)", "right += (scores.argmax(1) == y).sum().item()"]
+    _, come, _ = lines(end=evaluation(*body))
+    assert come == ["    scores, y = accelerator.gather_for_metrics((scores, y))"]
+
+
+def test_a_sum_of_training_losses_is_averaged_over_the_processes(lines: Lines) -> None:
+    gone, come, findings = lines(top="total = 0.0", step="total += loss.item()", epoch="history = total / len(loader)")
+    assert gone == ["        total += loss.item()"]
+    assert come == ['        total += accelerator.reduce(loss.detach(), reduction="mean").item()']
+    assert findings == []

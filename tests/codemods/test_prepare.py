@@ -1,0 +1,172 @@
+"""The rule `prepare`: one call, behind everything that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+NOOP_PROGRAMS = {
+    "a model that is not trained": """
+        import torch
+        model = torch.nn.Linear(2, 2)
+        print(model(torch.ones(1, 2)))
+        """,
+    "a loader without a model": """
+        from torch.utils.data import DataLoader
+        for x in DataLoader(data, batch_size=2):
+            print(x)
+        """,
+    "an optimizer that never steps": """
+        import torch
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        """,
+    "names that only sound like it": """
+        model = "T"
+        optimizer = plan(model)
+        loader = Crane()
+        for crate in loader:
+            optimizer.step(crate)
+        """,
+    "a function that is defined and not run": """
+        def describe(model, optimizer, loader):
+            return len(loader)
+        """,
+}
+
+
+@pytest.mark.parametrize("text", NOOP_PROGRAMS.values(), ids=NOOP_PROGRAMS)
+def test_left_alone(text: str, check_noop: Callable[..., None]) -> None:
+    check_noop(text)
+
+
+CALLS: dict[str, tuple[dict[str, Any], str]] = {
+    "a loader that nothing trains or tests on": ({}, "model, optimizer, loader = accelerator.prepare("),
+    "the loader of an evaluation": (
+        {"end": "for x, y in test_loader:\n    scores = model(x)\n    right = (scores.argmax(1) == y).sum().item()"},
+        "model, optimizer, loader, test_loader = accelerator.prepare(",
+    ),
+    "two models": (
+        {
+            "built": "head = torch.nn.Linear(2, 2)\nsecond = torch.optim.SGD(head.parameters(), lr=0.1)",
+            "step": "torch.nn.functional.cross_entropy(head(model(x)), y).backward()\nsecond.step()",
+        },
+        "model, head, optimizer, second, loader = accelerator.prepare(",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "call"), CALLS.values(), ids=CALLS)
+def test_takes(parts: dict[str, Any], call: str, after: Callable[..., str]) -> None:
+    assert call in after(**parts).splitlines()
+
+
+@pytest.mark.parametrize("place", ["step", "epoch", "end"])
+def test_a_loader_without_a_name_is_prepared_where_it_is_made(place: str, after: Callable[..., str]) -> None:
+    lines = after(**{place: "for z in DataLoader(data, batch_size=4):\n    seen = model(z).sum().item()"}).splitlines()
+    assert "model, optimizer, loader = accelerator.prepare(" in lines
+    assert any("accelerator.prepare(DataLoader(data, batch_size=4))" in line for line in lines)
+
+
+def test_a_loader_in_a_dict_is_prepared_where_it_is_made_if_it_is_iterated(migrated: Callable[[str], str]) -> None:
+    text = migrated("""\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loaders = {"train": DataLoader(a), "test": DataLoader(b)}
+for x, y in loaders["train"]:
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+""")
+    assert '{"train": accelerator.prepare(DataLoader(a)), "test": DataLoader(b)}' in text
+    assert "model, optimizer = accelerator.prepare(" in text
+
+
+STANDS = {
+    "behind a checkpoint that is loaded": "model.load_state_dict(torch.load('start.pt', map_location='cpu'))",
+    "behind an optimizer's state that is loaded": "optimizer.load_state_dict(torch.load('o.pt', map_location='cpu'))",
+}
+
+
+@pytest.mark.parametrize("built", STANDS.values(), ids=STANDS)
+def test_stands(built: str, after: Callable[..., str]) -> None:
+    lines = after(built=built).splitlines()
+    assert lines.index("model, optimizer, loader = accelerator.prepare(") > lines.index(built)
+
+
+def test_a_training_function_gets_the_accelerator(check_transformed: Callable[..., None]) -> None:
+    check_transformed(
+        """
+        import torch
+        from torch.utils.data import DataLoader
+
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                loss.backward()
+                optimizer.step()
+
+
+        def main():
+            model = torch.nn.Linear(8, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            loader = DataLoader(data, batch_size=32)
+            train(model, loader, optimizer)
+
+
+        main()
+        """,
+        """
+        import torch
+        from torch.utils.data import DataLoader
+        from torchlift.runtime import Accelerator
+
+
+        def train(model, loader, optimizer, accelerator):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                accelerator.backward(loss)
+                optimizer.step()
+
+
+        def main():
+            model = torch.nn.Linear(8, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            loader = DataLoader(data, batch_size=32)
+            accelerator = Accelerator()
+            model, optimizer, loader = accelerator.prepare(
+                model, optimizer, loader
+            )
+            train(model, loader, optimizer, accelerator)
+
+
+        main()
+        """,
+    )
+
+
+def test_a_function_that_builds_the_optimizer_prepares_what_it_is_given(migrated: Callable[[str], str]) -> None:
+    text = migrated("""\
+import torch
+from torch.utils.data import DataLoader
+
+def train(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+train(torch.nn.Linear(2, 2), DataLoader(data))
+""")
+    assert "        model, optimizer, loader\n    )\n    for x, y in loader:\n" in text
+    assert text.count("prepare(") == 1

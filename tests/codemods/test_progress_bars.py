@@ -1,0 +1,64 @@
+"""The rule `progress_bars`: one bar a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+TQDM = "from tqdm import tqdm, trange"
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "imported, not used": {"imports": TQDM},
+    "switched off by the script": {"imports": TQDM, "end": "for i in tqdm(range(3), disable=quiet):\n    pass"},
+    "options that may switch it off": {"imports": TQDM, "end": "for i in tqdm(range(3), **options):\n    pass"},
+    "a function of that name of the script": {
+        "top": "def tqdm(x):\n    return x",
+        "end": "for i in tqdm([]):\n    pass",
+    },
+    "of another package": {"imports": "from mylib import tqdm", "end": "for i in tqdm([]):\n    pass"},
+    "in a function that nothing calls": {"imports": TQDM, "end": "def f():\n    return tqdm([])"},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    assert lines(**parts) == ([], [], [])
+
+
+def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop("import torch\nfrom tqdm import tqdm\nfor i in tqdm([1]):\n    pass\n")
+
+
+REWRITES = {
+    "around something": (
+        TQDM,
+        "bar = tqdm([1, 2])",
+        "bar = tqdm([1, 2], disable=not accelerator.is_local_main_process)",
+    ),
+    "over a range": (TQDM, "bar = trange(9)", "bar = trange(9, disable=not accelerator.is_local_main_process)"),
+    "without arguments": (TQDM, "bar = tqdm()", "bar = tqdm(disable=not accelerator.is_local_main_process)"),
+    "with a trailing comma": (
+        TQDM,
+        "bar = tqdm([1], total=2,)",
+        "bar = tqdm([1], total=2, disable=not accelerator.is_local_main_process,)",
+    ),
+    "through the module": (
+        "import tqdm",
+        "bar = tqdm.tqdm([1])",
+        "bar = tqdm.tqdm([1], disable=not accelerator.is_local_main_process)",
+    ),
+    "of tqdm.auto, under another name": (
+        "from tqdm.auto import tqdm as bars",
+        "bar = bars([1])",
+        "bar = bars([1], disable=not accelerator.is_local_main_process)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("imports", "before", "after"), REWRITES.values(), ids=REWRITES)
+def test_rewritten(imports: str, before: str, after: str, lines: Lines) -> None:
+    assert lines(imports=imports, end=before) == ([before], [after], [])

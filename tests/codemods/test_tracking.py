@@ -1,0 +1,186 @@
+"""The rule `tracking`: the trackers of the other processes do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from torchlift.rewriter.config import Target
+
+Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+
+BOARD = "from torch.utils.tensorboard import SummaryWriter"
+
+NOOPS: dict[str, dict[str, Any]] = {
+    "a class of one's own with that name": {"top": "class SummaryWriter:\n    pass\n\nwriter = SummaryWriter()"},
+    "an init of something else": {"top": "torch.nn.init.zeros_(torch.ones(2))"},
+    "the class, not called": {"imports": BOARD, "top": "kind = SummaryWriter"},
+    "the uses of a tracker that is handed in": {"top": "def note(writer):\n    writer.add_scalar('a', 1)"},
+    "a function that nothing calls": {"imports": BOARD, "end": "def new():\n    return SummaryWriter()"},
+    "the word in a string": {"top": "note = 'wandb.init()'"},
+    "a value that is logged": {"imports": "import wandb", "epoch": "wandb.log({'loss': 1.0})"},
+}
+
+
+@pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
+def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
+    assert lines(**parts) == ([], [], [])
+
+
+def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop("import torch\nfrom torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter('runs')\n")
+
+
+ELSE = "if accelerator.is_main_process else Inert()"
+MODE = 'mode=None if accelerator.is_main_process else "disabled"'
+
+HANDLES: dict[str, tuple[str, str, str]] = {
+    "a writer of events": (BOARD, "writer = SummaryWriter('runs')", f"writer = SummaryWriter('runs') {ELSE}"),
+    "of tensorboardX": (
+        "import tensorboardX",
+        "writer = tensorboardX.SummaryWriter()",
+        f"writer = tensorboardX.SummaryWriter() {ELSE}",
+    ),
+    "with its type": (BOARD, "w: SummaryWriter = SummaryWriter()", f"w: SummaryWriter = SummaryWriter() {ELSE}"),
+    "in a dict": (
+        BOARD,
+        "state = {'writer': SummaryWriter('runs'), 'step': 0}",
+        f"state = {{'writer': SummaryWriter('runs') {ELSE}, 'step': 0}}",
+    ),
+    "an attribute": (BOARD, "loader.writer = SummaryWriter()", f"loader.writer = SummaryWriter() {ELSE}"),
+    "an argument": (BOARD, "names = vars(SummaryWriter())", f"names = vars(SummaryWriter() {ELSE})"),
+    "visdom": ("from visdom import Visdom", "vis = Visdom(port=1)", f"vis = Visdom(port=1) {ELSE}"),
+    "neptune": ("import neptune", "run = neptune.init_run('p')", f"run = neptune.init_run('p') {ELSE}"),
+    "clearml": ("from clearml import Task", "task = Task.init('p')", f"task = Task.init('p') {ELSE}"),
+    "aim": ("import aim", "run = aim.Run(repo='.')", f"run = aim.Run(repo='.') {ELSE}"),
+}
+
+
+@pytest.mark.parametrize(("imports", "before", "after"), HANDLES.values(), ids=HANDLES)
+def test_the_others_have_an_inert_one(imports: str, before: str, after: str, lines: Lines) -> None:
+    out, new, findings = lines(imports=imports, built=before, epoch="pass")
+    assert (out, findings) == ([before], [])
+    assert new == ["from torchlift.runtime import Accelerator, Inert", after]
+
+
+SWITCHES: dict[str, tuple[str, str, str]] = {
+    "wandb": ("import wandb", "wandb.init(project='p')", f"wandb.init(project='p', {MODE})"),
+    "its run": ("import wandb", "run = wandb.init()", f"run = wandb.init({MODE})"),
+    "by another name": ("import wandb as wb", "wb.init(project='p')", f"wb.init(project='p', {MODE})"),
+    "with a mode of its own": (
+        "import wandb",
+        "wandb.init(mode=mode, project='p')",
+        "wandb.init(mode=mode if accelerator.is_main_process else \"disabled\", project='p')",
+    ),
+    "with a mode that is chosen": (
+        "import wandb",
+        "wandb.init(mode='online' if on else 'offline')",
+        "wandb.init(mode=('online' if on else 'offline') if accelerator.is_main_process else \"disabled\")",
+    ),
+    "swanlab": ("import swanlab", "swanlab.init(project='p')", f"swanlab.init(project='p', {MODE})"),
+    "comet": (
+        "from comet_ml import Experiment",
+        "experiment = Experiment('key')",
+        "experiment = Experiment('key', disabled=not accelerator.is_main_process)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("imports", "before", "after"), SWITCHES.values(), ids=SWITCHES)
+@pytest.mark.parametrize("target", [Target.TORCHLIFT, Target.ACCELERATE])
+def test_switched_off_by_its_own_setting(imports: str, before: str, after: str, target: Target, lines: Lines) -> None:
+    out, new, findings = lines(imports=imports, built=before, options={"target": target})
+    kept = [line for line in new if "accelerate import" not in line]
+    assert (out, kept, findings) == ([before], [after], [])
+
+
+def test_a_call_on_several_lines_gets_one_more(lines: Lines) -> None:
+    before = "wandb.init(\n    project='p',\n    config=vars(args),\n)"
+    assert lines(imports="import wandb", built=before) == ([], [f"    {MODE},"], [])
+
+
+def test_a_tracker_in_a_with_block(lines: Lines) -> None:
+    out, new, findings = lines(imports=BOARD, end="with SummaryWriter() as writer:\n    writer.add_text('a', 'b')")
+    assert findings == []
+    assert out == ["with SummaryWriter() as writer:"]
+    assert new[1] == f"with SummaryWriter() {ELSE} as writer:"
+
+
+def test_one_of_two_packages_that_are_tried(migrated: Callable[[str], str]) -> None:
+    text = migrated(
+        """
+import torch
+from torch.utils.data import DataLoader
+try:
+    from torch.utils.tensorboard import SummaryWriter
+except ImportError:
+    from tensorboardX import SummaryWriter
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+writer = SummaryWriter()
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    )
+    assert f"writer = SummaryWriter() {ELSE}" in text
+
+
+def test_mlflow_is_a_module_of_calls_each_of_which_stands_alone(lines: Lines) -> None:
+    out, new, findings = lines(
+        imports="import mlflow", top="mlflow.set_experiment('e')", end="mlflow.log_metric('a', 1)"
+    )
+    assert (out, findings) == (["mlflow.set_experiment('e')", "mlflow.log_metric('a', 1)"], [])
+    assert new == [
+        "if accelerator.is_main_process:", "    mlflow.set_experiment('e')",
+        "if accelerator.is_main_process:", "    mlflow.log_metric('a', 1)",
+    ]  # fmt: skip
+
+
+def test_a_run_of_mlflow_around_the_training(lines: Lines) -> None:
+    end = "with mlflow.start_run():\n    for x, y in loader:\n        model(x)"
+    assert f"with mlflow.start_run() {ELSE}:" in lines(imports="import mlflow", end=end)[1]
+
+
+def test_what_the_handle_tells_is_known_to_one_process_alone(lines: Lines) -> None:
+    """A path made from the writer's folder would be an error on the others: the writer is left, and reported."""
+    end = "torch.save(model.state_dict(), writer.log_dir + '/last.pt')"
+    _, new, findings = lines(imports=BOARD, built="writer = SummaryWriter()", end=end)
+    assert findings == ["once"]
+    assert not any("Inert" in line for line in new)
+
+
+TOLD = {
+    "printed": "print(writer.log_dir)",
+    "in a write of the main process": "np.save(writer.log_dir + '/a.npy', [1])",
+}
+
+
+@pytest.mark.parametrize("end", TOLD.values(), ids=TOLD)
+def test_what_only_the_main_process_reads_it_may_read(end: str, lines: Lines) -> None:
+    _, new, findings = lines(imports=f"{BOARD}\nimport numpy as np", built="writer = SummaryWriter()", end=end)
+    assert findings == []
+    assert f"writer = SummaryWriter() {ELSE}" in new
+
+
+LEFT = {
+    "options behind stars": ("import wandb", "wandb.init(**options)"),
+    "used at once": (BOARD, "SummaryWriter().add_text('a', 'b')"),
+    "a sweep": ("import wandb", "wandb.agent('id', function=print)"),
+}
+
+
+@pytest.mark.parametrize(("imports", "built"), LEFT.values(), ids=LEFT)
+def test_left_and_reported(imports: str, built: str, lines: Lines) -> None:
+    assert lines(imports=imports, built=built) == ([], [], ["once"])
+
+
+def test_accelerate_has_no_inert_handle(lines: Lines) -> None:
+    _, new, findings = lines(imports=BOARD, built="writer = SummaryWriter()", options={"target": Target.ACCELERATE})
+    assert findings == ["once"]
+    assert not any("SummaryWriter" in line for line in new)

@@ -1,0 +1,171 @@
+"""Where scripts choose a device, and what hangs on it (rows S2, S8, D7 to D12, X12, X36, X37 of the map of hazards)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Migrated = Callable[..., str]
+Findings = Callable[..., list[str]]
+
+FLAGGED = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("{flag}", action="store_true")
+args = parser.parse_args()
+{top}
+model = nn.Linear(8, 2)
+if {test}:
+    model.cuda()
+loader = DataLoader(data, batch_size=16)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    if {test}:
+        x, y = x.cuda(), y.cuda()
+    STEP
+"""
+FLAGS = {
+    "asked for": ("--cuda", "", "args.cuda", "cpu=not args.cuda"),
+    "asked for, where there is one": ("--gpu", "", "args.gpu and torch.cuda.is_available()", "cpu=not args.gpu"),
+    "refused": (
+        "--no-cuda",
+        "use_cuda = not args.no_cuda and torch.cuda.is_available()",
+        "use_cuda",
+        "cpu=args.no_cuda",
+    ),
+    "refused, kept as an attribute": (
+        "--no-cuda",
+        "args.cuda = not args.no_cuda and torch.cuda.is_available()",
+        "args.cuda",
+        "cpu=not args.cuda",
+    ),
+    "taken where there is one": ("--x", "cuda = torch.cuda.is_available()", "cuda", ""),
+}
+
+
+@pytest.mark.parametrize(("flag", "top", "test", "argument"), FLAGS.values(), ids=FLAGS)
+def test_a_flag_around_the_moves_is_the_accelerators(
+    flag: str, top: str, test: str, argument: str, migrated: Migrated
+) -> None:
+    text = migrated(FLAGGED.format(flag=flag, top=top, test=test))
+    assert f"accelerator = Accelerator({argument})\n" in text
+    assert ".cuda()" not in text and "pass" not in text
+    assert text.index("parse_args()") < text.index("Accelerator(")
+
+
+def test_a_flag_of_something_else_is_not(migrated: Migrated) -> None:
+    text = migrated(FLAGGED.format(flag="--extra", top="", test="args.extra"))
+    assert "accelerator = Accelerator()\n" in text
+
+
+def test_several_flags_are_reported(findings: Findings) -> None:
+    text = FLAGGED.format(flag="--cuda", top="use_gpu = args.many", test="args.cuda")
+    assert "device-flag" in findings(text.replace("model.cuda()", "model.cuda()\nif use_gpu:\n    model.cuda()"))
+
+
+def test_what_runs_before_the_flag_is_known_is_reported(findings: Findings) -> None:
+    text = FLAGGED.format(flag="--cuda", top="", test="args.cuda")
+    assert findings(text.replace("import argparse", "import argparse\nprint('starting')")) == ["main_process"]
+
+
+# X12: a device that is kept as an attribute --------------------------------------------------------------------------
+
+KEPT = """
+{top}
+model = nn.Linear(8, 2).to({name})
+loader = DataLoader(data, batch_size=16)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to({name}), y.to({name})
+    {use}
+    STEP
+"""
+ARGPARSE = "import argparse\nargs = argparse.ArgumentParser().parse_args()"
+CONFIG = "class Config:\n    device = 'cuda' if torch.cuda.is_available() else 'cpu'\nconfig = Config()"
+ATTRIBUTES = {
+    "an argument": (ARGPARSE, "args.device", 'cpu=args.device == "cpu"'),
+    "an attribute of a class": (CONFIG, "config.device", 'cpu=config.device == "cpu"'),
+    "set behind the arguments": (
+        f"{ARGPARSE}\nargs.device = torch.device(args.device if torch.cuda.is_available() else 'cpu')",
+        "args.device",
+        'cpu=args.device == "cpu"',
+    ),
+    "set from a flag": (
+        f"{ARGPARSE}\nargs.device = torch.device('cpu' if args.no_cuda else 'cuda')",
+        "args.device",
+        "cpu=args.no_cuda",
+    ),
+}
+
+
+@pytest.mark.parametrize(("top", "name", "argument"), ATTRIBUTES.values(), ids=ATTRIBUTES)
+def test_a_kept_device_is_given_the_accelerators(top: str, name: str, argument: str, migrated: Migrated) -> None:
+    text = migrated(KEPT.format(top=top, name=name, use=f"noise = torch.randn(8, device={name})"))
+    assert f"accelerator = Accelerator({argument})\n{name} = accelerator.device\n" in text
+    assert f"noise = torch.randn(8, device={name})" in text, "its uses stay as they are"
+    assert ".to(" not in text
+
+
+def test_a_kept_device_that_is_compared_stays_a_word(migrated: Migrated) -> None:
+    text = migrated(KEPT.format(top=ARGPARSE, name="args.device", use="fast = args.device == 'cuda'"))
+    assert "args.device = accelerator.device.type\n" in text
+
+
+def test_a_kept_device_that_nothing_reads_any_more_is_left(migrated: Migrated) -> None:
+    text = migrated(KEPT.format(top=ARGPARSE, name="args.device", use="pass"))
+    assert 'Accelerator(cpu=args.device == "cpu")' in text and "args.device = " not in text
+
+
+def test_the_device_of_something_else_is_no_kept_device(migrated: Migrated) -> None:
+    use = "noise = torch.randn(8, device=x.device) + torch.ones(8, device=model.weight.device)"
+    text = migrated(KEPT.format(top="", name="'cuda'", use=use))
+    assert use in text and "device =" not in text
+
+
+# X36: scripts that know only the CPU ----------------------------------------------------------------------------------
+
+CPU = """
+model = nn.Linear(8, 2)
+{built}
+loader = DataLoader(data, batch_size=16)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    {use}
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+PLAIN = "criterion = nn.CrossEntropyLoss()"
+
+
+@pytest.mark.parametrize(
+    ("built", "use"),
+    [
+        (PLAIN, "x = x + torch.randn(len(x), 8)"),
+        (PLAIN, "target = torch.zeros(len(x), 2)"),
+        ("criterion = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0]))", "pass"),
+    ],
+)
+def test_tensors_that_are_made_on_the_cpu_keep_a_script_there(
+    built: str, use: str, migrated: Migrated, findings: Findings
+) -> None:
+    text = CPU.format(built=built, use=use)
+    assert "Accelerator(cpu=True)" in migrated(text)
+    assert "cpu-only" in findings(text)
+
+
+@pytest.mark.parametrize("use", ["pass", "x = x + torch.randn_like(x)", "x = x + torch.ones(8, device=x.device)"])
+def test_a_script_that_makes_none_goes_where_the_accelerator_is(use: str, migrated: Migrated) -> None:
+    assert "Accelerator()" in migrated(CPU.format(built=PLAIN, use=use))
+
+
+def test_what_numpy_reads_is_taken_to_the_cpu(migrated: Migrated) -> None:
+    text = migrated(CPU.format(built=PLAIN, use="z, w = x.numpy(), model(x).detach().numpy()"))
+    assert "z, w = x.cpu().numpy(), model(x).detach().cpu().numpy()" in text
+
+
+def test_a_data_set_on_the_device_follows_it(migrated: Migrated) -> None:
+    top = "device = 'cuda'\ninputs = torch.randn(9, 8).to(device)\ndata = TensorDataset(inputs)"
+    assert "inputs = torch.randn(9, 8).to(accelerator.device)" in migrated(f"{top}\n{CPU.format(built=PLAIN, use='')}")

@@ -1,0 +1,81 @@
+"""What is silent when it is wrong, on two processes: rates of schedulers (P6), batches drawn at random (R1, R2)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+
+RATES = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+model = torch.nn.Linear(4, 1)
+loader = DataLoader(data, batch_size=8, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+other = torch.nn.Linear(4, 1)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+decay = torch.optim.lr_scheduler.StepLR(second, 1, 0.5)
+warm = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2 * len(loader))
+for epoch in range(2):
+    for x, y in loader:
+        loss = (model(x) + other(x) - y).square().mean()
+        optimizer.zero_grad()
+        second.zero_grad()
+        loss.backward()
+        optimizer.step()
+        second.step()
+        warm.step()
+    decay.step()
+    print(epoch, decay.get_last_lr(), warm.get_last_lr())
+"""
+DRAWN = """\
+import torch
+
+torch.manual_seed(0)
+rows = torch.arange(1000.0).view(-1, 1)
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-8)
+for step in range(3):
+    chosen = torch.randint(1000, (4,))
+    x = rows[chosen]
+    loss = (model(x) - x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+RESULT
+"""
+RESULT = """\
+accelerator.print([len(set(row)) for row in zip(*accelerator.gather_for_metrics([
+    (tuple(chosen.tolist()), model.weight.item())], use_gather_object=True))])
+"""
+
+
+def _run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TORCHLIFT_", "ACCELERATE_"))}
+    environment = {**kept, "TORCHLIFT_CPU": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [str(BIN / command[0]), *command[1:]], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_rates_are_those_of_the_original(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RATES)
+    alone = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert _run("migrate", "--write", "train.py", cwd=tmp_path).returncode == 0
+    done = _run("torchlift", "launch", "--num_processes", "2", "train.py", cwd=tmp_path)
+    assert done.stdout == alone.stdout, done.stderr
+
+
+def test_every_process_draws_batches_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(DRAWN.replace("RESULT\n", ""))
+    assert _run("migrate", "--write", "train.py", cwd=tmp_path).returncode == 0
+    script.write_text(script.read_text() + RESULT)
+    done = _run("torchlift", "launch", "--num_processes", "2", "train.py", cwd=tmp_path)
+    assert "[2, 1]" in done.stdout, done.stderr

@@ -1,0 +1,135 @@
+"""Shapes of scripts: what is no training, what cannot be distributed, what draws its own batches (S7 to S12, R2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Migrated = Callable[..., str]
+Findings = Callable[..., list[str]]
+
+DEMONSTRATIONS = {
+    "a derivative": "x = torch.tensor(1.0, requires_grad=True)\ny = 3 * x\ny.backward()\nprint(x.grad)",
+    "a layer's": "layer = nn.Linear(2, 1)\nlayer(torch.ones(1, 2)).sum().backward()\nprint(layer.weight.grad)",
+}
+
+
+@pytest.mark.parametrize("text", DEMONSTRATIONS.values(), ids=DEMONSTRATIONS)
+def test_a_demonstration_of_autograd_is_left_alone(
+    text: str, migrated: Migrated, findings: Findings, script: Migrated
+) -> None:
+    assert migrated(text) == script(text)
+    assert findings(text) == []
+
+
+LOOP = """
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(100):
+    {batch}
+    STEP
+"""
+WITHOUT = {
+    "a graph, all of it every step": "x, y = data.x, data.y",
+    "rows that numpy draws": "i = np.random.randint(0, 90, 16)\n    x, y = data.x[i], data.y[i]",
+    "rows that python draws": "i = random.sample(range(90), 16)\n    x, y = data.x[i], data.y[i]",
+    "an environment": "x = torch.from_numpy(environment.step(action))\n    y = policy(x)",
+}
+
+
+@pytest.mark.parametrize("batch", WITHOUT.values(), ids=WITHOUT)
+def test_nothing_to_distribute(batch: str, migrated: Migrated, findings: Findings, script: Migrated) -> None:
+    text = "import random\nimport numpy as np\n" + LOOP.format(batch=batch)
+    assert migrated(text) == script(text)
+    assert findings(text) == ["no-data-parallel-axis"]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    ["i = torch.randint(90, (16,))\n    x, y = data.x[i], data.y[i]", "x, y = draw()"],
+    ids=["in the loop", "in a function"],
+)
+def test_batches_that_torch_draws(batch: str, migrated: Migrated, findings: Findings) -> None:
+    function = """
+def draw():
+    starts = torch.randint(90, (16,))
+    return torch.stack([data.x[i : i + 8] for i in starts]).to("cuda"), data.y[starts].to("cuda")
+"""
+    text = function + LOOP.format(batch=batch)
+    new = migrated(text)
+    assert "model, optimizer = accelerator.prepare(\n    model, optimizer\n)" in new
+    assert new.count(".to(accelerator.device)") == (2 if "draw()" in batch else 0)
+    assert "random-batches" in findings(text)
+
+
+def test_noise_alone_is_no_batch(findings: Findings) -> None:
+    assert findings(LOOP.format(batch="x, y = data.x + torch.randn(90, 8), data.y")) == ["no-data-parallel-axis"]
+
+
+HOGWILD = """
+import {module} as mp
+def train(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data):
+        STEP
+model = nn.Linear(8, 2)
+process = mp.Process(target=train, args=(model,))
+process.start()
+"""
+
+
+@pytest.mark.parametrize("module", ["multiprocessing", "torch.multiprocessing"])
+def test_processes_of_its_own(module: str, findings: Findings) -> None:
+    assert findings(HOGWILD.format(module=module)) == ["already-distributed"]
+
+
+def test_a_process_that_does_not_train_is_no_matter(findings: Findings) -> None:
+    text = "import multiprocessing\ndef f():\n    print(1)\nmultiprocessing.Process(target=f).start()\n"
+    assert "already-distributed" not in findings(text + TRAINING)
+
+
+TRAINING = """
+model = nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=16)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    STEP
+"""
+
+
+def test_statements_on_one_line(migrated: Migrated) -> None:
+    text = TRAINING.replace(
+        "STEP", "l = F.cross_entropy(model(x), y); optimizer.zero_grad(); l.backward(); optimizer.step()"
+    )
+    assert "optimizer.zero_grad(); accelerator.backward(l); optimizer.step()" in migrated(text)
+    moved = text.replace("l = F", "x = x.to('cuda'); y = y.cuda(); l = F")
+    assert "    l = F.cross_entropy(model(x), y); optimizer.zero_grad();" in migrated(moved)
+
+
+def test_a_loader_that_is_defined_nowhere(result: Callable[..., object]) -> None:
+    (found,) = result(TRAINING.replace("loader = ", "other = ")).diagnoses  # type: ignore[attr-defined]
+    assert found.id == "unknown-loader" and "defined nowhere" in found.message
+
+
+# X37, D11: GPUs by number ---------------------------------------------------------------------------------------------
+
+NUMBERED = {
+    "an item": 'os.environ["CUDA_VISIBLE_DEVICES"] = "0"',
+    "an item, from arguments": 'os.environ["CUDA_VISIBLE_DEVICES"] = args.gpu',
+    "a default": 'os.environ.setdefault("CUDA_VISIBLE_DEVICES", "1")',
+    "the current device": "torch.cuda.set_device(args.gpu)",
+}
+
+
+@pytest.mark.parametrize("line", NUMBERED.values(), ids=NUMBERED)
+def test_gpus_by_number_are_the_launchers(line: str, migrated: Migrated, findings: Findings) -> None:
+    text = f"import os\nfrom settings import args\n{line}\n{TRAINING}"
+    assert line not in migrated(text)
+    assert findings(text) == ["launcher"]
+
+
+@pytest.mark.parametrize("line", ['os.environ["CUDA_VISIBLE_DEVICES"] = "-1"', 'os.environ["OMP_NUM_THREADS"] = "1"'])
+def test_no_gpu_at_all_and_other_settings_stay(line: str, migrated: Migrated, findings: Findings) -> None:
+    assert line in migrated(f"import os\n{line}\n{TRAINING}")
+    assert findings(f"import os\n{line}\n{TRAINING}") == []

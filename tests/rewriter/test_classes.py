@@ -1,0 +1,224 @@
+"""Training inside classes: the object keeps the accelerator, or the refusal says why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.source import decode
+
+BUILDS = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, args):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = torch.nn.Linear(4, 2).to(self.device)
+        self.loader = DataLoader(data, 4)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self):
+        for x, y in self.loader:
+            x, y = x.to(self.device), y.to(self.device)
+            self.optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+        torch.save(self.model.state_dict(), "net.pt")
+
+
+Trainer(args).train()
+"""
+HANDED = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Base:
+    def __init__(self, model, optimizer):
+        self.model = model
+        self.optimizer = optimizer
+
+    def save(self):
+        torch.save(self.model.state_dict(), "net.pt")
+
+
+class Trainer(Base):
+    def __init__(self, model, optimizer, loader, device):
+        super().__init__(model, optimizer)
+        self.loader = loader
+        self.device = device
+
+    def train(self):
+        net = self.model
+        for x, y in self.loader:
+            x, y = x.to(self.device), y.to(self.device)
+            loss = torch.nn.functional.cross_entropy(net(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        self.save()
+
+
+def main():
+    device = torch.device("cuda")
+    model = torch.nn.Linear(4, 2).to(device)
+    loader = DataLoader(data, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = Trainer(model, optimizer, loader, device)
+    trainer.train()
+
+
+main()
+"""
+
+
+def result(text: str) -> FileResult:
+    (file,) = migrate([decode(dedent(text).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    return file
+
+
+@pytest.fixture
+def lines() -> Callable[[str], tuple[list[str], list[str]]]:
+    """`lines(text)`: the stripped lines that came, and the findings. A second run must change nothing."""
+
+    def run(text: str) -> tuple[list[str], list[str]]:
+        file = result(text)
+        after = file.after.decode()
+        if file.changed:
+            assert result(after).after == file.after, "a second run changes something"
+        before = dedent(text).splitlines()
+        return [line.strip() for line in after.splitlines() if line not in before], [d.id for d in file.diagnoses]
+
+    return run
+
+
+Lines = Callable[[str], tuple[list[str], list[str]]]
+
+
+def test_an_object_that_builds_everything_makes_the_accelerator(lines: Lines) -> None:
+    assert lines(BUILDS) == (
+        [
+            "from torchlift.runtime import Accelerator",
+            "self.accelerator = Accelerator()",
+            "self.device = self.accelerator.device",
+            "self.model = torch.nn.Linear(4, 2)",
+            "self.model, self.optimizer, self.loader = self.accelerator.prepare(",
+            "self.model, self.optimizer, self.loader",
+            ")",
+            "self.accelerator.backward(loss)",
+            'self.accelerator.save(self.accelerator.get_state_dict(self.model), "net.pt")',
+        ],
+        [],
+    )
+
+
+def test_an_object_that_is_handed_everything_is_handed_the_accelerator(lines: Lines) -> None:
+    came, found = lines(HANDED)
+    assert found == []
+    assert came == [
+        "from torchlift.runtime import Accelerator",
+        'self.accelerator.save(self.accelerator.get_state_dict(self.model), "net.pt")',
+        "def __init__(self, model, optimizer, loader, accelerator):",
+        "self.accelerator = accelerator",
+        "self.device = accelerator.device",
+        "self.accelerator.backward(loss)",
+        "accelerator = Accelerator()",
+        "model = torch.nn.Linear(4, 2)",
+        "model, optimizer, loader = accelerator.prepare(",
+        "model, optimizer, loader",
+        ")",
+        "trainer = Trainer(model, optimizer, loader, accelerator)",
+    ]
+
+
+def test_the_accelerator_is_there_before_the_base_class_needs_it(lines: Lines) -> None:
+    text = HANDED.replace(
+        "        self.optimizer = optimizer\n", "        self.optimizer = optimizer\n        self.save()\n"
+    )
+    after = result(text).after.decode()
+    assert after.index("self.accelerator = accelerator") < after.index("super().__init__")
+
+
+def test_a_callback_is_handed_it_by_keyword(lines: Lines) -> None:
+    callback = """
+class Saver:
+    def __init__(self, path, best=0.0):
+        self.path = path
+
+    def __call__(self, model):
+        torch.save(model.state_dict(), self.path)
+
+
+def main"""
+    text = HANDED.replace("\ndef main", callback).replace("    trainer = ", '    saver = Saver("a.pt")\n    trainer = ')
+    came, found = lines(text.replace("trainer.train()\n", "trainer.train()\n    saver(model)\n"))
+    assert found == []
+    assert 'saver = Saver("a.pt", accelerator)' in came
+    assert "def __init__(self, path, accelerator, best=0.0):" in came
+    assert "self.accelerator.save(self.accelerator.get_state_dict(model), self.path)" in came
+
+
+def test_a_device_word_stays_a_word(lines: Lines) -> None:
+    text = BUILDS.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', '"cuda"')
+    assert "self.device = self.accelerator.device.type" in lines(text)[0]
+
+
+def test_prints_alone_are_no_reason_to_hand_it_to_a_class(lines: Lines) -> None:
+    meter = "class Meter:\n    def show(self):\n        print(1)\n\n\n"
+    text = HANDED.replace("def main", meter + "def main").replace(
+        "trainer.train()", "trainer.train()\n    Meter().show()"
+    )
+    came, found = lines(text)
+    assert found == ["main_process"]
+    assert not any("Meter" in line for line in came)
+
+
+REFUSED = {
+    "a constructor that takes any arguments": HANDED.replace("loader, device):", "loader, device, *more):"),
+    "a construction that is not in plain sight": HANDED.replace(
+        "trainer = Trainer(model", "trainer = (Trainer if x else Base)(model"
+    ),
+    "a class without a constructor": """\
+        import torch
+        from torch.utils.data import DataLoader
+
+
+        class Trainer:
+            def train(self, model, loader, optimizer):
+                for x, y in loader:
+                    loss = torch.nn.functional.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+
+
+        def main():
+            model = torch.nn.Linear(4, 2)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            Trainer().train(model, DataLoader(data, 4), optimizer)
+
+
+        main()
+        """,
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refuses(case: str, lines: Lines) -> None:
+    came, found = lines(REFUSED[case])
+    assert came == []
+    assert "accelerator-out-of-reach" in found
+
+
+def test_methods_of_a_script_without_main_read_the_global(lines: Lines) -> None:
+    text = dedent(REFUSED["a class without a constructor"]).replace("def main():\n", "if True:\n").replace("main()", "")
+    assert "accelerator.backward(loss)" in lines(text)[0]

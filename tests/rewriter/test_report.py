@@ -1,0 +1,394 @@
+"""The reports: a patch that git applies byte for byte, a summary to read, JSON with a version."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.report.diff import base_of, patch, shown
+from torchlift.rewriter.report.github import workflow_commands
+from torchlift.rewriter.report.json_report import json_report
+from torchlift.rewriter.report.roles import roles_table
+from torchlift.rewriter.report.sarif import sarif
+from torchlift.rewriter.report.summary import summary
+from torchlift.rewriter.report.terminal import print_diff
+from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result, RoleReport, Trait
+from torchlift.rewriter.source import Source, SourceError, decode
+
+BEFORE = b"import torch\n\n\nloss = f()\nloss.backward()\n"
+AFTER = b"import torch\n\n\nloss = f()\naccelerator.backward(loss)\n"
+
+
+def _file(name: str = "train.py", before: bytes = BEFORE, after: bytes = AFTER, *found: Diagnosis) -> FileResult:
+    change = Change("backward", 5, 1, "a loss: given by f")
+    role = RoleReport("loss", "<module>", "loss", "backward is called on it", 4)
+    changes = (change,) if before != after else ()
+    return FileResult(decode(before, Path(name)), after, changes, found, (role,))
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "sub" / "sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _apply(text: bytes, folder: Path) -> None:
+    command = ["git", "-c", "core.autocrlf=false", "apply", "-"]
+    subprocess.run(command, input=text, cwd=folder, check=True, capture_output=True)
+
+
+def test_no_patch_where_nothing_changes() -> None:
+    assert patch(Path("x.py"), BEFORE, BEFORE) == b""
+
+
+def test_the_patch_of_one_line() -> None:
+    assert patch(Path("x.py"), b"a\nb\n", b"a\nc\n") == b"--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(b"a\nb\n", b"a\nc\n", id="plain"),
+        pytest.param(b"a\nb", b"a\nc", id="no newline at the end"),
+        pytest.param(b"a\nb", b"c\nb", id="no newline at the end, which is context"),
+        pytest.param(b"a\nb\n", b"a\nb", id="the last newline goes"),
+        pytest.param(b"a\nb", b"a\nb\n", id="the last newline comes"),
+        pytest.param(b"a\r\nb\r\n", b"a\r\nc\r\n", id="carriage returns"),
+        pytest.param(b"a\rb\r\nc\nd\r", b"a\rb\r\nx\nd\r", id="mixed newlines"),
+        pytest.param(b"a\x0c\n\x0b\nb\x1c\n", b"a\x0c\n\x0b\nc\x1c\n", id="form feeds and other controls"),
+        pytest.param("a\u2028b\n\x85\n".encode(), "a\u2028c\n\x85\n".encode(), id="U+2028 and NEL"),
+        pytest.param(b"# coding: latin-1\n\xe9\nb\n", b"# coding: latin-1\n\xe9\nc\n", id="latin-1"),
+        pytest.param(b"\xef\xbb\xbfa\n", b"\xef\xbb\xbfb\n", id="a byte order mark"),
+        pytest.param(b"a\n \t \nb  \n", b"x\n \t \nb  \n", id="blanks at the end of lines"),
+        pytest.param(b"", b"a\n", id="from empty"),
+        pytest.param(b"a\n", b"", id="to empty"),
+        pytest.param(b"-- x\n++ y\n", b"-- z\n++ y\n", id="lines that look like headers"),
+    ],
+)
+def test_git_applies_the_patch_byte_for_byte(repository: Path, before: bytes, after: bytes) -> None:
+    (repository / "x.py").write_bytes(before)
+    _apply(patch(Path("x.py"), before, after), repository)
+    assert (repository / "x.py").read_bytes() == after
+
+
+@pytest.mark.parametrize(
+    "name", ["a b.py", "tab\there.py", 'quote".py', "back\\slash.py", "é.py", "a b\té.py", "pkg/x.py"]
+)
+def test_git_understands_the_name(repository: Path, name: str) -> None:
+    (repository / name).parent.mkdir(exist_ok=True)
+    (repository / name).write_bytes(BEFORE)
+    _apply(patch(Path(name), BEFORE, AFTER), repository)
+    assert (repository / name).read_bytes() == AFTER
+
+
+def test_a_name_with_spaces_ends_in_a_tab_as_git_writes_it() -> None:
+    assert patch(Path("a b.py"), b"a\n", b"b\n").startswith(b"--- a/a b.py\t\n+++ b/a b.py\t\n")
+
+
+@pytest.mark.parametrize(
+    "names", [["x.py"], ["sub/x.py"], ["x.py", "sub/x.py"], ["sub/x.py", "x.py"], ["y/x.py", "x.py"]]
+)
+def test_a_patch_made_in_a_sub_folder_applies_there(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    here = repository / "sub"
+    (here / "y").mkdir()
+    for name in ("x.py", "sub/x.py", "y/x.py"):
+        (here / name).write_bytes(BEFORE)
+    monkeypatch.chdir(here)
+    paths = [Path(name) for name in names]
+    _apply(b"".join(patch(path, BEFORE, AFTER, base_of(paths)) for path in paths), here)
+    assert {name for name in ("x.py", "sub/x.py", "y/x.py") if (here / name).read_bytes() == AFTER} == set(names)
+
+
+def test_an_absolute_path_is_shown_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shown(tmp_path / "pkg" / "x.py") == "pkg/x.py"
+
+
+def test_the_summary_of_nothing() -> None:
+    assert summary(Result(checked=3), []) == "nothing to change; 3 files checked.\n"
+
+
+def test_errors_alone_are_one_line_each() -> None:
+    error = SourceError("x.py", 3, "byte 0xe9 is not utf-8 text", "Save the file as UTF-8")
+    assert summary(Result(checked=1), [error]) == (
+        "error: x.py:3: byte 0xe9 is not utf-8 text. Save the file as UTF-8.\n"
+    )
+
+
+def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    note = Diagnosis("dropout", Severity.NOTE, "noise differs per process", "", 2)
+    stop = Diagnosis("clip", Severity.BLOCKED, "cannot tell which optimizer", "clip by hand", 4)
+    text = summary(Result((_file("train.py", BEFORE, AFTER, note, stop),), 1), [], hint="To apply: migrate --write .")
+    assert text == (
+        "What I would do\n"
+        "  train.py: 1 edit, the safe ones\n"
+        "    backward: a loss: given by f (line 5)\n"
+        "\n"
+        "2 things left for you\n"
+        "  train.py:4: blocked [clip] cannot tell which optimizer\n"
+        "    -> clip by hand\n"
+        "  train.py:2: note [dropout] noise differs per process\n"
+        "\n"
+        "What changes at run time\n"
+        "  - On N processes the global batch is N x the script's: every process takes a whole batch of its\n"
+        "    own. Scale the learning rate with it (often by N, with a warm-up), or keep the batch:\n"
+        "    --keep-global-batch.\n"
+        "  - The script now imports torchlift.runtime: add `torchlift[runtime]` to its requirements.\n"
+        "\n"
+        "1 file would change, 1 blocked; 1 file checked. To apply: migrate --write .\n"
+    )
+
+
+def test_the_summary_says_when_nothing_is_left() -> None:
+    assert "\nNothing is left for you\n" in summary(Result((_file(),), 1), [])
+
+
+def test_the_summary_is_as_wide_as_the_terminal_but_places_and_messages_stay_on_one_line() -> None:
+    stop = Diagnosis("clip", Severity.REVIEW, "a long message " * 10, "", 4)
+    lines = summary(Result((_file("train.py", BEFORE, AFTER, stop),), 1), [], width=60).splitlines()
+    assert all(len(line) <= 60 for line in lines if line.startswith(("    ", "  -")))
+    assert any(line.startswith("  train.py:4: review [clip]") and len(line) > 150 for line in lines)
+
+
+def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
+    stop = Diagnosis("clip", Severity.BLOCKED, "cannot tell", "", 4)
+    result = Result((_file("train.py", BEFORE, AFTER, stop),), 1)
+    assert "\x1b" not in summary(result, [])
+    assert "\x1b[1;31mblocked\x1b[0m [clip]" in summary(result, [], color=True)
+
+
+@pytest.mark.parametrize(
+    ("traits", "said"),
+    [
+        (
+            [Trait("statistics", "BatchNorm2d", 3), Trait("statistics", "BatchNorm2d", 5)],
+            "BatchNorm2d (lines 3, 5): each",
+        ),
+        ([Trait("noise", "Dropout", 3)], "Dropout (line 3): noise is drawn by each process"),
+        ([Trait("transforms", "RandomCrop", 3)], "RandomCrop (line 3): images are changed at random"),
+        ([Trait("length", "loader", 3)], "len(loader) (line 3): the number of batches of one process"),
+    ],
+    ids=["statistics of a batch", "noise", "augmentation", "the length of a loader"],
+)
+def test_the_summary_names_what_differs_by_nature(traits: list[Trait], said: str) -> None:
+    file = replace(_file(), traits=tuple(traits))
+    assert said in " ".join(summary(Result((file,), 1), []).split())
+    assert said not in " ".join(summary(Result((_file(),), 1), []).split())
+
+
+def test_a_kept_batch_keeps_the_length_of_loaders() -> None:
+    file = replace(_file(), traits=(Trait("length", "loader", 3),))
+    assert "len(loader)" not in summary(Result((file,), 1, {"batch": "global"}), [])
+
+
+def test_the_summary_follows_the_options() -> None:
+    options = {"batch": "global", "target": "accelerate"}
+    text = summary(Result((_file(),), 1, options), [], verb="changed")
+    assert "the script is that of all processes together" in text
+    assert "add `accelerate` to its requirements" in text
+    assert "N x" not in text
+    assert text.endswith("1 file changed; 1 file checked.\n")
+
+
+def test_json_has_a_version_and_everything_that_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    note = Diagnosis("dropout", Severity.NOTE, "noise", "", 2, 3)
+    error = SourceError("bad.py", 1, "unknown encoding klingon", "Correct it")
+    result = Result((_file("train.py", BEFORE, AFTER, note),), 2, {"target": "torchlift"})
+    document = json.loads(json_report(result, [error], status=3, written=False))
+    (file,) = document.pop("files")
+    assert document == {
+        "version": 1,
+        "status": 3,
+        "checked": 2,
+        "options": {"target": "torchlift"},
+        "errors": [{"path": "bad.py", "line": 1, "message": "unknown encoding klingon", "remedy": "Correct it"}],
+    }
+    assert file["path"] == "train.py"
+    assert (file["changed"], file["blocked"], file["written"]) == (True, False, False)
+    assert file["changes"] == [
+        {"rule": "backward", "line": 5, "column": 1, "reason": "a loss: given by f", "severity": "note", "group": ""}
+    ]
+    assert file["findings"] == [
+        {"id": "dropout", "severity": "note", "line": 2, "column": 3, "message": "noise", "remedy": ""}
+    ]
+    assert file["roles"][0]["because"] == "backward is called on it"
+    assert file["diff"] == patch(Path("train.py"), BEFORE, AFTER).decode()
+
+
+def test_the_table_of_roles_lines_up() -> None:
+    assert roles_table(Result((_file(),), 1)) == (
+        "train.py\n  line  scope     name  role  because\n  4     <module>  loss  loss  backward is called on it\n"
+    )
+
+
+def _terminal(file: FileResult, width: int = 100, *, color: bool = True, side_by_side: bool = False) -> str:
+    stream = io.StringIO()
+    system: Any = "standard" if color else None
+    console = Console(file=stream, force_terminal=color, color_system=system, highlight=False, width=width)
+    print_diff([file], console, side_by_side=side_by_side)
+    return stream.getvalue()
+
+
+def test_the_terminal_says_nothing_of_a_file_that_does_not_change() -> None:
+    assert _terminal(_file("x.py", BEFORE, BEFORE)) == ""
+
+
+def test_the_terminal_shows_colours_and_above_them_the_reason() -> None:
+    text = _terminal(_file("x.py", b"a\n", b"b\n"))
+    assert "\x1b[31m-\x1b[0m\x1b[31ma\x1b[0m" in text
+    assert "\x1b[32m+\x1b[0m\x1b[32mb\x1b[0m" in text
+    assert text.index("backward") < text.index("a loss: given by f") < text.index("\x1b[31m-")
+
+
+def test_the_words_that_differ_stand_out() -> None:
+    text = _terminal(_file("x.py", b"def f(model, device, x):\n", b"def f(model, accelerator, x):\n"))
+    assert "\x1b[7;31mdevice\x1b[0m" in text
+    assert "\x1b[7;32maccelerator\x1b[0m" in text
+    assert "\x1b[31mdef f(model, \x1b[0m" in text
+
+
+def test_without_colours_signs_and_reasons_are_left() -> None:
+    text = _terminal(_file(), color=False)
+    assert "\x1b" not in text
+    assert "# backward: a loss: given by f\n5 -loss.backward()\n5 +accelerator.backward(loss)\n" in text
+
+
+def test_a_reason_is_one_line_also_where_the_terminal_is_narrow() -> None:
+    file = replace(_file(), changes=(Change("backward", 5, 1, "a long reason " * 10),))
+    (line,) = [line for line in _terminal(file, 60, color=False).splitlines() if "a long reason" in line]
+    assert len(line) <= 60
+    assert line.endswith("…")
+
+
+def test_a_long_line_is_cut_where_the_terminal_ends_and_nothing_is_lost() -> None:
+    words = " ".join(f"w{n}" for n in range(60))
+    lines = _terminal(_file("x.py", b"x\n", words.encode() + b"\n"), 50, color=False).splitlines()
+    assert all(len(line) <= 50 for line in lines)
+    shown = " ".join(line.lstrip("1 +") for line in lines[2:] if "w" in line and "#" not in line)
+    assert shown.split() == words.split()
+
+
+def test_two_columns_stand_side_by_side() -> None:
+    text = _terminal(_file(), 100, color=False, side_by_side=True)
+    (line,) = [line for line in text.splitlines() if "-loss" in line]
+    assert re.fullmatch(r"5 -loss\.backward\(\) +│ 5 \+accelerator\.backward\(loss\)", line)
+    assert "│" not in _terminal(_file(), 60, color=False, side_by_side=True), "too narrow for two"
+
+
+def test_an_edit_behind_a_long_statement_has_its_reason_where_it_shows() -> None:
+    body = b"".join(b"    x%d\n" % n for n in range(20))
+    before = b"for a in b:\n" + body + b"end\n"
+    file = _file("x.py", before, before.replace(b"end", b"new\nend"))
+    text = _terminal(replace(file, changes=(Change("prepare", 1, 1, "because"),)), color=False)
+    assert text.index("prepare: because") < text.index("+new")
+
+
+def test_the_terminal_says_in_which_function_a_change_stands() -> None:
+    before = b"def train(model):\n    a = 1\n    b = 2\n    c = 3\n    loss.backward()\n"
+    assert "in def train @@" in _terminal(_file("x.py", before, before.replace(b"loss.b", b"acc.b")))
+
+
+@pytest.mark.parametrize(
+    "text", [b"'\x1b[2J'\n", b"'\x9b2J'\n", "'\u202e'\n".encode(), b"a\rb\n"], ids=["escape", "c1", "bidi", "return"]
+)
+def test_a_file_cannot_steer_the_terminal(text: bytes) -> None:
+    shown = _terminal(FileResult(Source(Path("x.py"), text, text.decode("latin-1"), "latin-1"), b"x\n"), color=False)
+    assert not {"\x1b", "\x9b", "\u202e", "\r"} & set(shown)
+
+
+def test_markup_in_a_file_is_text() -> None:
+    assert "x[red]y" in _terminal(_file("x.py", b"x\n", b"x[red]y\n"))
+
+
+def _apply_fixes(log: dict[str, Any], text: str) -> str:
+    """Make the fix of a SARIF log with one file, as a reader of the format would."""
+    (result,) = [r for r in log["runs"][0]["results"] if "fixes" in r]
+    offsets = [0, *(n + 1 for n, c in enumerate(text) if c == "\n")]
+    (change,) = result["fixes"][0]["artifactChanges"]
+    for replacement in reversed(change["replacements"]):
+        region = replacement["deletedRegion"]
+        start = offsets[region["startLine"] - 1] + region["startColumn"] - 1
+        end = offsets[region["endLine"] - 1] + region["endColumn"] - 1
+        text = text[:start] + replacement["insertedContent"]["text"] + text[end:]
+    return text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a\nb\n", "a\nc\n"), ("a\nb", "a\nc"), ("a\n", "a\nb\n"), ("a\nb", "a\nb\n"), ("a\nb\n", "a\nb"),
+        ("a\nb\n", "b\n"), ("a\nb\n", "a\n"), ("a\nb", "a"), ("a\r\nb\r\n", "a\r\nc\r\n"), ("", "a\n"),
+        ("a\nb\nc\n", "x\nb\ny\nz\n"),
+    ],
+)  # fmt: skip
+def test_the_fix_in_sarif_is_what_write_writes(before: str, after: str) -> None:
+    log = json.loads(sarif(Result((_file("x.py", before.encode(), after.encode()),), 1), []))
+    assert _apply_fixes(log, before) == after
+
+
+def test_sarif_has_findings_errors_and_their_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stop = Diagnosis("clip", Severity.BLOCKED, "cannot tell", "do it by hand", 4, 2)
+    error = SourceError("a b.py", 3, "is not utf-8 text", "Save it")
+    log = json.loads(sarif(Result((_file("t.py", BEFORE, BEFORE, stop),), 2), [error], version="1.0"))
+    assert (log["version"], log["$schema"]) == ("2.1.0", "https://json.schemastore.org/sarif-2.1.0.json")
+    (run,) = log["runs"]
+    assert run["tool"]["driver"]["rules"] == [{"id": "clip"}, {"id": "unreadable"}]
+    assert run["results"] == [
+        {
+            "ruleId": "clip",
+            "level": "error",
+            "message": {"text": "cannot tell. do it by hand"},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": "t.py"},
+                        "region": {"startLine": 4, "startColumn": 2},
+                    }
+                }
+            ],
+            "ruleIndex": 0,
+        },
+        {
+            "ruleId": "unreadable",
+            "level": "error",
+            "message": {"text": "is not utf-8 text. Save it"},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": "a%20b.py"}, "region": {"startLine": 3}}}],
+            "ruleIndex": 1,
+        },
+    ]
+
+
+def test_github_shows_findings_at_their_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = [
+        Diagnosis("clip", Severity.BLOCKED, "50%, no\nmore", "", 4, 2),
+        Diagnosis("look", Severity.REVIEW, "look", "do it", 5),
+        Diagnosis("note", Severity.NOTE, "good: to know", ""),
+    ]
+    error = SourceError("bad.py", 1, "broken", "Mend it")
+    assert workflow_commands(Result((_file("a,b.py", BEFORE, AFTER, *found),), 2), [error]) == (
+        "::warning file=a%2Cb.py,line=5,title=migrate::"
+        "1 edit would make this file train on several processes: backward\n"
+        "::error file=a%2Cb.py,line=4,col=2,title=migrate [clip]::50%25, no%0Amore\n"
+        "::warning file=a%2Cb.py,line=5,title=migrate [look]::look. do it\n"
+        "::notice file=a%2Cb.py,title=migrate [note]::good: to know\n"
+        "::error file=bad.py,line=1,title=migrate::broken. Mend it\n"
+    )

@@ -1,0 +1,59 @@
+"""Saves in the middle or at the end of an epoch, goes on; then loads into fresh objects, and goes on from there."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from torchlift.runtime import Accelerator, DataLoaderConfiguration, set_seed
+
+folder = Path(sys.argv[1])
+EPOCHS, AT = 3, 1
+
+
+def train(kind, split, middle, load):
+    """The weights and draws at the end; `load` begins where the checkpoint of the other run was saved."""
+    config = DataLoaderConfiguration(use_seedable_sampler=kind == "seedable", data_seed=4)
+    accelerator = Accelerator(split_batches=split, dataloader_config=config)
+    set_seed(30 + load)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)).double()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
+    generator = torch.Generator().manual_seed(5)
+    data = TensorDataset(torch.arange(66.0).double().view(22, 3) / 66)
+    loader = DataLoader(data, batch_size=4, shuffle=True, generator=generator if kind == "generator" else None)
+    net, optimizer, scheduler, loader = accelerator.prepare(net, optimizer, scheduler, loader)
+    place = folder / f"{kind}-{split}-{middle}"
+    skip = 0
+    if load:
+        accelerator.load_state(place)
+        skip = middle
+    for epoch in range(AT if load and middle else AT + 1 if load else 0, EPOCHS):
+        batches = accelerator.skip_first_batches(loader, skip) if skip else loader
+        for number, (x,) in enumerate(batches, start=skip + 1):
+            optimizer.zero_grad()
+            accelerator.backward((net(x) * random.random()).square().mean())
+            optimizer.step()
+            scheduler.step()
+            if not load and epoch == AT and number == middle:
+                accelerator.save_state(place)
+        skip = 0
+        if not load and epoch == AT and not middle:
+            accelerator.save_state(place)
+    flat = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+    return [*flat.tolist(), *scheduler.get_last_lr(), random.random(), torch.rand(()).item()]
+
+
+def main():
+    for kind in ("seedable", "generator", "plain"):
+        for split in (True, False):
+            for middle in (0, 2) if kind == "seedable" else (0,):
+                went_on, came_back = (train(kind, split, middle, load) for load in (False, True))
+                assert went_on == came_back, (kind, split, middle, went_on[:3], came_back[:3])
+    print("RESULT " + json.dumps(True), flush=True)
+
+
+main()

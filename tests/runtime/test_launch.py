@@ -1,0 +1,170 @@
+"""The `torchlift launch` command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from torchlift.runtime.errors import LaunchError
+from torchlift.runtime.launch.command import main
+from torchlift.runtime.launch.plan import Job, plan
+
+COMMAND = [sys.executable, "-m", "torchlift.runtime.launch.command", "launch"]
+
+
+def launch(*arguments, **more):
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, **more)
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(source):
+        path = tmp_path / "script.py"
+        path.write_text("import os, sys, time\nrank = int(os.environ['RANK'])\n" + source)
+        return path
+
+    return write
+
+
+def test_processes_know_each_other(script):
+    path = script("""
+from torchlift.runtime import Accelerator
+accelerator = Accelerator(cpu=True)
+import torch
+sys.stdout.write(f"{accelerator.gather(torch.tensor([rank])).tolist()} {accelerator.num_processes}\\n")
+accelerator.wait_for_everyone()
+accelerator.print("once", accelerator.split_batches, accelerator.mixed_precision)
+""")
+    done = launch("--num_processes", 2, "--split-batches", "--mixed-precision=bf16", "--cpu", path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0, 1] 2", "[0, 1] 2", "once True bf16"]
+    assert done.stderr == ""
+
+
+def test_torchrun_starts_the_same_script(script):
+    path = script("""
+from torchlift.runtime import Accelerator
+accelerator = Accelerator(cpu=True)
+accelerator.print(accelerator.num_processes, accelerator.distributed_type)
+""")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "2 MULTI_CPU\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--n", "5"],
+        ["--help"],
+        ["--num_processes", "7"],
+        ["--", "-x"],
+        ["a b", "--k=v w", "", "-m"],
+        ["--cpu", "launch"],
+    ],
+)
+def test_what_follows_the_script_is_the_scripts(script, arguments):
+    path = script("print(sys.argv[1:])")
+    assert launch("--num-processes", 1, path, *arguments).stdout == f"{arguments}\n"
+    assert launch("--num-processes=1", "--", path, *arguments).stdout == f"{arguments}\n"
+
+
+def test_a_module_is_run_as_python_does(script):
+    path = script("print(__name__, sys.argv[1:])")
+    done = launch("-m", "script", "--flag", cwd=path.parent)
+    assert done.stdout == "__main__ ['--flag']\n", done.stderr
+
+
+def test_the_first_failure_ends_the_job(script):
+    path = script("if rank == 1: sys.exit(7)\ntime.sleep(60)")
+    begin = time.monotonic()
+    done = launch("--num-processes", 3, path)
+    assert done.returncode == 7
+    assert "process 1 failed with exit status 7" in done.stderr
+    assert time.monotonic() - begin < 50
+
+
+def test_a_traceback_is_shown_and_a_stubborn_process_is_ended(script):
+    path = script("""
+import signal
+if rank == 1: time.sleep(0.3); raise ValueError("on purpose")
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(60)
+""")
+    done = launch("--num-processes", 2, path)
+    assert done.returncode == 1
+    assert "ValueError: on purpose" in done.stderr
+
+
+def test_a_signal_is_an_exit_status_as_in_a_shell(script):
+    path = script("os.kill(os.getpid(), 9)")
+    done = launch(path)
+    assert done.returncode == 137
+    assert "signal 9" in done.stderr
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().split()[2] != "Z"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_is_left_behind(script, tmp_path, number):
+    path = script("open(f'{sys.argv[1]}/{os.getpid()}', 'w').close()\ntime.sleep(60)")
+    ready = tmp_path / "ready"
+    ready.mkdir()
+    with subprocess.Popen([*COMMAND, "--num-processes", "2", path, ready], stderr=subprocess.PIPE) as launcher:
+        until = time.monotonic() + 60
+        while len(list(ready.iterdir())) < 2 and time.monotonic() < until:
+            time.sleep(0.02)
+        launcher.send_signal(number)
+        launcher.wait(60)
+    assert launcher.returncode == (-9 if number == signal.SIGKILL else 128 + number)
+    children = [int(p.name) for p in ready.iterdir()]
+    assert len(children) == 2
+    while any(map(alive, children)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not any(map(alive, children))
+
+
+def test_bad_usage_is_one_clear_line(tmp_path):
+    for arguments, words in (
+        ([tmp_path / "none.py"], "there is no script"),
+        (["--num-processes", "0", __file__], "0 is not in the range"),
+        (["--frobnicate", __file__], "--frobnicate"),
+        (["--num-processes", "2"], "SCRIPT"),
+    ):
+        done = launch(*arguments)
+        assert done.returncode in (2, 3)
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_help():
+    done = CliRunner().invoke(main, ["--help"])
+    assert done.exit_code == 0
+    assert "launch" in done.output
+
+
+def test_the_plan_is_pure():
+    job = Job(num_processes=2, command=("x.py", "--n"), port=1234, cpu=True)
+    first, second = plan(job, {"HOME": "/h"}, cores=8)
+    assert first.command == (sys.executable, "-u", "x.py", "--n")
+    assert (first.environment["RANK"], second.environment["LOCAL_RANK"]) == ("0", "1")
+    assert first.environment["OMP_NUM_THREADS"] == "4"
+    assert plan(job, {"OMP_NUM_THREADS": "3"}, cores=8)[0].environment["OMP_NUM_THREADS"] == "3"
+    alone = plan(Job(num_processes=1, command=("x.py",), port=1), {}, cores=8)
+    assert "OMP_NUM_THREADS" not in alone[0].environment, "one process has the machine to itself"
+    with pytest.raises(LaunchError):
+        plan(Job(num_processes=0, command=("x",), port=1), {})

@@ -1,0 +1,50 @@
+"""What several processes do together, and how they end."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_together(job, processes, tmp_path):
+    assert job("together.py", processes, tmp_path) == [True] * processes
+
+
+TALK = """
+import sys, time, torch
+from torchlift.runtime import Accelerator
+accelerator = Accelerator()
+net = accelerator.prepare(torch.nn.Linear(2, 2))
+for _ in range(3):
+    accelerator.backward(net(torch.ones(1, 2)).sum())
+"""
+
+
+def test_processes_leave_in_order(job_text):
+    slow = TALK + "\ntime.sleep(0.5 * accelerator.process_index)\nprint('bye')"
+    for status, text in job_text(slow, 2, fails=True):
+        assert status == 0, text
+        assert text == "bye\n", "nothing is printed on the way out"
+
+
+@pytest.mark.slow
+def test_twenty_runs_end_without_an_abort(job_text):
+    for _ in range(20):
+        assert [status for status, _ in job_text(TALK, 2, fails=True)] == [0, 0]
+
+
+def test_nobody_waits_for_a_process_that_has_failed(job_text):
+    crash = (
+        TALK + "\nif accelerator.process_index == 1: raise ValueError('on purpose')\naccelerator.wait_for_everyone()"
+    )
+    (first, text0), (second, text1) = job_text(crash, 2, fails=True, seconds=60)
+    assert second == 1
+    assert "ValueError: on purpose" in text1
+    assert first == 1, text0
+
+
+def test_half_a_description_of_the_job_is_refused(job_text):
+    source = "from torchlift.runtime import Accelerator\nAccelerator()"
+    ((status, text),) = job_text(source, 1, fails=True, WORLD_SIZE="2", MASTER_PORT="")
+    assert status == 1
+    assert "torchlift launch --num-processes 2" in text

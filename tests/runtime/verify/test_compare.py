@@ -1,0 +1,446 @@
+"""The comparison, on traces made by hand: pure functions, no process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from torchlift.runtime.verify.compare import printed, samples, saved, training, waits
+from torchlift.runtime.verify.compare.about import About, Unstable, apart
+from torchlift.runtime.verify.compare.everything import compare, unstable
+from torchlift.runtime.verify.curve import curve, draw
+from torchlift.runtime.verify.traces import FileSeen, Rank, Trace
+from torchlift.runtime.verify.verdict import Outcome
+
+Event = dict[str, Any]
+
+
+def batch(*rows: str, number: int = 1, valid: int | None = None) -> Event:
+    return {
+        "e": "batch",
+        "t": 0,
+        "p": number,
+        "l": 0,
+        "rows": list(rows),
+        "valid": len(rows) if valid is None else valid,
+    }
+
+
+def loss(value: float, number: int | None = 1, at: str = "train.py:5") -> Event:
+    return {"e": "loss", "t": 0, "v": value, "p": number, "at": at}
+
+
+def step(weight: float = 1.0, *, k: int = 1, lr: float = 0.1, gradient: float = 1.0, cls: str = "SGD") -> Event:
+    sketch = [weight, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    fields = {"o": 0, "k": k, "lr": [lr], "gn": gradient, "w": abs(weight), "h": repr(weight), "s": sketch}
+    return {
+        "e": "step",
+        "t": 0,
+        "p": 1,
+        **fields,
+        "ps": [sketch],
+        "pw": [abs(weight)],
+        "cls": cls,
+        "names": ["fc.weight"],
+    }
+
+
+def line(text: str, number: int | None = None, stream: int = 1) -> Event:
+    return {"e": "line", "t": 0, "s": stream, "x": text, "p": number}
+
+
+def end(draws: int = 0, **held: int) -> Event:
+    return {"e": "end", "t": 0, "code": 0, "held": held, "lr": [[0.1]], "draws": draws}
+
+
+def run(*ranks: list[Event], files: dict[str, FileSeen] | None = None, **held: int) -> Trace:
+    processes = [Rank(number, [*events, end(**held)], 0) for number, events in enumerate(ranks)]
+    return Trace("run", processes, files=files or {})
+
+
+def about(original: Trace, migrated: Trace, **more: Any) -> About:
+    return About(original=original, migrated=migrated, **more)
+
+
+TRAINED = [batch("a", "b"), loss(2.0), {"e": "backward", "t": 0}, step(1.0)]
+
+
+def test_equal_runs_hold_everything_that_can_be_tested() -> None:
+    found = compare(about(run(TRAINED), run(TRAINED)))
+    assert {p.outcome for p in found} <= {Outcome.HELD, Outcome.UNTESTABLE}
+    assert [p.id for p in found if p.outcome is Outcome.UNTESTABLE] == ["checkpoints"]
+
+
+def test_on_one_process_the_last_bit_counts() -> None:
+    other = run([batch("a", "b"), loss(2.0000000000000004), step(1.0000000000000002)])
+    one = about(run(TRAINED), other)
+    assert training.losses(one).outcome is Outcome.BROKEN
+    assert training.weights(one).outcome is Outcome.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("cls", "more", "apart_by", "outcome"),
+    [
+        ("SGD", {}, 5e-6, Outcome.HELD),
+        ("SGD", {}, 5e-5, Outcome.BROKEN),
+        ("AdamW", {}, 5e-4, Outcome.HELD),
+        ("Adadelta", {}, 5e-4, Outcome.HELD),
+        ("AdamW", {}, 5e-3, Outcome.BROKEN),
+        ("AdamW", {"double": True}, 5e-9, Outcome.BROKEN),
+        ("AdamW", {"double": True}, 5e-10, Outcome.HELD),
+    ],
+)
+def test_the_tolerance_knows_the_optimizer(cls: str, more: dict[str, Any], apart_by: float, outcome: Outcome) -> None:
+    migrated = [batch("a"), loss(2.0), step(1.0 + apart_by, cls=cls)]
+    two = about(run([batch("a"), loss(2.0), step(1.0, cls=cls)]), run(migrated, migrated), **more)
+    assert training.weights(two).outcome is outcome
+
+
+def test_mixed_precision_is_compared_to_a_few_digits() -> None:
+    two = about(run(TRAINED, **{"mixed precision": 1}), run(TRAINED, TRAINED))
+    assert two.tolerance == 5e-2
+
+
+def test_the_loss_of_several_processes_is_their_mean() -> None:
+    ranks = [batch("a"), loss(1.0), step()], [batch("b"), loss(3.0), step()]
+    assert training.losses(about(run(TRAINED), run(*ranks))).outcome is Outcome.HELD
+
+
+@pytest.mark.parametrize(("factor", "words"), [(0.25, "1/4 of it"), (2.0, "2 times it")])
+def test_a_factor_is_named(factor: float, words: str) -> None:
+    other = [batch("a", "b"), loss(2.0 * factor), step()]
+    assert words in training.losses(about(run(TRAINED), run(other))).detail
+
+
+def test_the_first_step_and_the_first_weight_are_named() -> None:
+    first = [batch("a"), loss(1.0), step(1.0), batch("b"), loss(1.0), step(2.0, k=2)]
+    other = [batch("a"), loss(1.0), step(1.0), batch("b"), loss(1.0), step(3.0, k=2)]
+    promise = training.weights(about(run(first), run(other)))
+    assert (promise.step, promise.figure) == (2, "fc.weight")
+
+
+def test_ranks_that_differ_are_named() -> None:
+    promise = training.ranks(about(run(TRAINED), run(TRAINED, [batch("a"), loss(1.0), step(1.5)])))
+    assert promise.detail == "fc.weight of process 1 is not that of process 0: its gradients are not exchanged"
+
+
+def test_a_step_too_many_is_found() -> None:
+    promise = training.steps(about(run(TRAINED), run([*TRAINED, step(k=2)])))
+    assert promise.outcome is Outcome.BROKEN
+    assert promise.step == 2
+
+
+def test_rates_are_compared_at_the_end_too() -> None:
+    other = run(TRAINED)
+    other.main.events[-1]["lr"] = [[0.05]]
+    assert training.rates(about(run(TRAINED), other)).detail == "learning rate 0.05, the original's is 0.1"
+
+
+def test_duplicates_with_weight_0_are_no_samples() -> None:
+    ranks = [batch("a"), loss(1.0), step()], [batch("a", valid=0), loss(0.0), step()]
+    assert samples.samples(about(run([batch("a"), loss(1.0), step()]), run(*ranks))).outcome is Outcome.HELD
+
+
+def test_evaluation_batches_are_no_training_samples() -> None:
+    evaluated = [*TRAINED, batch("x", "y", number=2), batch("c", number=3), loss(1.0, 3), step(k=2)]
+    assert [sum(rows.values()) for rows in samples.by_step(run(evaluated).main)] == [2, 1]
+
+
+def test_a_sample_read_twice_is_found() -> None:
+    ranks = [batch("a"), loss(1.0), step()], [batch("a"), loss(1.0), step()]
+    promise = samples.samples(about(run(TRAINED), run(*ranks)))
+    assert "1 of its rows are missing, 1 are read in addition" in promise.detail
+
+
+@pytest.mark.parametrize(
+    ("original", "migrated", "training_line", "outcome"),
+    [
+        ("loss 0.50000", "loss 0.50001", False, Outcome.HELD),
+        ("loss 0.50000", "loss 0.50100", False, Outcome.BROKEN),
+        ("loss 0.50000", "loss 0.61234", True, Outcome.HELD),
+        ("[640/1500] loss 0.5", "[320/1500] loss 0.7", True, Outcome.HELD),
+        ("[640/1500] loss 0.5", "[320/750] loss 0.7", True, Outcome.HELD),
+        ("step 12 loss 0.5", "step 13 loss 0.5", True, Outcome.BROKEN),
+        ("right 97 of 100", "right 98 of 100", False, Outcome.BROKEN),
+        ("loss nan", "loss nan", False, Outcome.HELD),
+        ("loss 1.0", "loss nan", False, Outcome.BROKEN),
+        ("conv2d 1e-05", "conv2d 1e-05", False, Outcome.HELD),
+    ],
+)
+def test_printed_numbers(original: str, migrated: str, training_line: bool, outcome: Outcome) -> None:
+    number = 1 if training_line else None
+    first = run([*TRAINED, line(original, number)])
+    two = about(first, run([*TRAINED, line(migrated, number)], TRAINED))
+    assert printed.numbers(two).outcome is outcome
+    assert printed.lines(two).outcome is Outcome.HELD
+
+
+def test_on_one_process_printed_numbers_are_equal() -> None:
+    one = about(run([*TRAINED, line("loss 0.5", 1)]), run([*TRAINED, line("loss 0.6", 1)]))
+    assert printed.numbers(one).detail == "0.6 in 'loss 0.6', the original prints 0.5"
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_line_of_another_process_is_found(stream: int) -> None:
+    ranks = [*TRAINED, line("epoch 1", None, stream)], [*TRAINED, line("epoch 1", None, stream)]
+    promise = printed.lines(about(run(ranks[0]), run(*ranks)))
+    assert promise.detail == "process 1 prints it, too: 'epoch 1'"
+
+
+def test_warnings_of_another_process_are_its_own() -> None:
+    ranks = [*TRAINED], [*TRAINED, line("[W] gloo is slow", None, 2)]
+    assert printed.lines(about(run(TRAINED), run(*ranks))).outcome is Outcome.HELD
+
+
+def test_a_line_that_is_missing_is_found() -> None:
+    promise = printed.lines(about(run([*TRAINED, line("a"), line("b")]), run([*TRAINED, line("a")])))
+    assert promise.detail == "1 lines, the original prints 2; the first without a partner is 'b'"
+
+
+def write(path: str, event: str = "write") -> Event:
+    return {"e": event, "t": 0, "f": path}
+
+
+def text(contents: str) -> FileSeen:
+    return FileSeen(len(contents), contents, contents)
+
+
+def test_a_file_that_two_processes_write_is_found() -> None:
+    files = {"m.pt": FileSeen(1, "a", None)}
+    ranks = [*TRAINED, write("m.pt")], [*TRAINED, write("m.pt")]
+    promise = saved.files(about(run([*TRAINED, write("m.pt")], files=files), run(*ranks, files=files)))
+    assert promise.detail == "m.pt is written by processes 0, 1"
+
+
+def test_a_rename_is_a_write() -> None:
+    files = {"m.pt": FileSeen(1, "a", None)}
+    rename = {"e": "rename", "t": 0, "f": ".m.tmp", "to": "m.pt"}
+    ranks = [*TRAINED, rename], [*TRAINED, rename]
+    assert "processes 0, 1" in saved.files(about(run(TRAINED, files=files), run(*ranks, files=files))).detail
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({}, "log.json is not written"),
+        ({"log.json": text("loss 0.5\n"), "b.txt": text("")}, "b.txt is written, which the original does not do"),
+        ({"log.json": text("loss 0.7\n")}, "log.json: line 1 is 'loss 0.7'"),
+        ({"log.json": text("loss 0.5\nmore\n")}, "log.json: 2 lines"),
+    ],
+)
+def test_files_that_differ(other: dict[str, FileSeen], words: str) -> None:
+    promise = saved.files(about(run(TRAINED, files={"log.json": text("loss 0.5\n")}), run(TRAINED, files=other)))
+    assert words in promise.detail
+
+
+def arrays(**held: Any) -> FileSeen:
+    return FileSeen(8, repr(held), None, held)
+
+
+FLOATS = np.linspace(1.0, 2.0, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "words"),
+    [
+        ("p.npz", arrays(x=FLOATS[:4]), "p.npz: x: shape [4], the original's is [8]"),
+        ("p.npz", arrays(y=FLOATS), "p.npz: it holds y, the original's x"),
+        ("p.npz", arrays(x=FLOATS + 1e-3), "values are apart by 5.0e-04 of the largest"),
+        ("p.pkl", FileSeen(400, "b", None), "p.pkl: 400 bytes, the original's has 8"),
+    ],
+)
+def test_saved_arrays_and_objects_that_differ(name: str, other: FileSeen, words: str) -> None:
+    first = arrays(x=FLOATS) if name == "p.npz" else FileSeen(8, "a", None)
+    two = about(run(TRAINED, files={name: first}), run(TRAINED, TRAINED, files={name: other}))
+    assert words in saved.files(two).detail
+
+
+def test_arrays_agree_to_rounding_and_predictions_but_for_a_few() -> None:
+    many = np.zeros(1000, dtype=np.int64)
+    few = many.copy()
+    few[:4] = 1
+    for first, second in ((FLOATS, FLOATS * (1 + 1e-6)), (many, few)):
+        files = [{"p.npz": arrays(x=one)} for one in (first, second)]
+        assert saved.files(about(run([], files=files[0]), run([], [], files=files[1]))).outcome is Outcome.HELD
+    assert "other values" in saved.files(about(run([], files=files[0]), run([], files=files[1]))).detail
+
+
+def test_one_process_writes_the_same_bytes() -> None:
+    one, other = ({"a.png": FileSeen(8, name, None)} for name in "ab")
+    assert "bytes are not" in saved.files(about(run([], files=one), run([], files=other))).detail
+    assert saved.files(about(run([], files=one), run([], [], files=other))).outcome is Outcome.HELD
+
+
+def events(*names: str) -> dict[str, FileSeen]:
+    return {name: FileSeen(8, name, None) for name in names}
+
+
+def test_names_that_vary_by_themselves_are_counted() -> None:
+    first, again = events("runs/a1/x", "runs/a1/y", "log.csv"), events("runs/b2/x", "runs/b2/y", "log.csv")
+    shaky = unstable(run([], files=first), run([], files=again))
+    found = saved.files(
+        about(run([], files=first), run([], files=events("runs/c3/x", "runs/c3/y", "log.csv")), unstable=shaky)
+    )
+    assert found.outcome is Outcome.HELD, found
+    twice = events("runs/c3/x", "runs/c3/y", "runs/d4/x", "runs/d4/y", "log.csv")
+    found = saved.files(about(run([], files=first), run([], [], files=twice), unstable=shaky))
+    assert found.detail == "4 files in runs, the original writes 2"
+    gone = saved.files(about(run([], files=first), run([], files=events("runs/c3/x", "runs/c3/y")), unstable=shaky))
+    assert gone.detail == "log.csv is not written"
+
+
+def test_arrays_that_vary_by_themselves() -> None:
+    first, again = ({"p.npz": arrays(x=FLOATS + n)} for n in (0, 1))
+    shaky = unstable(run([], files=first), run([], files=again))
+    assert shaky.files == {"p.npz"}
+    assert saved.files(about(run([], files=first), run([], files=again), unstable=shaky)).outcome is Outcome.HELD
+
+
+def test_varying_names_beside_the_script() -> None:
+    first, again = events("run-1699999.txt"), events("run-1700001.txt")
+    shaky = unstable(run([], files=first), run([], files=again))
+    assert saved.files(about(run([], files=first), run([], files=events("run-17002.txt")), unstable=shaky)).detail
+    added = saved.files(about(run([], files=first), run([], files=events("run-17002.txt", "b.txt")), unstable=shaky))
+    assert added.detail == "b.txt is written, which the original does not do"
+
+
+def test_logged_lines_are_compared_without_their_time() -> None:
+    first, second = line("INFO loss 0.5", stream=3), line("INFO loss 0.7", stream=3)
+    found = printed.numbers(about(run([*TRAINED, first]), run([*TRAINED, second])))
+    assert found.detail == "0.7 in 'INFO loss 0.7', the original prints 0.5"
+    found = printed.lines(about(run([*TRAINED, first]), run(TRAINED)))
+    assert found.detail.startswith("0 logged lines, the original prints 1")
+    found = printed.lines(about(run([*TRAINED, first]), run([*TRAINED, first], [*TRAINED, first])))
+    assert found.detail == "process 1 prints it, too: 'INFO loss 0.5'"
+
+
+def test_a_count_of_a_share_is_none_above_the_originals() -> None:
+    original, share = run([*TRAINED, line("right 9", 1)]), [*TRAINED, line("right 2", 1)]
+    assert printed.numbers(about(original, run(share, share))).outcome is Outcome.HELD
+    share = [*TRAINED, line("right 30", 1)]
+    assert printed.numbers(about(original, run(share, share))).outcome is Outcome.BROKEN
+
+
+def test_the_loss_of_the_step_before_is_a_share_wherever_it_is_printed() -> None:
+    original = run([*TRAINED, line("epoch 1 loss 2.00 accuracy 0.75")])
+    share = [batch("a"), loss(1.5), step(), line("epoch 1 loss 1.50 accuracy 0.75")]
+    found = printed.numbers(about(original, run(share, share)))
+    assert "1 numbers of a training step are one process's share" in found.detail
+    worse = [*share[:-1], line("epoch 1 loss 1.50 accuracy 0.80")]
+    found = printed.numbers(about(original, run(worse, worse)))
+    assert found.detail.startswith("0.80 in")
+
+
+def save(*items: list[Any], path: str = "m.pt") -> Event:
+    return {"e": "save", "t": 0, "f": path, "items": list(items)}
+
+
+WEIGHT = ["fc.weight", "torch.Tensor", [2], "torch.float32", 1.0, "aa"]
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        (["module.fc.weight", *WEIGHT[1:]], "a wrapper was saved ('module' stands before every key)"),
+        (["fc.weight", "torch.Tensor", [3], *WEIGHT[3:]], "fc.weight is torch.float32 [3]"),
+        (["fc.weight", "torch.Tensor", [2], "torch.float64", 1.0, "aa"], "fc.weight is torch.float64 [2]"),
+        ([*WEIGHT[:5], "bb"], "fc.weight differs"),
+        (["fc.weight", "builtins.int", 3], "fc.weight is of another kind"),
+    ],
+)
+def test_checkpoints_that_differ(item: list[Any], words: str) -> None:
+    promise = saved.checkpoints(about(run([*TRAINED, save(WEIGHT)]), run([*TRAINED, save(item)])))
+    assert promise.outcome is Outcome.BROKEN
+    assert words in promise.detail
+
+
+def test_a_checkpoint_that_is_renamed_is_found_under_its_name() -> None:
+    rename = {"e": "rename", "t": 0, "f": ".m.tmp", "to": "m.pt"}
+    other = run([*TRAINED, save(WEIGHT, path=".m.tmp"), rename])
+    assert saved.checkpoints(about(run([*TRAINED, save(WEIGHT)]), other)).outcome is Outcome.HELD
+
+
+def coll(op: str, at: str) -> Event:
+    return {"e": "coll", "t": 0, "op": op, "at": at}
+
+
+def test_a_hang_names_rank_collective_and_line() -> None:
+    first = Rank(0, [*TRAINED, coll("all_gather", "train.py:9")], -9, stack=["x.py:1 in wait", "@train.py:9 in test"])
+    second = Rank(1, [*TRAINED, loss(1.0, at="train.py:5")], -9, stack=["@train.py:5 in train"])
+    promise = waits.waits(about(run(TRAINED), Trace("hang", [first, second], ended="wait")))
+    assert promise.outcome is Outcome.BROKEN
+    assert promise.detail == (
+        "process 0 waits in all_gather at train.py:9; "
+        "process 1 waits in the exchange of gradients (backward) at train.py:5. They part at collective call 2: "
+        "process 0: all_gather at train.py:9, process 1: the exchange of gradients (backward) at train.py:5"
+    )
+
+
+def test_a_lost_connection_is_a_hang_and_an_own_error_is_not() -> None:
+    inside = [*TRAINED, coll("all_reduce", "train.py:9")]
+    error = {"e": "error", "t": 0, "kind": "RuntimeError", "message": "Connection closed by peer", "at": "train.py:9"}
+    left = Trace("run", [Rank(0, [*inside, error], 1), Rank(1, [*TRAINED, end()], 0)])
+    assert "process 1 has come to the end of the script" in waits.waits(about(run(TRAINED), left)).detail
+    own = {**error, "kind": "ValueError", "message": "my own"}
+    fails = Trace("run", [Rank(0, [*TRAINED, own], 1), Rank(1, [*inside, error], 1)])
+    assert waits.waits(about(run(TRAINED), fails)).outcome is Outcome.HELD
+    assert waits.runs(about(run(TRAINED), fails)).detail == "process 0 ends with ValueError at train.py:9: my own"
+
+
+@pytest.mark.parametrize(
+    ("held", "more", "why"),
+    [
+        ({"rows of a batch mixed by randperm": 1}, {}, "the script mixes the rows of a batch (randperm)"),
+        ({}, {"kept": False}, "the runtime cannot be told to keep the global batch"),
+        ({"BatchNorm without running statistics": 1}, {}, "normalises over the rows of one process"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(held: dict[str, int], more: dict[str, Any], why: str) -> None:
+    other = [batch("a"), loss(9.0), step(9.0)]
+    found = {p.id: p for p in compare(about(run(TRAINED, **held), run(other, other), **more))}
+    assert found["weights"].outcome is Outcome.UNTESTABLE
+    assert why in found["weights"].detail
+
+
+def test_random_numbers_for_each_row() -> None:
+    other = [batch("a"), loss(9.0), step(9.0)]
+    two = about(run(TRAINED, draws=8), run(other, other, draws=4))
+    found = {p.id: p for p in compare(two)}
+    assert "draws random numbers for each row" in found["weights"].detail
+    same = about(run(TRAINED, draws=8), run(other, other, draws=8))
+    assert {p.id: p for p in compare(same)}["weights"].outcome is Outcome.BROKEN
+
+
+def test_two_runs_of_the_original_that_differ() -> None:
+    first, second = run([*TRAINED, line("took 1 s")]), run([*TRAINED[:-1], step(2.0), line("took 2 s")])
+    shaky = unstable(first, second)
+    assert shaky == Unstable(lines=frozenset({(1, 0)}), weights=True)
+    found = {p.id: p for p in compare(about(first, second, unstable=shaky))}
+    assert found["weights"].detail == "two runs of the original itself differ"
+    assert found["numbers"].outcome is Outcome.HELD
+
+
+def test_a_short_batch_that_is_completed() -> None:
+    original = run([batch("a", "b"), loss(1.0), step(), batch("c"), loss(1.0), step(k=2)])
+    first = [batch("a"), loss(1.0), step(), batch("c"), loss(1.0), step(k=2)]
+    second = [batch("b"), loss(1.0), step(), batch("a"), loss(1.0), step(k=2)]
+    assert samples.first_completed(original.main, run(first, second).ranks) == 2
+    assert samples.first_completed(original.main, run(first, first).ranks) is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "result"), [(1.0, 1.0, 0.0), (1.0, 1.1, 0.1 / 1.1), (float("nan"), float("nan"), 0.0), (0.0, 0.0, 0.0)]
+)
+def test_apart(a: float, b: float, result: float) -> None:
+    assert apart(a, b) == pytest.approx(result)
+
+
+def test_the_curve_is_that_of_the_first_loss_of_a_script() -> None:
+    alternating = [loss(1.0, at="a:1"), loss(9.0, at="a:2"), loss(2.0, at="a:1")]
+    assert curve(run(alternating)) == [1.0, 2.0]
+    lines = draw([1.0, 2.0], [1.0, 1.5], ("original", "migrated"))
+    assert any("*" in text for text in lines)
+    assert lines[0].startswith("2 |")
+    assert draw([1.0], [], ("a", "b")) == ()

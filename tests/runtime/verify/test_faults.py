@@ -1,0 +1,151 @@
+"""Twelve faults that a migration can have, each in a migrated fixture, each found and named by the right promise."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A text that takes the place of another one in the migrated script, and what is said about it."""
+
+    fixture: str
+    before: str
+    after: str
+    promise: str
+    words: str
+    arguments: tuple[str, ...] = ()
+    processes: int = 2
+    daily: bool = False
+
+
+ONE_EPOCH, TWO_EPOCHS = ("--epochs", "1"), ("--epochs", "2")
+_PREPARE = "model, optimizer, train_loader, test_loader = accelerator.prepare(\n        model, optimizer, train_loader"
+_GAN = (
+    "generator, discriminator, optimizer_G, optimizer_D, dataloader = accelerator.prepare(\n"
+    "    generator, discriminator,"
+)
+FAULTS = {
+    "backward not swapped": Fault(
+        "module_level", "accelerator.backward(loss)", "loss.backward()", "weights", "fc1.weight differs"
+    ),
+    "model not prepared": Fault(
+        "mnist_functions",
+        _PREPARE,
+        "optimizer, train_loader, test_loader = accelerator.prepare(\n        optimizer, train_loader",
+        "ranks",
+        "conv1.weight of process 1 is not that of process 0: its gradients are not exchanged",
+        ONE_EPOCH,
+        daily=True,
+    ),
+    "second model not prepared": Fault(
+        "gan",
+        _GAN,
+        "generator, optimizer_G, optimizer_D, dataloader = accelerator.prepare(\n    generator,",
+        "ranks",
+        "model.0.weight of process 1 is not that of process 0",
+        ("--n_epochs", "1"),
+    ),
+    "loader not prepared": Fault(
+        "mnist_functions",
+        f"{_PREPARE}, test_loader",
+        "model, optimizer, test_loader = accelerator.prepare(\n        model, optimizer, test_loader",
+        "samples",
+        "every process reads all 64 rows: the loader is not shared among them",
+        ONE_EPOCH,
+        daily=True,
+    ),
+    "prints unguarded": Fault(
+        "mnist_functions",
+        "accelerator.print('\\nTest",
+        "print('\\nTest",
+        "lines",
+        "process 1 prints it, too: 'Test set: Average loss",
+        ONE_EPOCH,
+    ),
+    "save on all ranks": Fault(
+        "module_level",
+        "accelerator.save(accelerator.get",
+        "torch.save(accelerator.get",
+        "files",
+        "model.ckpt is written by processes 0, 1",
+    ),
+    "save of the wrapped model": Fault(
+        "module_level",
+        "accelerator.get_state_dict(model)",
+        "nn.DataParallel(model).state_dict()",
+        "checkpoints",
+        "a wrapper was saved ('module' stands before every key), the plain model cannot load it",
+    ),
+    "metric not gathered": Fault(
+        "mnist_functions",
+        "            output, target = accelerator.gather_for_metrics((output, target))\n",
+        "",
+        "numbers",
+        "'Test set: Average loss:",
+        ONE_EPOCH,
+    ),
+    "scheduler stepped N times": Fault(
+        "mnist_functions",
+        "        scheduler.step()\n",
+        "        for _ in range(accelerator.num_processes):\n            scheduler.step()\n",
+        "rates",
+        "learning rate 0.49, the original's is 0.7",
+        TWO_EPOCHS,
+    ),
+    "loss divided twice": Fault(
+        "grad_accumulation",
+        "accelerator.backward(loss)",
+        "accelerator.backward(loss / args.accum_steps)",
+        "losses",
+        "1/4 of it: divided or multiplied once too often",
+        ONE_EPOCH,
+        1,
+        True,
+    ),
+    "rank-local break": Fault(
+        "mnist_functions",
+        "        optimizer.step()\n",
+        "        optimizer.step()\n        if accelerator.process_index == 1 and batch_idx == 3:\n            break\n",
+        "waits",
+        "after.py:36 and after.py:55",
+        TWO_EPOCHS,
+        daily=True,
+    ),
+    "forward under a main-process guard": Fault(
+        "mnist_functions",
+        "        test(model, accelerator, test_loader)\n",
+        "        if accelerator.is_main_process:\n            test(model, accelerator, test_loader)\n",
+        "waits",
+        "after.py:53 and after.py:32",
+        TWO_EPOCHS,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if fault.daily else pytest.mark.slow) for name, fault in FAULTS.items()]
+)
+def test_fault_is_found_and_named(name: str, tmp_path: Path, verify: Callable[..., Any]) -> None:
+    fault = FAULTS[name]
+    folder = Path(shutil.copytree(ROOT / "fixtures" / fault.fixture, tmp_path / "project"))
+    migrated = folder / "after.py"
+    text = migrated.read_text()
+    assert text.count(fault.before) == 1
+    migrated.write_text(text.replace(fault.before, fault.after))
+    seen = verify(folder / "before.py", migrated, *fault.arguments, options=("--wait", "5"))
+    assert seen.status == 1, seen.errors
+    promise = seen.of(fault.promise, fault.processes)
+    assert promise["outcome"] == "broken", seen.broken()
+    for words in fault.words.split(" and "):
+        assert words in promise["detail"]
+    if fault.promise in ("samples", "lines", "files", "checkpoints", "waits"):
+        assert set(seen.broken()) == {fault.promise}

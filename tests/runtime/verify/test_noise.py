@@ -1,0 +1,140 @@
+"""Exact mode on one machine: two half batches hold the rows of the whole one, whatever draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+SCRIPT = """
+import random
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+{imports}
+torch.manual_seed(0)
+
+
+class Data(Dataset):
+    def __len__(self):
+        return 21
+
+    def __getitem__(self, index):
+        return torch.arange(4.0) + index + {sample}
+
+
+model = nn.Sequential(nn.Linear(4, 8), {layer} nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(Data(), batch_size=8, shuffle=True{loader})
+{prepare}
+for epoch in range(2):
+    for x in loader:
+        x = x / 20
+        n = len(x)
+        noise = {noise}
+        assert len(noise) == n
+        optimizer.zero_grad()
+        loss = {loss}
+        {backward}
+        optimizer.step()
+"""
+PLAIN = {"imports": "", "prepare": "", "backward": "loss.backward()"}
+OURS = {
+    "imports": "from torchlift.runtime import Accelerator",
+    "prepare": "accelerator = Accelerator()\nmodel, optimizer, loader = accelerator.prepare(model, optimizer, loader)",
+    "backward": "accelerator.backward(loss)",
+}
+DEFAULT = {
+    "sample": "0",
+    "layer": "",
+    "loader": "",
+    "noise": "torch.zeros(n, 1)",
+    "loss": "(model(x) - noise).square().mean()",
+}
+
+
+@pytest.fixture
+def both(tmp_path: Any, verify: Callable[..., Any]) -> Callable[..., Any]:
+    """`both(noise="torch.randn(n, 1)")` verifies such a script on two processes."""
+
+    def check(options: tuple[str, ...] = (), backward: str = OURS["backward"], **parts: str) -> Any:
+        before, after = tmp_path / "before.py", tmp_path / "after.py"
+        before.write_text(SCRIPT.format(**DEFAULT | PLAIN | parts))
+        after.write_text(SCRIPT.format(**DEFAULT | OURS | parts | {"backward": backward}))
+        return verify(before, after, options=("--procs", "2", *options))
+
+    return check
+
+
+NOISE = (
+    "torch.randn(n, 1)",
+    "torch.rand(n, 1)",
+    "torch.randn_like(x)[:, :1]",
+    "torch.zeros(n, 1).normal_(0, 2)",
+    "torch.empty(n * 3).uniform_(-1, 1).view(n, 3)[:, :1]",
+    "torch.randint(0, 5, (n, 1)).float()",
+    "torch.randint(5, size=(n, 1)).float()",
+    "torch.bernoulli(torch.full((n, 1), 0.5))",
+    "torch.normal(torch.zeros(n, 1), torch.ones(n, 1))",
+    "torch.distributions.Normal(0.0, 1.0).sample((n, 1))",
+    "torch.multinomial(torch.ones(n, 4), 2, replacement=True).float()[:, :1]",
+    "torch.multinomial(torch.ones(n, 4), 2).float()[:, :1]",
+    "torch.as_tensor(np.random.normal(0, 1, (n, 1)), dtype=torch.float32)",
+    "torch.as_tensor(np.random.rand(n, 1), dtype=torch.float32)",
+    "F.gumbel_softmax(torch.zeros(n, 3))[:, :1]",
+)
+
+
+def _together(*parts: str) -> str:
+    return f"sum(one.mean(1, keepdim=True) for one in ({', '.join(parts)},))"
+
+
+def test_noise_has_the_rows_of_the_whole_batch(both: Callable[..., Any]) -> None:
+    seen = both(noise=_together(*NOISE))
+    assert seen.broken() == {}, seen.errors
+    assert seen.of("weights")["outcome"] == "held"
+    assert "noise drawn per row is a function of (step, call, row)" in seen.verdict["notes"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", NOISE)
+def test_each_kind_of_noise(noise: str, both: Callable[..., Any]) -> None:
+    seen = both(noise=noise, options=("--double",))
+    assert seen.broken() == {}, seen.errors
+
+
+@pytest.mark.parametrize(
+    ("sample", "loader"),
+    [
+        ("torch.rand(4) + random.random() + np.random.rand()", ""),
+        pytest.param("torch.rand(4) + random.random()", ", num_workers=1", marks=pytest.mark.slow),
+    ],
+    ids=["in the process", "in workers"],
+)
+def test_samples_that_are_random_themselves(sample: str, loader: str, both: Callable[..., Any]) -> None:
+    seen = both(sample=sample, loader=loader)
+    assert seen.broken() == {}
+    assert seen.of("samples")["outcome"] == "held"
+
+
+def test_dropout_and_batch_norm_are_named(both: Callable[..., Any]) -> None:
+    seen = both(layer="nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Dropout(0.1),")
+    assert seen.broken() == {}
+    assert {"dropout off: 2 layers", "BatchNorm: 1 layers on running statistics"} <= set(seen.verdict["notes"])
+
+
+def test_a_summed_loss_needs_its_word(both: Callable[..., Any]) -> None:
+    summed = "(model(x) - noise).square().sum() / 10"
+    told = both(loss=summed, backward="accelerator.backward(loss, reduction='sum')")
+    assert told.broken() == {}
+    seen = both(loss=summed)
+    assert "1/2 of it" in seen.broken()["losses"]
+
+
+def test_rows_that_are_mixed_cannot_be_compared(both: Callable[..., Any]) -> None:
+    seen = both(noise="x[torch.randperm(n)][:, :1]")
+    assert seen.status == 0
+    assert seen.of("weights")["detail"] == "the script mixes the rows of a batch (randperm)"

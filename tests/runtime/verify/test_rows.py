@@ -1,0 +1,61 @@
+"""The rows of a batch: what two halves hold together is what the whole one holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from torchlift.runtime.verify.hooks.rows import row_hashes
+
+IMAGES = torch.arange(8 * 3 * 4 * 4).float().reshape(8, 3, 4, 4)
+LABELS = torch.arange(8)
+
+
+class Graph:
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+
+def targets(rows: range) -> list[dict[str, torch.Tensor]]:
+    return [{"boxes": torch.full((n + 1, 4), n), "labels": torch.full((n + 1,), n)} for n in rows]
+
+
+def detection(rows: range) -> Any:
+    return tuple(IMAGES[n] for n in rows), tuple(targets(rows))
+
+
+SHAPES: dict[str, Any] = {
+    "tensors": lambda rows: [IMAGES[rows.start : rows.stop], LABELS[rows.start : rows.stop]],
+    "a dict with names": lambda rows: {"x": IMAGES[rows.start : rows.stop], "name": [f"row {n}" for n in rows]},
+    "pairs and labels": lambda rows: [
+        [IMAGES[rows.start : rows.stop], IMAGES[rows.start : rows.stop] + 1],
+        LABELS[rows.start : rows.stop],
+    ],
+    "pairs of pairs": lambda rows: [[IMAGES[rows.start : rows.stop]] * 2, [LABELS[rows.start : rows.stop]] * 2],
+    "images and targets": detection,
+    "a list of samples": lambda rows: [(IMAGES[n], n) for n in rows],
+    "a list of samples of other lengths": lambda rows: [(torch.arange(n + 2), torch.tensor([n])) for n in rows],
+    "sequences and their lengths": lambda rows: (tuple(torch.arange(n + 2) for n in rows), tuple(rows)),
+    "a list of dicts": lambda rows: targets(rows),
+    "two dicts": lambda rows: [{"x": IMAGES[rows.start : rows.stop]}, {"y": LABELS[rows.start : rows.stop]}],
+    "pairs and names": lambda rows: [[IMAGES[rows.start : rows.stop]] * 2, [f"row {n}" for n in rows]],
+    "graphs": lambda rows: Graph(IMAGES[rows.start : rows.stop]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_two_halves_hold_the_rows_of_the_whole(shape: str) -> None:
+    make = SHAPES[shape]
+    whole = row_hashes(make(range(8)))
+    assert len(whole) == len(set(whole)) == 8
+    assert sorted(row_hashes(make(range(5))) + row_hashes(make(range(5, 8)))) == sorted(whole)
+    assert row_hashes(make(range(8))) == whole
+
+
+def test_objects_without_tensors_have_no_address() -> None:
+    class Thing:
+        pass
+
+    assert row_hashes(Thing()) == row_hashes(Thing())
