@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
+
+from torchlift.runtime.process.system import get_free_port
 
 from .measure import ROOT, Row, beside, fastest_tenth, missing
 
@@ -155,10 +156,7 @@ def child() -> None:
 
 def rows() -> list[Row]:
     """Start the processes, and make a table of what the first one prints."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    place = {"WORLD_SIZE": PROCESSES, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
+    place = {"WORLD_SIZE": PROCESSES, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": get_free_port(), "OMP_NUM_THREADS": 1}
     place |= {"TORCHELASTIC_RUN_ID": "benchmark", "GROUP_RANK": 0, "LOCAL_WORLD_SIZE": PROCESSES}  # Fabric asks for it
     base = {**os.environ, "TORCHLIFT_CPU": "1", "ACCELERATE_USE_CPU": "1", **{k: str(v) for k, v in place.items()}}
     started = [

@@ -11,8 +11,9 @@ import click
 
 from ..config.cluster import DYNAMO_MODES
 from ..errors import TorchliftError
+from ..process.system import get_free_port
 from .options import PRECISION_WORDS, Options, check_option, job_of
-from .plan import Job, free_port, plan
+from .plan import Job, plan
 from .spawn import run
 
 
@@ -104,7 +105,7 @@ def _run(job: Job, max_restarts: int, quiet: bool) -> int:
     for restart in range(max_restarts + 1):
         attempt = replace(job, restart=restart)
         if attempt.port == 0 and attempt.num_machines == 1:
-            attempt = replace(attempt, port=free_port(attempt.address))
+            attempt = replace(attempt, port=get_free_port())
         status = run(plan(attempt, os.environ), quiet)
         if status in (0, 130, 143):
             break

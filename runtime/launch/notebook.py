@@ -14,8 +14,8 @@ from ..config.environment import read_environment
 from ..config.settings import parse_precision
 from ..config.variables import set_for_a_while
 from ..errors import LaunchError, NotAvailableYet, UnknownWordError
+from ..process.system import get_free_port
 from ..process.topology import topology
-from .plan import free_port
 
 _RENDEZVOUS = ("static", "c10d")
 
@@ -161,7 +161,7 @@ def _start(
         "WORLD_SIZE": str(count * num_nodes),
         "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": address,
-        "MASTER_PORT": str(port or free_port(address)),
+        "MASTER_PORT": str(port or get_free_port()),
         "TORCHELASTIC_RESTART_COUNT": str(restart),
     }
     with set_for_a_while({**settings, **place}):

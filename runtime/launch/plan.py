@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -132,10 +131,3 @@ def _place(job: Job, rank: int, local_rank: int) -> dict[str, str]:
         "MASTER_ADDR": job.address,
         "MASTER_PORT": str(job.port),
     }
-
-
-def free_port(address: str) -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])

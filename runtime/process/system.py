@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import logging
 import platform
+import random
 import socket
+from pathlib import Path
 
 log = logging.getLogger(__name__)
 
 _OLDEST = (5, 5)
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_PORT = 20_000
+_TRIES = 100
 
 
 def check_os_kernel() -> None:
@@ -29,7 +34,28 @@ def is_port_in_use(port: int | None = None) -> bool:
 
 
 def get_free_port() -> int:
-    """A port that nobody listens on."""
+    """
+    A port that nobody listens on, of those that the system gives to nobody by itself.
+
+    Rank 0 binds it seconds later, when it has imported torch. A port of the range from which outgoing connections and
+    `bind(0)` are served may be taken by then.
+    """
+    ports = range(_FIRST_PORT, _first_ephemeral_port())
+    for port in random.SystemRandom().sample(ports, min(len(ports), _TRIES)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
+
+
+def _first_ephemeral_port() -> int:
+    """Linux says it; elsewhere 32,768 or more is usual (macOS and Windows: 49,152)."""
+    try:
+        return int(_EPHEMERAL_PORTS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32_768

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import torch
 import torch._dynamo  # the first step of every optimizer imports it
 
+from ..process.system import get_free_port
 from .child import Task
 from .collect import Names, collect
 from .compare.about import About, Unstable
@@ -178,7 +178,7 @@ class Server:
         if split:
             kept["TORCHLIFT_SPLIT_BATCHES"] = "1"
         if distributed:
-            port = _free_port()
+            port = str(get_free_port())
             kept.update(WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
         return kept
 
@@ -276,12 +276,6 @@ def _failure(trace: Trace, scratch: Scratch, double: bool) -> Failure | None:
 
 def _place(rank: int, environment: Mapping[str, str]) -> dict[str, str]:
     return {"RANK": str(rank), "LOCAL_RANK": str(rank)} if "WORLD_SIZE" in environment else {}
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def _accelerators() -> int:

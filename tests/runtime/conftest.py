@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.runtime.process.system import get_free_port
 
 JOBS = Path(__file__).parent / "jobs"
 _MARK = "RESULT "
@@ -26,12 +27,6 @@ def clean_environment() -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", "TORCHLIFT_CPU": "1", "PYTHONWARNINGS": "error::FutureWarning"}
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def run_job(
     script: Path, processes: int, *arguments: object, seconds: float = 150, fails: bool = False, **variables: str
 ) -> list[Any]:
@@ -41,7 +36,7 @@ def run_job(
     Returns, per rank, what the script printed after "RESULT " as JSON (None without). With `fails`, returns per rank
     (exit status, output) instead, whatever happened.
     """
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(processes)}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(get_free_port()), "WORLD_SIZE": str(processes)}
     base = {**clean_environment(), **place, "LOCAL_WORLD_SIZE": str(processes), **variables}
     started = [
         subprocess.Popen(

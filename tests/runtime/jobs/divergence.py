@@ -7,7 +7,6 @@ process saw: [seconds, kind of error, message].
 
 import json
 import os
-import socket
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from torchlift.runtime import Accelerator, DataLoaderConfiguration
+from torchlift.runtime.process.system import get_free_port
 
 since = [0.0]
 
@@ -182,12 +182,6 @@ BUGS = [
 ]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def child(bug, rank, port, out):
     place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in place.items()})
@@ -210,7 +204,7 @@ def child(bug, rank, port, out):
 def main():
     running = []
     for bug in BUGS:
-        port = free_port()
+        port = get_free_port()
         for rank in range(2):
             read, write = os.pipe()
             pid = os.fork()
