@@ -17,25 +17,28 @@ from typing import Any
 from ..errors import CheckpointError, CheckpointPathError
 
 MANIFEST = "manifest.json"
+_PARTIAL = ".partial"
+_OLD = ".old"
 _REMOVED = ".removed"
 _CHUNK = 1 << 20
 
 
 def stage(target: Path) -> Path:
     """
-    Make an empty temporary folder for what will be `target`. What a crashed save has left there is removed.
+    Make an empty temporary folder for what will be `target`. What a crashed save has left is brought to its end before.
 
     Raises:
         CheckpointPathError: `target` is a file, or its place cannot be written to.
     """
     if target.exists() and not target.is_dir():
         raise CheckpointPathError(f"cannot save to {target}: it is a file. Give the name of a folder.")
-    folder = staging_of(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        put_back(target)
-        if folder.exists():
-            shutil.rmtree(folder)
+        settle(target)
+        for left in (_inside(target), _beside(target)):
+            if left.exists():
+                shutil.rmtree(left)
+        folder = staging_of(target)
         folder.mkdir()
     except OSError as error:
         raise CheckpointPathError(f"cannot save to {target}: {error}") from error
@@ -44,7 +47,7 @@ def stage(target: Path) -> Path:
 
 def staging_of(target: Path) -> Path:
     """Where `target` is prepared: on the same disk, so that a rename is all that is left to do."""
-    return target / ".partial" if _holds_more(target) else target.parent / f".{target.name}.partial"
+    return _inside(target) if _holds_more(target) else _beside(target)
 
 
 def commit(folder: Path, target: Path, about: dict[str, Any]) -> None:
@@ -61,14 +64,16 @@ def commit(folder: Path, target: Path, about: dict[str, Any]) -> None:
     """
     files = {}
     for path in sorted(folder.rglob("*")):
+        to_disk(path)
         if path.is_file():
-            to_disk(path)
             files[str(path.relative_to(folder))] = {"bytes": path.stat().st_size, "sha256": checksum(path)}
     (folder / MANIFEST).write_text(json.dumps({"format": 1, **about, "files": files}, indent=2) + "\n")
     to_disk(folder / MANIFEST)
     to_disk(folder)
-    if folder.parent == target:
-        _move_in(folder, target, [*files, MANIFEST])
+    if _holds_more(target):
+        if folder != _inside(target):  # other things have come while the checkpoint was written
+            folder.rename(_inside(target))
+        _move_in(_inside(target), target)
     elif target.exists():
         old = _set_aside(target)
         target.rename(old)
@@ -79,26 +84,49 @@ def commit(folder: Path, target: Path, about: dict[str, Any]) -> None:
     to_disk(target.parent)
 
 
-def _move_in(folder: Path, target: Path, names: list[str]) -> None:
-    before = files_of(target) or []
-    (target / MANIFEST).unlink(missing_ok=True)
-    for name in names:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).replace(target / name)
-    for name in set(before) - set(names):
+def _move_in(folder: Path, target: Path) -> None:
+    """
+    Move a complete checkpoint into a folder that holds other things, file by file.
+
+    It may have been begun before, and cut off: every step may be done again. Until the end, the manifest that is there
+    does not fit the files, so that nobody takes a mixture for a checkpoint.
+    """
+    names = files_of(folder) or []
+    for name in set(files_of(target) or ()) - set(names):
         (target / name).unlink(missing_ok=True)
+    for name in [*names, MANIFEST]:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        if (folder / name).exists():
+            (folder / name).replace(target / name)
     shutil.rmtree(folder)
     to_disk(target)
 
 
-def put_back(target: Path) -> None:
-    """A crash between two renames has left the old folder under another name: give it back its own."""
+def settle(target: Path) -> None:
+    """
+    Bring to its end what a crash has cut off in the middle of `commit`.
+
+    Between two renames, the old folder has another name: it gets its own back. Files of a complete checkpoint that were
+    being moved into a folder are moved in, all of them.
+    """
     old = _set_aside(target)
     if old.exists():
         if target.exists():
             shutil.rmtree(old)
         else:
             old.rename(target)
+    if read_manifest(_inside(target)) is not None:
+        _move_in(_inside(target), target)
+
+
+def settle_all(parent: Path) -> None:
+    """`settle`, for every folder in `parent`."""
+    if parent.is_dir():
+        for path in list(parent.iterdir()):
+            if path.name.startswith(".") and path.name.endswith(_OLD):
+                settle(parent / path.name[1 : -len(_OLD)])
+            elif path.is_dir():
+                settle(path)
 
 
 def remove(folder: Path) -> None:
@@ -115,7 +143,15 @@ def clear_removed(parent: Path) -> None:
 
 
 def _set_aside(target: Path) -> Path:
-    return target.parent / f".{target.name}.old"
+    return target.parent / f".{target.name}{_OLD}"
+
+
+def _inside(target: Path) -> Path:
+    return target / _PARTIAL
+
+
+def _beside(target: Path) -> Path:
+    return target.parent / f".{target.name}{_PARTIAL}"
 
 
 def _holds_more(target: Path) -> bool:

@@ -20,7 +20,7 @@ from ..errors import CheckpointError, CheckpointPathError
 from ..gradients.window import Windows
 from ..process.group import wait_for_everyone
 from ..strategies.unwrap import unwrap
-from .folders import check_whole, commit, put_back, stage, staging_of
+from .folders import check_whole, commit, settle, settle_all, stage, staging_of
 from .loaders import own_state, write_loaders
 from .parts import (
     HasState,
@@ -127,7 +127,9 @@ class Checkpoints:
         if failure is not None:
             raise CheckpointPathError(failure)
         with self._together("could not begin"):
-            folder = stage(target) if self._writes else staging_of(target)
+            if self._writes:
+                stage(target)
+        folder = staging_of(target)
         with self._together("could not give its state") as states:
             weights, states.mine = self._collect(folder)
         with self._together("could not write"):
@@ -172,7 +174,7 @@ class Checkpoints:
             )
         target = self._parent() / f"checkpoint_{self._project.iteration}"
         if self._world.rank == 0:
-            put_back(target)
+            settle(target)
         if target.exists():
             newest = numbered(target.parent)[-1][0]
             return None, (
@@ -249,7 +251,7 @@ class Checkpoints:
             return None, None
         try:
             folder = self._newest() if input_dir is None else Path(input_dir).expanduser().resolve()
-            put_back(folder)
+            settle(folder)
             check_whole(folder)
         except (CheckpointError, OSError) as error:
             return None, error
@@ -261,6 +263,7 @@ class Checkpoints:
                 "load_state has no folder to load from. Give it one, or make the accelerator with ProjectConfiguration"
                 "(project_dir=..., automatic_checkpoint_naming=True)."
             )
+        settle_all(self._parent())
         newest, passed = newest_whole(self._parent())
         for line in passed:
             log.warning("passed over a checkpoint that is not whole: %s", line)

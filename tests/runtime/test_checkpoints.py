@@ -57,9 +57,10 @@ def test_what_is_continued_is_what_would_have_been(job, tmp_path, processes):
 
 
 def test_a_kill_in_the_middle_of_a_save_costs_nothing_that_was_saved(job, tmp_path):
-    assert job("killed.py", 1, tmp_path, 6) == [True]
+    """Before every single change of the file system, once; also while what was cut off is brought to its end."""
+    assert job("killed_everywhere.py", 1, tmp_path) == [True]
 
 
 @pytest.mark.slow
-def test_many_kills_in_the_middle_of_a_save(job, tmp_path):
+def test_sixty_kills_at_any_moment_of_a_save(job, tmp_path):
     assert job("killed.py", 1, tmp_path, 60, seconds=600) == [True]
