@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .config.project import ProjectConfiguration
     from .config.settings import DataLoaderConfiguration
     from .data.loader import skip_first_batches
+    from .device.empty import init_empty_weights, init_on_device
     from .errors import (
         CheckpointError,
         CollectiveError,
@@ -51,6 +52,8 @@ __all__ = [
     "debug_launcher",
     "find_executable_batch_size",
     "Inert",
+    "init_empty_weights",
+    "init_on_device",
     "load_checkpoint_in_model",
     "notebook_launcher",
     "set_seed",
@@ -101,6 +104,9 @@ _HOME = {
     "debug_launcher": ".launch.notebook",
     "find_executable_batch_size": ".memory",
     "Inert": ".tracking.inert",
+    "init_empty_weights": ".device.empty",
+    "init_on_device": ".device.empty",
+    "is_rich_available": ".packages",
     "notebook_launcher": ".launch.notebook",
     "synchronize_rng_states": ".collectives.anywhere",
     "load_checkpoint_in_model": ".checkpoint.weights",
@@ -115,8 +121,12 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__ and name not in _HOME:
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .absent import absent
+
+        return absent(name)
     try:
         module = import_module(_HOME.get(name, ".errors"), __name__)
     except ModuleNotFoundError as missing:

@@ -25,8 +25,11 @@ class Later:
         NotAvailableYet: it is called.
     """
 
+    instead = "Leave it out: models are replicated on all processes."
+    """What to do."""
+
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotAvailableYet(f"{cls.__name__}(...)", "Leave it out: models are replicated on all processes.")
+        raise NotAvailableYet(f"{cls.__name__}(...)", cls.instead)
 
 
 class FullyShardedDataParallelPlugin(Later):

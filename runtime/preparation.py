@@ -223,6 +223,7 @@ class Preparation:
             dispatch=self._settings.dispatch_batches,
             seed=seed_of(self._world, self._settings.data_seed) if self._settings.use_seedable_sampler else None,
             rng_types=self._settings.rng_types,
+            stateful=self._settings.stateful,
         )
         prepared = prepare_loader(loader, options)
         self.loaders.append(prepared)

@@ -131,9 +131,15 @@ FACES = (
     "runtime.data_loader",
     "runtime.optimizer",
     "runtime.scheduler",
+    "runtime.big_modeling",
+    "runtime.checkpointing",
+    "runtime.hooks",
+    "runtime.inference",
+    "runtime.parallelism_config",
 )
 RUNTIME: list[tuple[str, ...]] = [
     ("runtime.types", "runtime.errors", "runtime.classes", "runtime.available", "runtime.packages", "runtime.later"),
+    ("runtime.absent", "runtime.figures"),
     ("runtime.process", "runtime.device", "runtime.config", "runtime.tracking"),
     ("runtime.logging", "runtime.memory", "runtime.progress", "runtime.profiling"),
     ("runtime.collectives", "runtime.strategies", "runtime.gradients", "runtime.launch"),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ..errors import MixedUseError, UnknownWordError, WrongKindError
 from ..types import DDPCommunicationHookType, DynamoBackend
+from .compression import hook_of
 from .environment import read_environment
 
 H = TypeVar("H", bound="KwargsHandler")
@@ -109,6 +110,23 @@ class DistributedDataParallelKwargs(KwargsHandler):
             if word not in DDPCommunicationHookType.list():
                 raise UnknownWordError(name, word, DDPCommunicationHookType.list())
             setattr(self, name, DDPCommunicationHookType(str(word)))
+
+    def register_comm_hook(self, model: Any) -> None:
+        """
+        Compress the gradients of a DistributedDataParallel that the script has made by itself.
+
+        Raises:
+            MixedUseError: it is another model. Those of `prepare` have the hook of the accelerator's handler.
+        """
+        register = getattr(model, "register_comm_hook", None)
+        if register is None:
+            raise MixedUseError(
+                f"register_comm_hook takes a DistributedDataParallel, and this is a {type(model).__name__}. Hand this "
+                "handler to Accelerator(kwargs_handlers=[...]): prepare then compresses gradients as it says."
+            )
+        state, hook = hook_of(self, all(one.device.type == "cpu" for one in model.parameters()))
+        if hook is not None:
+            register(state, hook)
 
 
 @dataclass

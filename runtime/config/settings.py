@@ -42,11 +42,9 @@ class DataLoaderConfiguration:
     data_seed: int | None = None
     """The seed of that; the seed of torch when the loader is prepared, when None."""
     use_stateful_dataloader: bool = False
-    """True is not available yet."""
+    """Loaders have `state_dict` and `load_state_dict`: a pass that was saved in its middle goes on from there."""
 
     def __post_init__(self) -> None:
-        if self.use_stateful_dataloader:
-            raise NotAvailableYet("DataLoaderConfiguration(use_stateful_dataloader=...)", "Leave it out.")
         if self.dispatch_batches and self.even_batches is False:
             raise MixedUseError("dispatch_batches=True completes every round: it does not go with even_batches=False.")
 
@@ -66,6 +64,7 @@ class Settings:
     dispatch_batches: bool
     data_seed: int | None
     use_seedable_sampler: bool
+    stateful: bool
     rng_types: tuple[RNGType, ...]
     accumulation: GradientAccumulationPlugin
     autocast: AutocastKwargs
@@ -110,6 +109,7 @@ def resolve(
         dispatch_batches=bool(loaders.dispatch_batches),
         data_seed=loaders.data_seed,
         use_seedable_sampler=loaders.use_seedable_sampler,
+        stateful=loaders.use_stateful_dataloader,
         rng_types=_rng_types(rng_types),
         accumulation=windows,
         autocast=one_of(handlers, AutocastKwargs),

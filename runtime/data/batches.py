@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset
 from .iterable import Tagged, cut_rows, rows_of
 from .order import LentState
 from .progress import Pass
+from .samplers import Rest
 from .shares import Shares, bounds, uniform, weighted
 
 KEY = "_torchlift_share"
@@ -56,6 +57,18 @@ class Batches:
         loader._torchlift_reset(self._batches, first_iter)
         self._begin(loader)
 
+    def leave_out(self) -> None:
+        """Draw, or read from a stream, what is to be skipped, now."""
+        drawn = getattr(self._batches, "_sampler_iter", None)
+        if isinstance(drawn, Rest):
+            drawn.leave_out()
+        try:
+            while self._drop:
+                self._drop -= 1
+                self._read()
+        except StopIteration:
+            return
+
     def __next__(self) -> Any:
         if self._simple:
             return self._step()
@@ -97,10 +110,9 @@ class Batches:
     def _fetch(self) -> tuple[Any, Shares | None] | None:
         if self._ahead and self._pass.position and self._next is None:
             return None
+        if self._drop:
+            self.leave_out()
         try:
-            while self._drop:
-                self._drop -= 1
-                self._read()
             batch = self._read()
             while isinstance(batch, Tagged) and not batch.shares.rows[self._share.options.world.rank]:
                 self._shares.append(batch.shares)

@@ -232,7 +232,7 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
         dataset: as for torch's DataLoader.
         device: where batches go.
         skip_batches: how many are left out at the start of every pass.
-        use_stateful_dataloader: True is not available yet.
+        use_stateful_dataloader: True is not available for loaders that are made by hand.
         more: for torch's DataLoader; what begins with an underscore, and generators to synchronise, is accepted.
     """
 
@@ -247,7 +247,10 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
         **more: Any,
     ) -> None:
         if use_stateful_dataloader:
-            raise NotAvailableYet("use_stateful_dataloader=True", "Leave it out.")
+            raise NotAvailableYet(
+                "DataLoaderShard(use_stateful_dataloader=True)",
+                "Use accelerator.prepare with DataLoaderConfiguration(use_stateful_dataloader=True).",
+            )
         given = {k: v for k, v in more.items() if not k.startswith("_") and k not in _ACCEPTED}
         super().__init__(dataset, **given)
         self.base_dataloader = DataLoader(dataset, **given)
@@ -293,6 +296,16 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
             yield batch if self.device is None else send_to_device(batch, self.device)
             batch = following
         self._epochs.end()
+
+
+def get_sampler(dataloader: DataLoader[Any]) -> Any:
+    """
+    What a loader draws single indices from; None where it draws none, or whole batches by itself.
+
+    It is the script's own, of a prepared loader too: `set_epoch` on it, or its generator, counts for the next pass.
+    """
+    batches = getattr(dataloader, "batch_sampler", None)
+    return getattr(dataloader, "sampler", None) if batches is None else getattr(batches, "sampler", None)
 
 
 _ACCEPTED = ("split_batches", "slice_fn", "torch_device_mesh")
@@ -343,11 +356,11 @@ def prepare_data_loader(
         use_seedable_sampler: shuffle by a seed and the number of the epoch.
         data_seed: that seed.
         non_blocking: do not wait for copies to the device.
-        use_stateful_dataloader: True is not available yet.
+        use_stateful_dataloader: the loader has `state_dict` and `load_state_dict`.
         torch_device_mesh: None; meshes are not available yet.
     """
-    if use_stateful_dataloader or torch_device_mesh is not None:
-        raise NotAvailableYet("a stateful loader, or one on a mesh,", "Leave it out.")
+    if torch_device_mesh is not None:
+        raise NotAvailableYet("a loader on a mesh", "Leave it out.")
     place = PartialState()
     size = place.num_processes if num_processes is None else num_processes
     rank = place.process_index if process_index is None else process_index
@@ -364,5 +377,6 @@ def prepare_data_loader(
         dispatch=bool(dispatch_batches),
         seed=seed_of(asked, data_seed) if use_seedable_sampler else None,
         rng_types=tuple(RNGType(word) for word in rng_types or ()),
+        stateful=use_stateful_dataloader,
     )
     return prepare_loader(dataloader, options)

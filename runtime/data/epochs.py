@@ -26,6 +26,10 @@ class Epochs:
         """Of the pass that runs, or of the next one when none does."""
         self.current: Pass | None = None
         """The pass that was begun last."""
+        self.beginning: Any = None
+        """How it began, where loaders keep that."""
+        self.go_on: Any = None
+        """How the pass began that the next one continues."""
         self._running = False
 
     def __getstate__(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from .order import LentState, generators_of, make_equal
 from .progress import Progress
 from .samplers import KeptDistributedSampler, Sharded, Skipping, WholeItems
 from .shares import RoundRules, count_rounds
+from .stateful import Stateful, go_on, note_beginning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,8 @@ class LoaderOptions:
     """Shuffle by this seed and the number of the epoch."""
     rng_types: tuple[RNGType, ...] = ()
     """Made those of rank 0 at the start of a pass."""
+    stateful: bool = False
+    """The place in the middle of a pass can be saved."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def prepare_loader(loader: DataLoader[Any], options: LoaderOptions) -> DataLoade
         raw: DataLoader[Any] = object.__new__(type(loader)._torchlift_class)  # type: ignore[attr-defined]
         raw.__dict__.update({name: value for name, value in loader.__dict__.items() if name != KEY})
         loader = raw
-    prepared: DataLoader[Any] = object.__new__(_extended(loader))
+    prepared: DataLoader[Any] = object.__new__(_extended(loader, options.stateful))
     prepared.__dict__.update(loader.__dict__)
     prepared.__dict__["_iterator"] = None  # workers that persist belong to the loader that started them
     prepared.__dict__[KEY] = _share(loader, options, skipped)
@@ -142,24 +145,29 @@ def _distributed_sampler(loader: DataLoader[Any], source: Any) -> DistributedSam
     return None
 
 
-_CLASSES: dict[tuple[type, bool], type] = {}
+_CLASSES: dict[tuple[type, bool, bool], type] = {}
 
 
-def _extended(loader: DataLoader[Any]) -> type:
-    """The script's loader class with `PreparedLoader` in front, and Accelerate's names where it has none of its own."""
-    return _extension(type(loader), not any(hasattr(loader, name) for name in vars(_Named) if name[0] != "_"))
+def _extended(loader: DataLoader[Any], stateful: bool) -> type:
+    """The script's loader class with `PreparedLoader` in front, and further names where it has none of its own."""
+    return _extension(type(loader), _has_none_of(loader, _Named), stateful and _has_none_of(loader, Stateful))
 
 
-def _extension(cls: type, named: bool) -> type:
-    key = cls, named
+def _has_none_of(loader: DataLoader[Any], names: type) -> bool:
+    return not any(hasattr(loader, name) for name in vars(names) if name[0] != "_")
+
+
+def _extension(cls: type, named: bool, stateful: bool) -> type:
+    key = cls, named, stateful
     if key not in _CLASSES:
-        added = {name: value for name, value in vars(_Named).items() if not name.startswith("_")} if named else {}
-        _CLASSES[key] = in_front(PreparedLoader, cls, _torchlift_named=named, **added)
+        chosen = [names for names, wanted in ((_Named, named), (Stateful, stateful)) if wanted]
+        added = {name: value for names in chosen for name, value in vars(names).items() if not name.startswith("_")}
+        _CLASSES[key] = in_front(PreparedLoader, cls, _torchlift_named=named, _torchlift_stateful=stateful, **added)
     return _CLASSES[key]
 
 
-def _empty(cls: type, named: bool) -> Any:
-    return object.__new__(_extension(cls, named))
+def _empty(cls: type, named: bool, stateful: bool) -> Any:
+    return object.__new__(_extension(cls, named, stateful))
 
 
 class PreparedLoader(Front):
@@ -167,16 +175,20 @@ class PreparedLoader(Front):
 
     _is_accelerate_prepared = True
     _torchlift_named: bool
+    _torchlift_stateful: bool
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copies and pickles are prepared loaders, too: they share and skip as this one does."""
-        return _empty, (self._torchlift_class, self._torchlift_named), {**vars(self), "_iterator": None}
+        kind = self._torchlift_class, self._torchlift_named, self._torchlift_stateful
+        return _empty, kind, {**vars(self), "_iterator": None}
 
     def __iter__(self) -> Iterator[Any]:
         share: Share = self.__dict__[KEY]
         share.epochs.begin()
         if share.options.rng_types:
             make_equal(share.options.world, share.options.rng_types, generators_of(self, self.__dict__.get("sampler")))
+        if self._torchlift_stateful:
+            note_beginning(self, share)
         batches: Iterator[Any] = super().__iter__()  # type: ignore[misc]
         if share.options.device is None or share.options.device.type == "cpu":
             return batches
@@ -222,6 +234,8 @@ class PreparedLoader(Front):
 
     def _get_iterator(self) -> Any:
         share: Share = self.__dict__[KEY]
+        if share.epochs.go_on is not None:
+            return go_on(self, share, self._torchlift_iterator)
         # a pass that goes on has had its iterator before: what torch draws for another one is not drawn twice
         with torch.random.fork_rng(devices=[]) if share.skip else nullcontext():
             return self._torchlift_iterator(share)

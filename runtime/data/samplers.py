@@ -139,15 +139,37 @@ class Skipping:
     def __len__(self) -> int:
         return max(len(self._source) - self._count, 0)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Rest:
         drawn = iter(self._source)  # now: the source makes its list of shares when it is asked for a pass
-        return self._rest(drawn, getattr(self._source, "shares", None))
+        return Rest(drawn, getattr(self._source, "shares", None), self._count)
 
-    def _rest(self, drawn: Iterator[Any], shares: deque[Shares] | None) -> Iterator[Any]:
-        for _ in range(self._count):
-            item = next(drawn, None)
-            if shares:
-                shares.popleft()
-            if item is None:
-                return
-        yield from drawn
+
+class Rest:
+    """
+    What an iterator draws, without what comes first.
+
+    Args:
+        drawn: the iterator.
+        shares: of what it draws; what is left out is taken from them, too.
+        count: how much is left out.
+    """
+
+    def __init__(self, drawn: Iterator[Any], shares: deque[Shares] | None, count: int) -> None:
+        self._drawn = drawn
+        self._shares = shares
+        self._count = count
+
+    def __iter__(self) -> Rest:
+        return self
+
+    def __next__(self) -> Any:
+        self.leave_out()
+        return next(self._drawn)
+
+    def leave_out(self) -> None:
+        """Draw what comes first now."""
+        while self._count:
+            self._count -= 1
+            next(self._drawn, None)
+            if self._shares:
+                self._shares.popleft()

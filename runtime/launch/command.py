@@ -12,6 +12,7 @@ import click
 from ..config.cluster import DYNAMO_MODES
 from ..errors import TorchliftError
 from ..process.system import get_free_port
+from .logs import Logs, logs_of
 from .options import PRECISION_WORDS, Options, check_option, job_of
 from .plan import Job, plan
 from .spawn import run
@@ -81,32 +82,48 @@ def main() -> None:
 @click.option("--main-training-function", help="Accepted, without effect.")
 @click.option("--same-network", is_flag=True, help="Accepted, without effect.")
 @click.option("--debug", is_flag=True, help="Accepted: collective calls are always checked.")
+@click.option("--log-dir", type=click.Path(), help="Write what each process prints to files in this folder.")
+@click.option("-r", "--redirects", help="What goes to files only: 1 stdout, 2 stderr, 3 both; 0:3 for process 0 only.")
+@click.option("-t", "--tee", help="The same for what goes to files and to the terminal.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing about processes that fail.")
 @click.option("--no-python", is_flag=True, help="SCRIPT is a program of its own.")
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as for `python -m`.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def launch(script: str, arguments: tuple[str, ...], quiet: bool, max_restarts: int, **given: Any) -> None:
+def launch(
+    script: str,
+    arguments: tuple[str, ...],
+    quiet: bool,
+    max_restarts: int,
+    log_dir: str | None,
+    redirects: str | None,
+    tee: str | None,
+    **given: Any,
+) -> None:
     """Start SCRIPT on this machine as processes that know each other. What follows SCRIPT is the script's own."""
     options = Options(**given)
     plain = not options.module and not options.no_python
     if plain and not os.path.exists(script):  # noqa: PTH110  (no need to load pathlib for this)
         _fail(f"there is no script {script!r}. Check the path; for a module, put -m before it.")
     try:
-        status = _run(job_of(options, (script, *arguments), os.environ), max_restarts, quiet)
+        job = job_of(options, (script, *arguments), os.environ)
+        logs = logs_of(log_dir, redirects, tee)
+        if logs is not None and not quiet:
+            click.echo(f"torchlift: what the processes print is in {logs.folder}", err=True)
+        status = _run(job, max_restarts, quiet, logs)
     except (TorchliftError, OSError) as error:
         _fail(str(error))
     sys.exit(status)
 
 
-def _run(job: Job, max_restarts: int, quiet: bool) -> int:
+def _run(job: Job, max_restarts: int, quiet: bool, logs: Logs | None = None) -> int:
     """Run a job, and again while it fails and may be started again; a signal to the launcher ends it for good."""
     status = 0
     for restart in range(max_restarts + 1):
         attempt = replace(job, restart=restart)
         if attempt.port == 0 and attempt.num_machines == 1:
             attempt = replace(attempt, port=get_free_port())
-        status = run(plan(attempt, os.environ), quiet)
+        status = run(plan(attempt, os.environ), quiet, logs, restart)
         if status in (0, 130, 143):
             break
     return status

@@ -31,8 +31,6 @@ _LATER = {
     "--enable-cpu-affinity": "binding processes to cores",
     "--mpirun-": "starting with mpirun",
     "--aws-": "SageMaker",
-    "--log-dir": "writing what processes print to files",
-    "--tee": "writing what processes print to files",
 }
 """Options of Accelerate, or how they begin, that ask for what is not there."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from ..errors import LaunchError
+from .logs import Logs
 from .plan import Planned
 
 _GRACE_SECONDS = 5.0
@@ -28,15 +29,17 @@ class _Asked(Exception):
         self.number = number
 
 
-def run(planned: Sequence[Planned], quiet: bool = False) -> int:
+def run(planned: Sequence[Planned], quiet: bool = False, logs: Logs | None = None, attempt: int = 0) -> int:
     """
-    Start the processes and wait for them; their output goes where the launcher's goes.
+    Start the processes and wait for them; their output goes where the launcher's goes, if not told otherwise.
 
     When one fails, the others are ended. When the launcher is interrupted or ended, so are all of them.
 
     Args:
         planned: what to start.
         quiet: say nothing about a process that fails.
+        logs: files for their output.
+        attempt: how often the job has been started before.
 
     Returns:
         0 when all succeeded; else the exit status of the first that failed (128 + n where signal n ended it).
@@ -48,7 +51,9 @@ def run(planned: Sequence[Planned], quiet: bool = False) -> int:
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for one in planned:
-            processes.append(_start(one))  # one by one: those started so far must be known when one fails
+            processes.append(
+                _start(one, logs, attempt)
+            )  # one by one: those started so far must be known when one fails
         return _watch(processes, quiet)
     except _Asked as asked:
         for process in processes:
@@ -58,6 +63,8 @@ def run(planned: Sequence[Planned], quiet: bool = False) -> int:
         for number in previous:
             signal.signal(number, signal.SIG_IGN)
         _end(processes)
+        if logs is not None:
+            logs.finish()
         for number, handler in previous.items():
             signal.signal(number, handler)
 
@@ -66,16 +73,25 @@ def _ask(number: int, _frame: FrameType | None) -> None:
     raise _Asked(number)
 
 
-def _start(one: Planned) -> subprocess.Popen[bytes]:
+def _start(one: Planned, logs: Logs | None, attempt: int) -> subprocess.Popen[bytes]:
+    streams = {} if logs is None else logs.streams(attempt, one.rank, int(one.environment["LOCAL_RANK"]))
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             one.command,
             env=dict(one.environment),
             start_new_session=True,  # the terminal's Ctrl-C reaches the launcher only, which passes it on once
             preexec_fn=_bound_to(os.getpid()),
+            **streams,
         )
     except OSError as error:
         raise LaunchError(f"process {one.rank} could not be started: {error}") from error
+    finally:
+        for stream in streams.values():
+            if hasattr(stream, "close"):  # the process has its own
+                stream.close()
+    if logs is not None:
+        logs.opened(process, attempt, one.rank)
+    return process
 
 
 def _bound_to(parent: int) -> Callable[[], None] | None:

@@ -96,6 +96,11 @@ class PartialState:
             _cpu=cpu or environment.cpu,
         )
 
+    def set_device(self) -> None:
+        """Make the device of this process torch's current one, again. It is chosen once, and stays."""
+        if self.device.type != "cpu":
+            torch.accelerator.set_device_index(self.device)
+
     def __getattr__(self, name: str) -> Any:
         known = {*PartialState.__annotations__} - {"_shared_state", "made_in"}
         if name in known:

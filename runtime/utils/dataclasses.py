@@ -1,5 +1,6 @@
 """Names that scripts import from here."""
 
+from ..absent import absent as __getattr__  # noqa: F401
 from ..config.handlers import AutocastKwargs as AutocastKwargs
 from ..config.handlers import DistributedDataParallelKwargs as DistributedDataParallelKwargs
 from ..config.handlers import GradientAccumulationPlugin as GradientAccumulationPlugin

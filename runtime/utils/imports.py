@@ -1,5 +1,6 @@
 """Names that scripts import from here."""
 
+from ..absent import absent as __getattr__  # noqa: F401
 from ..packages import check_cuda_fp8_capability as check_cuda_fp8_capability
 from ..packages import compare_versions as compare_versions
 from ..packages import is_4bit_bnb_available as is_4bit_bnb_available

@@ -1,5 +1,6 @@
 """Names that scripts import from here."""
 
+from ..absent import absent as __getattr__  # noqa: F401
 from ..collectives.anywhere import CannotPadNestedTensorWarning as CannotPadNestedTensorWarning
 from ..collectives.anywhere import broadcast as broadcast
 from ..collectives.anywhere import broadcast_object_list as broadcast_object_list

@@ -15,6 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, TensorDataset
 
 from torchlift.runtime import (
     Accelerator,
+    CheckpointError,
     DataLoaderConfiguration,
     DistributedType,
     MixedUseError,
@@ -97,9 +98,23 @@ def test_settings_that_cannot_be(arguments, error, words):
         Accelerator(**arguments)
 
 
-def test_what_is_not_there_yet_is_absent():
-    with pytest.raises(NotImplementedError):
-        DataLoaderConfiguration(use_stateful_dataloader=True)
+def test_a_loader_with_a_state():
+    accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(use_stateful_dataloader=True))
+    first, second = (accelerator.prepare(DataLoader(range(20), batch_size=3, shuffle=True)) for _ in range(2))
+    for seen in range(1, 4):
+        batches = iter(first)
+        for _ in range(seen):
+            next(batches)
+        state = first.state_dict()
+        second.load_state_dict(pickle.loads(pickle.dumps(state)))
+        assert second.state_dict()["position"] == state["position"] == seen
+        assert [b.tolist() for b in second] == [b.tolist() for b in batches]
+        assert first.state_dict()["position"] == second.state_dict()["position"] == 0, "the pass is over"
+    assert not hasattr(Accelerator().prepare(DataLoader(range(3))), "state_dict")
+    with pytest.raises(CheckpointError, match="not the state of a loader"):
+        second.load_state_dict({"_num_yielded": 3})
+    with pytest.raises(CheckpointError, match="on 2 processes, and there are 1"):
+        second.load_state_dict({**state, "processes": 2})
 
 
 @pytest.mark.parametrize(

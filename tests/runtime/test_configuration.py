@@ -208,7 +208,6 @@ def test_the_self_test():
         ("--fp8_backend=TE", "fp8"),
         ("--tpu", "a TPU"),
         ("--enable_cpu_affinity", "binding processes to cores"),
-        ("--log_dir=x", "to files"),
     ],
 )
 def test_options_that_come_later(option, ability):

@@ -47,6 +47,43 @@ accelerator.print("once", accelerator.split_batches, accelerator.mixed_precision
     assert done.stderr == ""
 
 
+SPEAKS = "print('out', rank); sys.stderr.write(f'err {rank}\\n'); sys.stdout.write('no end')"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown", "said", "written"),
+    [
+        (["--log-dir"], ["[rank0]: no end", "[rank0]: out 0", "[rank1]: no end", "[rank1]: out 1"], 2, 4),
+        (["--tee", "1", "--log-dir"], ["[rank0]: no end", "[rank0]: out 0", "[rank1]: no end", "[rank1]: out 1"], 2, 2),
+        (["--redirects=3", "-t", "0:1", "--log_dir"], ["[rank0]: no end", "[rank0]: out 0"], 0, 4),
+        (["-r", "1:3", "--log-dir"], ["no endout 0"], 1, 2),
+    ],
+    ids=["both everywhere", "stdout to both", "all to files, and stdout of one to the terminal", "one process only"],
+)
+def test_what_processes_print_goes_to_files(script, tmp_path, arguments, shown, said, written):
+    done = launch("--num-processes", 2, *arguments, tmp_path / "logs", script(SPEAKS))
+    assert done.returncode == 0, done.stderr
+    where, *errors = done.stderr.splitlines()
+    (folder,) = (tmp_path / "logs").iterdir()
+    assert where.endswith(str(folder)) and len(errors) == said
+    if shown != ["no endout 0"]:
+        assert sorted(done.stdout.replace("no end", "no end\n").split("\n"))[-len(shown) :] == shown
+    files = sorted(folder.rglob("*.log"))
+    assert len(files) == written
+    for file in files:
+        rank = file.parent.name
+        assert file.read_text() == (f"out {rank}\nno end" if file.stem == "stdout" else f"err {rank}\n")
+
+
+def test_files_for_what_is_printed_are_of_every_attempt(script, tmp_path):
+    path = script("print('attempt', os.environ.get('TORCHELASTIC_RESTART_COUNT')); sys.exit(1)")
+    assert launch("--max-restarts", 1, "-r", "3", "--log-dir", tmp_path / "logs", path).returncode == 1
+    found = {file.parent.parent.name: file.read_text() for file in (tmp_path / "logs").rglob("stdout.log")}
+    assert found == {"attempt_0": "attempt None\n", "attempt_1": "attempt 1\n"}
+    wrong = launch("--tee", "4", path)
+    assert wrong.returncode and "--tee is '4': give 1 for stdout" in wrong.stderr
+
+
 def test_torchrun_starts_the_same_script(script):
     path = script("""
 from torchlift.runtime import Accelerator

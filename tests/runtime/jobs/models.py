@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from torchlift.runtime import Accelerator, MixedUseError
+from torchlift.runtime import Accelerator, DistributedDataParallelKwargs, MixedUseError
 
 warnings.simplefilter("error", FutureWarning)
 accelerator = Accelerator()
@@ -298,6 +298,28 @@ def a_failed_backward_does_not_spoil_the_next():
     net.zero_grad()
     accelerator.backward(net(rows()).mean())
     check_gradient(net, wanted)
+
+
+def compressed_gradients_are_means_to_rounding():
+    for word, more in {"fp16": {}, "bf16": {}, "power_sgd": {"start_powerSGD_iter": 2}}.items():
+        handler = DistributedDataParallelKwargs(comm_hook=word, comm_state_option=more)
+        net = Accelerator(kwargs_handlers=[handler]).prepare(Net())
+        wanted = expected_gradient(net, lambda m, x: m(x).mean())
+        net(rows()).mean().backward()
+        pairs = [(p.grad, w) for p, w in zip(net.parameters(), wanted, strict=True) if w is not None]
+        off = max(float((gradient - want).abs().max()) for gradient, want in pairs)
+        assert off < 2e-2 and (word == "power_sgd" or off > 0), (word, off)
+        flat = torch.cat([gradient.reshape(-1) for gradient, _ in pairs])
+        assert all(torch.equal(row, flat) for row in accelerator.gather(flat[None])), "processes differ"
+        foreign = nn.parallel.DistributedDataParallel(nn.Linear(3, 1))
+        handler.register_comm_hook(foreign)
+        foreign(rows()).sum().backward()
+        try:
+            handler.register_comm_hook(net)
+        except ValueError as error:
+            assert "Hand this handler to Accelerator" in str(error)
+        else:
+            raise AssertionError("nothing was compressed, and nothing said so")
 
 
 def memory_is_let_go():

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from torchlift.runtime import Accelerator, DataLoaderConfiguration, set_seed
 
@@ -14,9 +14,24 @@ folder = Path(sys.argv[1])
 EPOCHS, AT = 3, 1
 
 
-def train(kind, split, middle, load):
+class Stream(IterableDataset):
+    """The rows of a data set, one after the other."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+def train(kind, split, middle, load, stateful=False):
     """The weights and draws at the end; `load` begins where the checkpoint of the other run was saved."""
-    config = DataLoaderConfiguration(use_seedable_sampler=kind == "seedable", data_seed=4)
+    config = DataLoaderConfiguration(
+        use_seedable_sampler=kind == "seedable",
+        data_seed=4,
+        use_stateful_dataloader=stateful,
+        dispatch_batches=kind == "dispatched",
+    )
     accelerator = Accelerator(split_batches=split, dataloader_config=config)
     set_seed(30 + load)
     net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)).double()
@@ -24,16 +39,20 @@ def train(kind, split, middle, load):
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
     generator = torch.Generator().manual_seed(5)
     data = TensorDataset(torch.arange(66.0).double().view(22, 3) / 66)
-    loader = DataLoader(data, batch_size=4, shuffle=True, generator=generator if kind == "generator" else None)
+    order = {"shuffle": True, "generator": generator if kind == "generator" else None}
+    if kind == "stream":
+        data, order = Stream(list(data)), {}
+    loader = DataLoader(data, batch_size=4, **order, num_workers=2 * (kind == "workers"))
     net, optimizer, scheduler, loader = accelerator.prepare(net, optimizer, scheduler, loader)
-    place = folder / f"{kind}-{split}-{middle}"
+    place = folder / f"{kind}-{split}-{middle}-{stateful}"
     skip = 0
     if load:
         accelerator.load_state(place)
-        skip = middle
+        skip = 0 if stateful else middle
     for epoch in range(AT if load and middle else AT + 1 if load else 0, EPOCHS):
         batches = accelerator.skip_first_batches(loader, skip) if skip else loader
-        for number, (x,) in enumerate(batches, start=skip + 1):
+        already = middle if load and stateful and epoch == AT else skip
+        for number, (x,) in enumerate(batches, start=already + 1):
             optimizer.zero_grad()
             accelerator.backward((net(x) * random.random()).square().mean())
             optimizer.step()
@@ -53,6 +72,10 @@ def main():
             for middle in (0, 2) if kind == "seedable" else (0,):
                 went_on, came_back = (train(kind, split, middle, load) for load in (False, True))
                 assert went_on == came_back, (kind, split, middle, went_on[:3], came_back[:3])
+    for kind in ("seedable", "generator", "plain", "stream", "dispatched", "workers"):
+        for split, middle in ((True, 2), (False, 1)):
+            went_on, came_back = (train(kind, split, middle, load, stateful=True) for load in (False, True))
+            assert went_on == came_back, ("stateful", kind, split, middle, went_on[:3], came_back[:3])
     print("RESULT " + json.dumps(True), flush=True)
 
 

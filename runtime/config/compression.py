@@ -1,0 +1,62 @@
+"""Which of torch's communication hooks compresses gradients on their way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from ..errors import MixedUseError
+from ..types import DDPCommunicationHookType as Hook
+
+if TYPE_CHECKING:
+    from .handlers import DistributedDataParallelKwargs
+
+
+def hook_of(options: DistributedDataParallelKwargs, on_cpu: bool) -> tuple[Any, Any]:
+    """
+    The state and the hook that were asked for; None and None where gradients travel as they are.
+
+    Raises:
+        MixedUseError: the CPU has no such hook.
+    """
+    if on_cpu and options.comm_wrapper == Hook.BF16:
+        raise MixedUseError("gloo cannot add bf16 numbers: use comm_wrapper='fp16', or none, on the CPU.")
+    if on_cpu and options.comm_hook == Hook.BATCHED_POWER_SGD:
+        raise MixedUseError("comm_hook='batched_power_sgd' needs an accelerator: use 'power_sgd' on the CPU.")
+    if options.comm_hook == Hook.NO:
+        return None, None
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    plain = {
+        Hook.FP16: default_hooks.fp16_compress_hook,
+        Hook.BF16: bf16_by_hand if on_cpu else default_hooks.bf16_compress_hook,
+    }
+    power = {Hook.POWER_SGD: powerSGD_hook.powerSGD_hook, Hook.BATCHED_POWER_SGD: powerSGD_hook.batched_powerSGD_hook}
+    around: dict[Hook, Any] = {
+        Hook.FP16: default_hooks.fp16_compress_wrapper,
+        Hook.BF16: default_hooks.bf16_compress_wrapper,
+    }
+    state: Any = None
+    if options.comm_hook in power:
+        state = powerSGD_hook.PowerSGDState(process_group=None, **options.comm_state_option)
+        hook: Any = power[options.comm_hook]
+    else:
+        hook = plain[options.comm_hook]
+    if options.comm_wrapper in around:
+        hook = around[options.comm_wrapper](hook)
+    return state, hook
+
+
+def bf16_by_hand(_state, bucket):  # type: ignore[no-untyped-def]  # torch refuses annotations that are words
+    """What travels is bf16. gloo carries its bytes and cannot add them: that is done here, in the bucket's own type."""
+    whole: torch.Tensor = bucket.buffer()
+    small = whole.to(torch.bfloat16)
+    rows = small.new_empty((dist.get_world_size(), small.numel()))
+    work = dist.all_gather(list(rows.view(torch.uint8)), small.view(torch.uint8), async_op=True)
+
+    def average(_done: Any) -> torch.Tensor:
+        return whole.copy_(rows.to(whole.dtype).mean(0))
+
+    return work.get_future().then(average)

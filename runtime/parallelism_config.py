@@ -1,0 +1,3 @@
+"""Names that scripts import from here."""
+
+from .later import ParallelismConfig as ParallelismConfig
