@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -10,22 +11,25 @@ import torch.distributed as dist
 from ..errors import MixedUseError
 from ..types import DDPCommunicationHookType as Hook
 
-if TYPE_CHECKING:
-    from .handlers import DistributedDataParallelKwargs
 
-
-def hook_of(options: DistributedDataParallelKwargs, on_cpu: bool) -> tuple[Any, Any]:
+def hook_of(word: Hook, wrapper: Hook, settings: Mapping[str, Any], on_cpu: bool) -> tuple[Any, Any]:
     """
     The state and the hook that were asked for; None and None where gradients travel as they are.
+
+    Args:
+        word: which hook.
+        wrapper: fp16 or bf16 around it.
+        settings: of the power_sgd hooks.
+        on_cpu: gradients travel by gloo.
 
     Raises:
         MixedUseError: the CPU has no such hook.
     """
-    if on_cpu and options.comm_wrapper == Hook.BF16:
+    if on_cpu and wrapper == Hook.BF16:
         raise MixedUseError("gloo cannot add bf16 numbers: use comm_wrapper='fp16', or none, on the CPU.")
-    if on_cpu and options.comm_hook == Hook.BATCHED_POWER_SGD:
+    if on_cpu and word == Hook.BATCHED_POWER_SGD:
         raise MixedUseError("comm_hook='batched_power_sgd' needs an accelerator: use 'power_sgd' on the CPU.")
-    if options.comm_hook == Hook.NO:
+    if word == Hook.NO:
         return None, None
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
@@ -39,13 +43,13 @@ def hook_of(options: DistributedDataParallelKwargs, on_cpu: bool) -> tuple[Any, 
         Hook.BF16: default_hooks.bf16_compress_wrapper,
     }
     state: Any = None
-    if options.comm_hook in power:
-        state = powerSGD_hook.PowerSGDState(process_group=None, **options.comm_state_option)
-        hook: Any = power[options.comm_hook]
+    if word in power:
+        state = powerSGD_hook.PowerSGDState(process_group=None, **settings)
+        hook: Any = power[word]
     else:
-        hook = plain[options.comm_hook]
-    if options.comm_wrapper in around:
-        hook = around[options.comm_wrapper](hook)
+        hook = plain[word]
+    if wrapper in around:
+        hook = around[wrapper](hook)
     return state, hook
 
 

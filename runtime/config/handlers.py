@@ -111,6 +111,15 @@ class DistributedDataParallelKwargs(KwargsHandler):
                 raise UnknownWordError(name, word, DDPCommunicationHookType.list())
             setattr(self, name, DDPCommunicationHookType(str(word)))
 
+    def compression(self, on_cpu: bool) -> tuple[Any, Any]:
+        """
+        The state and the hook for `register_comm_hook` of torch; None and None without one.
+
+        Raises:
+            MixedUseError: the CPU has no such hook.
+        """
+        return hook_of(self.comm_hook, self.comm_wrapper, self.comm_state_option, on_cpu)
+
     def register_comm_hook(self, model: Any) -> None:
         """
         Compress the gradients of a DistributedDataParallel that the script has made by itself.
@@ -124,7 +133,7 @@ class DistributedDataParallelKwargs(KwargsHandler):
                 f"register_comm_hook takes a DistributedDataParallel, and this is a {type(model).__name__}. Hand this "
                 "handler to Accelerator(kwargs_handlers=[...]): prepare then compresses gradients as it says."
             )
-        state, hook = hook_of(self, all(one.device.type == "cpu" for one in model.parameters()))
+        state, hook = self.compression(all(one.device.type == "cpu" for one in model.parameters()))
         if hook is not None:
             register(state, hook)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ..config.compression import hook_of
 from ..config.handlers import DistributedDataParallelKwargs
 
 
@@ -18,7 +17,7 @@ class Compression:
     """
 
     def __init__(self, options: DistributedDataParallelKwargs, device: torch.device) -> None:
-        self._state, self._hook = hook_of(options, device.type == "cpu")
+        self._state, self._hook = options.compression(device.type == "cpu")
 
     def on(self, parallel: DistributedDataParallel) -> None:
         """Register the hook, if there is one."""
