@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +25,13 @@ def clean_environment() -> dict[str, str]:
 
 
 def run_job(
-    script: Path, processes: int, *arguments: object, seconds: float = 150, fails: bool = False, **variables: str
+    forks: Any,
+    script: Path,
+    processes: int,
+    *arguments: object,
+    seconds: float = 150,
+    fails: bool = False,
+    **variables: str,
 ) -> list[Any]:
     """
     Run a script as `processes` connected processes.
@@ -38,35 +41,18 @@ def run_job(
     """
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(get_free_port()), "WORLD_SIZE": str(processes)}
     base = {**clean_environment(), **place, "LOCAL_WORLD_SIZE": str(processes), **variables}
+    argv = [str(script), *map(str, arguments)]
     started = [
-        subprocess.Popen(
-            [sys.executable, str(script), *map(str, arguments)],
-            env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        for rank in range(processes)
+        forks.start(argv, Path.cwd(), {**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(processes)
     ]
     until = time.monotonic() + seconds
-    outputs = []
-    try:
-        for one in started:
-            try:
-                outputs.append(one.communicate(timeout=max(0.1, until - time.monotonic()))[0])
-            except subprocess.TimeoutExpired:  # noqa: PERF203
-                os.killpg(one.pid, signal.SIGKILL)
-                outputs.append(one.communicate()[0] + f"\n[no end after {seconds} s]")
-    finally:
-        for one in started:
-            if one.poll() is None:
-                os.killpg(one.pid, signal.SIGKILL)
-                one.wait()
+    statuses = [one.wait(max(0.1, until - time.monotonic())) for one in started]
+    late = f"\n[no end after {seconds} s]"
+    outputs = [one.output()[0] + (late if s is None else "") for one, s in zip(started, statuses, strict=True)]
     if fails:
-        return [(one.returncode, text) for one, text in zip(started, outputs, strict=True)]
-    if any(one.returncode for one in started):
-        report = "\n".join(f"--- rank {r}: exit {one.returncode}\n{outputs[r]}" for r, one in enumerate(started))
+        return list(zip(statuses, outputs, strict=True))
+    if any(statuses) or None in statuses:
+        report = "\n".join(f"--- rank {r}: exit {status}\n{outputs[r]}" for r, status in enumerate(statuses))
         pytest.fail(f"{script.name} {' '.join(map(str, arguments))} failed\n{report}", pytrace=False)
     return [_result(text) for text in outputs]
 
@@ -79,18 +65,18 @@ def _result(output: str) -> Any:
 
 
 @pytest.fixture
-def job() -> Callable[..., list[Any]]:
+def job(forks: Any) -> Callable[..., list[Any]]:
     """`job("name.py", processes, *arguments, VARIABLE="value")` runs a script of the jobs folder."""
-    return lambda name, *rest, **more: run_job(JOBS / name, *rest, **more)
+    return lambda name, *rest, **more: run_job(forks, JOBS / name, *rest, **more)
 
 
 @pytest.fixture
-def job_text(tmp_path: Path) -> Callable[..., list[Any]]:
+def job_text(forks: Any, tmp_path: Path) -> Callable[..., list[Any]]:
     """`job_text(source, processes, ...)` runs a script given as text."""
 
     def run(source: str, *rest: Any, **more: Any) -> list[Any]:
         script = tmp_path / "script.py"
         script.write_text(source)
-        return run_job(script, *rest, **more)
+        return run_job(forks, script, *rest, **more)
 
     return run

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,38 +58,33 @@ class Seen:
 
 
 def run_verify(
-    original: Path, migrated: Path, *arguments: str, options: tuple[str, ...] = (), cpu: bool = True, **env: str
+    forks: Any,
+    original: Path,
+    migrated: Path,
+    *arguments: str,
+    options: tuple[str, ...] = (),
+    cpu: bool = True,
+    **env: str,
 ) -> Seen:
     kept = {k: v for k, v in os.environ.items() if k not in _DROPPED and not k.startswith("TORCHLIFT_")}
-    command = [
-        sys.executable,
-        "-m",
-        "torchlift.runtime.verify",
-        original.name,
-        str(migrated),
-        "--output-format",
-        "json",
-    ]
-    done = subprocess.run(
-        [*command, *(["--cpu"] if cpu else []), *options, "--", *arguments],
-        cwd=original.parent,
-        env={**kept, **env},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    verdict = json.loads(done.stdout) if done.stdout.startswith("{") else {"promises": []}
-    return Seen(done.returncode, verdict, done.stderr)
+    argv = ["-m", "torchlift.runtime.verify", original.name, str(migrated), "--output-format", "json"]
+    argv += [*(["--cpu"] if cpu else []), *options, "--", *arguments]
+    running = forks.start(argv, original.parent, {**kept, **env, "TORCHLIFT_VERIFY_READY": "1"}, apart=True)
+    status = running.wait(400)
+    printed, errors = running.output()
+    assert status is not None, f"no end after 400 s\n{errors}"
+    verdict = json.loads(printed) if printed.startswith("{") else {"promises": []}
+    return Seen(status, verdict, errors)
 
 
 @pytest.fixture
-def verify() -> Callable[..., Seen]:
+def verify(forks: Any) -> Callable[..., Seen]:
     """`verify(original, migrated, *arguments, options=(...))`."""
-    return run_verify
+    return partial(run_verify, forks)
 
 
 @pytest.fixture
-def identity(tmp_path: Path) -> Callable[..., Seen]:
+def identity(forks: Any, tmp_path: Path) -> Callable[..., Seen]:
     """`identity(source)` verifies a script against itself on one process."""
 
     def check(source: str, *arguments: str, options: tuple[str, ...] = (), trains: bool = True, **env: str) -> Seen:
@@ -98,6 +92,6 @@ def identity(tmp_path: Path) -> Callable[..., Seen]:
         folder.mkdir(parents=True, exist_ok=True)
         script = folder / "train.py"
         script.write_text((TRAINS if trains else "") + source)
-        return run_verify(script, script, *arguments, options=("--procs", "1", *options), **env)
+        return run_verify(forks, script, script, *arguments, options=("--procs", "1", *options), **env)
 
     return check

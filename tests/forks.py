@@ -1,0 +1,84 @@
+"""
+A process that has imported torch and forks others: most of what a test of the runtime waits for is that import.
+
+`python tests/forks.py` reads requests from its input, one JSON object in a line: `argv` (a script, or `-m` and a
+module, and the arguments), `cwd`, `env`, and the files `out` and `err`. It answers with the number of the new process,
+and later with the status of each that has ended. What is forked runs as `__main__` and ends as every interpreter does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import select
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    import torch
+    import torch._dynamo  # the first step of every optimizer imports it
+    import torch.distributed
+    import torch.utils.data
+
+    del torch
+    request = serve()
+    if request is not None:
+        become(request)
+
+
+def serve() -> dict[str, Any] | None:
+    """Fork for every request. In a fork: what it is to be. In the server: None, when nobody is there any more."""
+    alive: set[int] = set()
+    while True:
+        ready, _, _ = select.select([sys.stdin], [], [], 0.01 if alive else None)
+        if ready:
+            line = sys.stdin.readline()
+            if not line:
+                break
+            pid = os.fork()
+            if not pid:
+                return dict(json.loads(line))
+            alive.add(pid)
+            say({"started": pid})
+        for pid in list(alive):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                alive.remove(pid)
+                say({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+    for pid in alive:
+        os.killpg(pid, signal.SIGKILL)
+    return None
+
+
+def say(answer: dict[str, int]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def become(request: dict[str, Any]) -> None:
+    """Run what was asked for, in a session, a folder and an environment of its own."""
+    os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    for number, name in enumerate((os.devnull, request["out"], request["err"])):
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # every process begins with another state
+    argv = request["argv"]
+    if argv[0] == "-m":
+        sys.argv = argv[1:]
+        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = argv
+        sys.path.insert(0, str(Path(argv[0]).resolve().parent))
+        runpy.run_path(argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
