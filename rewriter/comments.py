@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 _SKIP = re.compile(r"#\s*migrate:\s*skip\b(?:\s*\[([^\]]*)\])?")
 _QUIET = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING})
@@ -14,11 +16,10 @@ Ids = frozenset[str]
 """Of rules and findings; the empty set stands for all of them."""
 
 
-@dataclass(frozen=True)
-class Skips:
+class Skips(NamedTuple):
     """What is left as it is in one file."""
 
-    lines: dict[int, list[Ids]] = field(default_factory=dict)
+    lines: Mapping[int, Sequence[Ids]] = MappingProxyType({})
     file: tuple[Ids, ...] = ()
     """What a comment before the first statement says of the whole file."""
 
@@ -43,9 +44,9 @@ def skips(text: str) -> Skips:
     A comment behind a statement speaks of that statement, all its lines; one on a line of its own of the statement
     that follows, or, before the first statement, of the file.
     """
-    found = Skips()
     if "migrate:" not in text or not _SKIP.search(text):
-        return found
+        return Skips()
+    lines: dict[int, list[Ids]] = {}
     whole: list[Ids] = []
     waiting: list[Ids] = []
     here: list[Ids] = []
@@ -60,8 +61,8 @@ def skips(text: str) -> Skips:
                 first, begun, here, waiting = token.start[0], True, waiting, []
             elif token.type == tokenize.NEWLINE:
                 for line in range(first, token.start[0] + 1) if here else ():
-                    found.lines.setdefault(line, []).extend(here)
+                    lines.setdefault(line, []).extend(here)
                 first, here = 0, []
     except (tokenize.TokenError, SyntaxError):
         pass  # a file that is no Python is refused elsewhere
-    return Skips(found.lines, tuple(whole))
+    return Skips(lines, tuple(whole))

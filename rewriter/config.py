@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,8 +20,7 @@ class Target(str, Enum):
     ACCELERATE = "accelerate"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(NamedTuple):
     """The settings for one file."""
 
     select: frozenset[str] | None = None

@@ -6,9 +6,8 @@ A refusal is an answer like an edit. Rules and analysis yield findings; the pipe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from libcst import CSTNode
@@ -25,8 +24,7 @@ class Severity(str, Enum):
     """The script would be wrong without a hand: nothing is written unless ``--partial``."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """
     Something to tell the user about one place of the source.
 

@@ -11,7 +11,6 @@ import ast
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,8 +53,7 @@ class Doubled(NamedTuple):
     other: Path
 
 
-@dataclass
-class File:
+class File(NamedTuple):
     """One file of a program."""
 
     name: str
@@ -66,15 +64,15 @@ class File:
     """The package that its relative imports start from."""
 
 
-@dataclass
 class Program:
     """An entry script and the local modules that it reaches."""
 
-    files: list[File]
-    aliases: dict[str, str] = field(default_factory=dict)
-    """Further full names of modules of the program: a file that can be imported by two names has one of its own."""
-    missing: list[Missing] = field(default_factory=list)
-    doubled: list[Doubled] = field(default_factory=list)
+    def __init__(self, files: list[File]) -> None:
+        self.files = files
+        self.aliases: dict[str, str] = {}
+        """Further full names of modules of the program: a file that can be imported by two names has one of its own."""
+        self.missing: list[Missing] = []
+        self.doubled: list[Doubled] = []
 
     @property
     def entry(self) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from .pipeline import plan
 from .report.asking import Asking
@@ -34,4 +33,4 @@ def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bo
         if answered.setdefault(file.source, file).after != file.after:
             cause = "two programs use this file, and your answers for them want it different"
             raise SourceError(file.source.path, 0, cause, "Give both the same answers; nothing was written")
-    return replace(result, files=tuple(answered.get(file.source, file) for file in result.files))
+    return result._replace(files=tuple(answered.get(file.source, file) for file in result.files))

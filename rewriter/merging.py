@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from .findings import Severity
@@ -33,9 +32,9 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
         for file in result.files:
             told = (*file.diagnoses, *(d for path, d in missing if path == file.source.path))
             blocked = any(d.severity is Severity.BLOCKED for _, d in missing)
-            file = replace(file, diagnoses=told)
+            file = file._replace(diagnoses=told)
             if blocked:
-                file = replace(file, after=file.source.data, changes=())
+                file = file._replace(after=file.source.data, changes=())
             key = absolute(file.source.path)
             first, known = found.setdefault(key, (program, file))
             if known is file:
@@ -60,7 +59,7 @@ def together(one: FileResult, other: FileResult) -> FileResult | None:
     changes = tuple(sorted(dict.fromkeys((*one.changes, *other.changes)), key=lambda c: (c.line, c.column)))
     idle = tuple(line for line in one.idle if line in other.idle)
     after = one.after if one.after == other.after else _united(one, other)
-    return None if after is None else replace(one, after=after, changes=changes, diagnoses=diagnoses, idle=idle)
+    return None if after is None else one._replace(after=after, changes=changes, diagnoses=diagnoses, idle=idle)
 
 
 _Hunk = tuple[int, int, tuple[bytes, ...]]
@@ -131,7 +130,7 @@ def _missing(program: Program) -> list[tuple[Path, Diagnosis]]:
 
 def _clashing(file: FileResult, clash: tuple[Program, Program] | None) -> FileResult:
     """A file while two programs need different texts of a file: nothing of them is changed."""
-    file = replace(file, after=file.source.data, changes=())
+    file = file._replace(after=file.source.data, changes=())
     if clash is None:
         return file
     one, other = (str(program.entry) for program in clash)
@@ -139,7 +138,7 @@ def _clashing(file: FileResult, clash: tuple[Program, Program] | None) -> FileRe
         "shared-module", Severity.BLOCKED, f"{one} and {other} both use this file, and each would need another text",
         "give each a function of its own, or migrate one after the other and look at the difference",
     )  # fmt: skip
-    return replace(file, diagnoses=(*file.diagnoses, finding))
+    return file._replace(diagnoses=(*file.diagnoses, finding))
 
 
 def _tested(files: list[FileResult], results: Iterable[tuple[Program, Result]], map: Map) -> list[FileResult]:
@@ -162,4 +161,4 @@ def _noted(file: FileResult, test: Path | None) -> FileResult:
         "tested-module", Severity.REVIEW, f"{test} imports this file, which has changed",
         "run the tests, and change their calls where a function takes the accelerator now",
     )  # fmt: skip
-    return replace(file, diagnoses=(*file.diagnoses, finding))
+    return file._replace(diagnoses=(*file.diagnoses, finding))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -20,7 +20,7 @@ from .edits import AddImport, Edit, Unit
 from .facts.layout import ENTRY, Layout, Place
 from .findings import Finding, Severity
 from .leftovers import drop_idle
-from .positions import locate, start
+from .positions import Starts, code, locate, start
 from .result import Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode
@@ -75,8 +75,7 @@ def plan(
     return Plan(files, config)
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(NamedTuple):
     """One file, and what the rules say of it."""
 
     source: Source
@@ -86,8 +85,7 @@ class Answered:
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """
     The migration of one program, not applied yet.
 
@@ -108,16 +106,15 @@ class Plan:
         except RecursionError:
             done = tuple(_too_deep(file.source) for file in self.files)
         if any(file.blocked for file in done) and not self.config.partial:
-            done = tuple(replace(file, after=file.source.data, changes=()) for file in done)
+            done = tuple(file._replace(after=file.source.data, changes=()) for file in done)
         return Result(done, len(done), _options(self.config))
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(NamedTuple):
     """A parsed file, and where its nodes start."""
 
     module: cst.Module
-    starts: dict[cst.CSTNode, tuple[int, int]]
+    starts: Starts
 
 
 def parse(source: Source) -> Tree | None:
@@ -190,7 +187,7 @@ def _without_skipped(file: Answered) -> Answered:
                     Severity.BLOCKED if skipped.whole else Severity.REVIEW,
                 )
             )  # fmt: skip
-    return replace(file, edits=tuple(edits), findings=tuple(findings))
+    return file._replace(edits=tuple(edits), findings=tuple(findings))
 
 
 def _migrated(file: Answered, declined: Collection[str], config: Config) -> FileResult:
@@ -247,7 +244,7 @@ def _with_imports(tree: cst.Module, made: Sequence[Edit], before: Understood) ->
 
 def _checked(source: Source, tree: cst.Module) -> tuple[list[Finding], bytes]:
     """The new text, and a finding where it would not be valid Python: a fault of ours, never written."""
-    text = tree.code
+    text = code(tree)
     try:
         ast.parse(text)
     except SyntaxError as error:
@@ -265,7 +262,7 @@ def _change(edit: Edit, file: Answered) -> Change:
     return Change(edit.rule, line, column, edit.reason, edit.severity, _group(edit, file))
 
 
-def _diagnosis(finding: Finding, starts: dict[cst.CSTNode, tuple[int, int]]) -> Diagnosis:
+def _diagnosis(finding: Finding, starts: Starts) -> Diagnosis:
     line, column = start(starts, finding.node)
     return Diagnosis(finding.id, finding.severity, finding.message, finding.remedy, line, column)
 

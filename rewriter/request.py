@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +48,7 @@ def parse(argv: list[str]) -> Any:
     except click.exceptions.Exit as done:  # --help and --version have printed what they know
         return done.exit_code
     if isinstance(request, Request) and request.verify is not None:
-        return request._replace(verify=replace(request.verify, arguments=tuple(rest)))
+        return request._replace(verify=request.verify._replace(arguments=tuple(rest)))
     if rest:
         cause = f"what stands behind -- ({' '.join(rest)}) is for --verify, which is not there"
         raise click.UsageError(f"{cause}; write ./-name for a file whose name begins with a dash")

@@ -6,14 +6,15 @@ Nothing here refers to a syntax tree; lines and columns are those of the origina
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from .findings import Severity
 from .source import BOM, Source
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One edit that was made: which rule, where in the original, and why."""
 
     rule: str
@@ -26,8 +27,7 @@ class Change:
     """The edits of a program that are made together or not at all have the same; see ``pipeline.Plan``."""
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """A finding with its place. ``line`` 0 means the file as a whole."""
 
     id: str
@@ -38,8 +38,7 @@ class Diagnosis:
     column: int = 0
 
 
-@dataclass(frozen=True)
-class RoleReport:
+class RoleReport(NamedTuple):
     """One line of ``--roles``: what a name was taken for, and on what evidence."""
 
     name: str
@@ -50,8 +49,7 @@ class RoleReport:
     line: int
 
 
-@dataclass(frozen=True)
-class Trait:
+class Trait(NamedTuple):
     """Something in the script that is different by nature on several processes."""
 
     kind: str
@@ -61,8 +59,7 @@ class Trait:
     line: int
 
 
-@dataclass(frozen=True)
-class FileResult:
+class FileResult(NamedTuple):
     """The outcome for one file. ``after`` equals ``source.data`` where nothing changes."""
 
     source: Source
@@ -106,14 +103,13 @@ class FileResult:
         return any(d.severity is Severity.BLOCKED for d in self.diagnoses)
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """The outcome of one run of ``migrate``, files in the order in which they were given."""
 
     files: tuple[FileResult, ...] = ()
     checked: int = 0
     """Number of files looked at, those without anything to do included."""
-    options: dict[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = MappingProxyType({})
     """What reports repeat of the options: ``target``, ``mixed_precision``, ``batch`` (``process`` or ``global``)."""
 
     @property

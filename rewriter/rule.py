@@ -10,8 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from .edits import Edit
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     Body = Callable[[ModuleFacts], Iterator[Edit | Finding]]
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """One codemod: an id, its documentation, and the function that answers for a module."""
 
     id: str
@@ -54,8 +52,7 @@ def rule(id: str, *, doc: str | None) -> Callable[[Body], Rule]:
     return decorate
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A line of the catalogue: a rule known by name, imported only when there is something for it to do."""
 
     id: str

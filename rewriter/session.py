@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from .findings import Severity
 from .merge import carried
@@ -63,7 +62,7 @@ class Session:
             changes = tuple(c for c in file.changes if c.group == group) if group == TRAINING else ()
             if old != new:
                 shown.append(
-                    FileResult(replace(source, data=encode(source, old), text=old), encode(source, new), changes)
+                    FileResult(source._replace(data=encode(source, old), text=old), encode(source, new), changes)
                 )
         return shown
 
@@ -95,8 +94,8 @@ class Session:
             declined = self._declined(file.source) if TRAINING in self.accepted else ()
             after = encode(file.source, texts[file.source])
             found = sorted((*file.diagnoses, *declined), key=lambda d: (d.line, d.column))
-            files.append(replace(file, after=after, diagnoses=tuple(found)))
-        return replace(result, files=tuple(files))
+            files.append(file._replace(after=after, diagnoses=tuple(found)))
+        return result._replace(files=tuple(files))
 
     def _declined(self, source: Source) -> Iterator[Diagnosis]:
         for group in self.groups:

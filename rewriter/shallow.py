@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _OURS = frozenset({"torchlift", "accelerate"})
@@ -16,20 +15,20 @@ _GUARDS = frozenset({"is_main_process", "is_local_main_process"})
 _GATHERS = frozenset({"gather", "gather_for_metrics", "reduce"})
 
 
-@dataclass
 class Scope:
     """What one function, or the module, does with its names, in source order."""
 
-    function: str = ""
-    outer: Scope | None = None
-    parameters: frozenset[str] = frozenset()
-    made: dict[str, str] = field(default_factory=dict)
-    """Name -> what was called to make it: ``prepare``, ``StepLR``; the latest assignment counts."""
-    gathered: set[str] = field(default_factory=set)
-    """Names that hold samples of all processes."""
-    losses: set[str] = field(default_factory=set)
-    """Names that ``accelerator.backward`` is given."""
-    returned: set[str] = field(default_factory=set)
+    def __init__(
+        self, function: str = "", outer: Scope | None = None, parameters: frozenset[str] = frozenset()
+    ) -> None:
+        self.function, self.outer, self.parameters = function, outer, parameters
+        self.made: dict[str, str] = {}
+        """Name -> what was called to make it: ``prepare``, ``StepLR``; the latest assignment counts."""
+        self.gathered: set[str] = set()
+        """Names that hold samples of all processes."""
+        self.losses: set[str] = set()
+        """Names that ``accelerator.backward`` is given."""
+        self.returned: set[str] = set()
 
 
 class Place(NamedTuple):

@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -46,8 +45,7 @@ class Cells(Protocol):
         """Return the script of another state of the file."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """One file as it was read. ``text`` leaves out the byte order mark and keeps every newline as it stands."""
 
     path: Path

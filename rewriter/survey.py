@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,18 +30,18 @@ class Given(NamedTuple):
     each: Mapping[Path, Config]
 
 
-@dataclass
 class Survey:
     """What was found out about the files of one command."""
 
-    files: list[FileResult] = field(default_factory=list)
-    refused: list[SourceError] = field(default_factory=list)
-    checked: int = 0
-    done: int = 0
-    """How many files are migrated already."""
-    options: dict[str, str] = field(default_factory=dict)
-    programs: list[Given] = field(default_factory=list)
-    """The programs that were migrated, each with its settings."""
+    def __init__(self) -> None:
+        self.files: list[FileResult] = []
+        self.refused: list[SourceError] = []
+        self.checked = 0
+        self.done = 0
+        """How many files are migrated already."""
+        self.options: dict[str, str] = {}
+        self.programs: list[Given] = []
+        """The programs that were migrated, each with its settings."""
 
     def __str__(self) -> str:
         """The counts, as a phrase."""

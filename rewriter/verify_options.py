@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -15,8 +14,7 @@ class VerifyError(Exception):
     """A verification could not be carried out. The message says what to do."""
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What a verification is to do."""
 
     procs: tuple[int, ...] = (1, 2)

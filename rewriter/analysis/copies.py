@@ -7,15 +7,14 @@ Without the move such an expression only copies its source; written as what it i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import libcst as cst
 
 from .names import Names
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(NamedTuple):
     """What a comprehension becomes whose only work was to move."""
 
     node: cst.CSTNode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -18,8 +18,7 @@ from .walk import descendants
 _SPEAKS = re.compile("cuda|gpu|cpu|device", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """A condition under which the script wanted the CPU."""
 
     unit: Unit

@@ -9,7 +9,7 @@ loader unprepared: every process then evaluates the whole set, which costs time 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -211,7 +211,7 @@ def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]
     writes = [e for e in effects if e.kind is EffectKind.WRITE]
     ahead = {n for e in writes if e.forward is not None for n in descendants(e.forward)}
     guarded = {n for e in writes for n in descendants(e.node)} - ahead
-    kept = [g if not g.inline else replace(g, inline=tuple(c for c in g.inline if c not in guarded)) for g in gathers]
+    kept = [g if not g.inline else g._replace(inline=tuple(c for c in g.inline if c not in guarded)) for g in gathers]
     return [g for g in kept if g.inline or (g.node not in guarded and (g.names or g.means))]
 
 

@@ -6,13 +6,14 @@ One walk over the module that skips white space; LibCST's metadata providers ans
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import libcst as cst
 
-from .walk import children, descendants
+from .walk import children
 
 FunctionNode = cst.FunctionDef | cst.Lambda
 LoopNode = cst.For | cst.While
@@ -114,6 +115,7 @@ class Names:
     returns: dict[cst.CSTNode, list[cst.Return]] = field(default_factory=dict)
     """For a function its ``return`` statements."""
     _order: dict[cst.CSTNode, int] = field(default_factory=dict)
+    _ends: dict[cst.CSTNode, int] = field(default_factory=dict)
 
     def binding(self, name: cst.Name) -> Binding | None:
         """The variable that this name node reads or writes."""
@@ -145,21 +147,26 @@ class Names:
         """The position of a node in the source, as a number to compare with others."""
         if not self._order:
             # ``parents`` is filled in the order of the walk, which is that of the source within a statement list.
-            for number, known in enumerate(self.parents):
-                self._order[known] = number
+            self._order = dict(zip(self.parents, range(len(self.parents)), strict=True))
         return self._order.get(node, -1)
 
     def end(self, node: cst.CSTNode) -> int:
         """The position of the last node below one."""
-        return max((self.order(n) for n in descendants(node)), default=-1)
+        if not self._ends:
+            ends = dict(zip(self.parents, range(len(self.parents)), strict=True))
+            for below, parent in reversed(self.parents.items()):  # what is below comes behind
+                ends[parent] = max(ends.get(parent, -1), ends[below])
+            self._ends = ends
+        return self._ends.get(node, -1)
 
     def function(self, node: cst.CSTNode) -> cst.CSTNode:
         """The function (or lambda) whose body runs a node; the module where there is none."""
-        below = node
-        for around in self.ancestors(node):
-            if isinstance(around, (cst.FunctionDef, cst.Lambda)) and below is around.body:
+        below, parents = node, self.parents
+        around = parents.get(node)
+        while around is not None:
+            if (around.__class__ is cst.FunctionDef or around.__class__ is cst.Lambda) and below is around.body:
                 return around
-            below = around
+            below, around = around, parents.get(around)
         return self.module
 
     def enclosing(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
@@ -202,10 +209,10 @@ class _Walk:
     def visit(self, node: cst.CSTNode, parent: cst.CSTNode, scope: Scope) -> None:
         names = self.names
         names.parents[node] = parent
-        special = getattr(self, "visit_" + type(node).__name__, None)
+        special = _SPECIAL.get(node.__class__)
         if special is not None:
             names.within[node] = scope
-            special(node, scope)
+            special(self, node, scope)
         else:
             for child in children(node):
                 self.visit(child, node, scope)
@@ -371,6 +378,11 @@ class _Walk:
             self.each(inner, node, node.elt)  # type: ignore[attr-defined]
 
     visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension
+
+
+_SPECIAL: dict[type[cst.CSTNode], Callable[[_Walk, Any, Scope], None]] = {
+    getattr(cst, name.removeprefix("visit_")): visit for name, visit in vars(_Walk).items() if name.startswith("visit_")
+}
 
 
 def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -68,16 +68,14 @@ _NAMES = ("accelerator", "torchlift_accelerator", *(f"torchlift_accelerator_{n}"
 _ASKED = frozenset({"backward", "clip_grad_norm_", "clip_grad_value_"})
 
 
-@dataclass(frozen=True)
-class Module:
+class Module(NamedTuple):
     """A parsed module of a program: its import name, and its tree."""
 
     name: str
     tree: cst.Module
 
 
-@dataclass(frozen=True)
-class Understood:
+class Understood(NamedTuple):
     """What is known of a module, and its names resolved."""
 
     facts: ModuleFacts

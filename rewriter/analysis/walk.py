@@ -11,32 +11,35 @@ _PUNCTUATION = frozenset(
     "lpar rpar comma semicolon leading_lines lines_after_decorators header footer newline indent equal colon "
     "lbracket rbracket star operator_ dot from_ asname_ default_indent trailing_whitespace leading_whitespace".split()
 )
+_LEAVES = frozenset({str, bool, type(None), cst.MaybeSentinel})
+"""What a field may hold beside a node and a sequence of nodes. (Asking whether something is a node is slow: LibCST's
+classes are abstract ones, and Python code answers for them.)"""
 _FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
 
 
 def _meaningful(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    found = _FIELDS.get(kind)
-    if found is None:
-        names = [f.name for f in fields(kind)]
-        found = tuple(n for n in names if "whitespace" not in n and n not in _PUNCTUATION)
-        _FIELDS[kind] = found
-    return found
+    names = [f.name for f in fields(kind)]
+    _FIELDS[kind] = tuple(n for n in names if "whitespace" not in n and n not in _PUNCTUATION)
+    return _FIELDS[kind]
 
 
-def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The child nodes of a node in source order of their fields, white space and punctuation left out."""
-    for name in _meaningful(type(node)):
+    found: list[cst.CSTNode] = []
+    for name in _FIELDS.get(node.__class__) or _meaningful(node.__class__):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, (tuple, list)):
-            for item in value:
-                if isinstance(item, cst.CSTNode):
-                    yield item
+        kind = value.__class__
+        if kind is list or kind is tuple:
+            found += value
+        elif kind not in _LEAVES:
+            found.append(value)
+    return found
 
 
 def descendants(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """A node and everything below it, in source order."""
-    yield node
-    for child in children(node):
-        yield from descendants(child)
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += children(node)[::-1]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Abilities:
+class Abilities(NamedTuple):
     """The abilities of one target runtime."""
 
     module: str

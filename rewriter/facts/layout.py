@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 ENTRY = "__main__"
 """The name of the entry script."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """One module's place in its program."""
 
     name: str
     """Its full name; ``__main__`` for the entry script."""
     package: str = ""
     """The package that its relative imports start from."""
-    shared: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[str, str] = MappingProxyType({})
     """Names that files outside the program use, each with one of those files; ``*`` for a module that nobody may
     touch."""
 
@@ -34,13 +34,12 @@ def resolved(package: str, module: str) -> str | None:
     return ".".join([*parts[: len(parts) - dots + 1], *([name] if name else [])])
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How the modules of a program find each other."""
 
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, Place] = MappingProxyType({})
     """By full name; a module that is missing here stands alone."""
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = MappingProxyType({})
     """Further full names of modules: a file that can be imported by two names is one module all the same."""
 
     def place(self, name: str) -> Place:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -21,8 +21,7 @@ class Legacy(Enum):
     """``Tensor(x)`` where ``x`` may be a number or values: the two are different constructors."""
 
 
-@dataclass(frozen=True)
-class LegacyTensor:
+class LegacyTensor(NamedTuple):
     """One use of a tensor type of old that is bound to a device."""
 
     node: cst.Call

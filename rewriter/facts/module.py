@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -23,8 +25,7 @@ class Side(Enum):
     INSTEAD = "instead"
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One call, and what its method is called on."""
 
     node: cst.Call
@@ -56,8 +57,7 @@ class Move(Enum):
     """A call around a model goes, the model stays."""
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """A ``.to(device)`` or ``.cuda()`` and what is to become of it; for ``HOST`` what is to be taken to the CPU."""
 
     node: cst.BaseExpression
@@ -73,8 +73,7 @@ class Placement:
     """For ``RETARGET`` the device expression to replace; None where the call names none (``.cuda()``)."""
 
 
-@dataclass(frozen=True)
-class DeviceRead:
+class DeviceRead(NamedTuple):
     """A read of a name that held the device and is gone now."""
 
     node: cst.BaseExpression
@@ -82,8 +81,7 @@ class DeviceRead:
     """Whether the script used it as a string (``device == "cuda"``): give it ``accelerator.device.type``."""
 
 
-@dataclass(frozen=True)
-class Home:
+class Home(NamedTuple):
     """Where the accelerator is made."""
 
     node: cst.CSTNode
@@ -119,8 +117,7 @@ class Handing:
     index: int
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(NamedTuple):
     """A constructor that keeps the accelerator for the methods of its object."""
 
     node: cst.CSTNode
@@ -130,8 +127,7 @@ class Store:
     """What the object is called: ``self``."""
 
 
-@dataclass(frozen=True)
-class Prepare:
+class Prepare(NamedTuple):
     """One ``prepare`` call to be written."""
 
     node: cst.CSTNode
@@ -151,8 +147,7 @@ class Form(Enum):
     REDUCE = "reduce"
 
 
-@dataclass(frozen=True)
-class Gather:
+class Gather(NamedTuple):
     """Tensors of an evaluation step (or losses of an epoch average) that must be those of all processes."""
 
     node: cst.CSTNode
@@ -171,8 +166,7 @@ class Gather:
     """For ``GATHER``: single numbers among what is read (a loss that the model computed), to be averaged."""
 
 
-@dataclass(frozen=True)
-class MixedPrecision:
+class MixedPrecision(NamedTuple):
     """Mixed precision by hand that becomes a setting of the accelerator."""
 
     autocasts: tuple[cst.Call, ...] = ()
@@ -187,8 +181,7 @@ class MixedPrecision:
     arguments: tuple[cst.Arg, ...] = ()
 
 
-@dataclass(frozen=True)
-class Accumulation:
+class Accumulation(NamedTuple):
     """Gradient accumulation by hand that becomes the accelerator's."""
 
     loop: cst.For
@@ -203,8 +196,7 @@ class Accumulation:
     models: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Save:
+class Save(NamedTuple):
     """A ``torch.save``."""
 
     call: cst.Call
@@ -213,16 +205,14 @@ class Save:
     because: str
 
 
-@dataclass(frozen=True)
-class StateDict:
+class StateDict(NamedTuple):
     """A ``model.state_dict()`` of a prepared model that ends up in a file."""
 
     call: cst.Call
     model: cst.BaseExpression
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """A ``torch.load`` of a file."""
 
     call: cst.Call
@@ -233,8 +223,7 @@ class Load:
     because: str
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """A learning-rate scheduler and how often it is stepped."""
 
     node: cst.CSTNode
@@ -244,8 +233,7 @@ class Schedule:
     prepared: bool
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(NamedTuple):
     """One line of ``--roles``."""
 
     node: cst.CSTNode
@@ -255,8 +243,7 @@ class Fact:
     because: str
 
 
-@dataclass(frozen=True)
-class ModuleFacts:
+class ModuleFacts(NamedTuple):
     """Everything that rules may ask about one module."""
 
     module: cst.Module
@@ -275,7 +262,7 @@ class ModuleFacts:
     hand_downs: tuple[HandDown, ...] = ()
     handings: tuple[Handing, ...] = ()
     stores: tuple[Store, ...] = ()
-    spelled: Mapping[cst.CSTNode, str] = field(default_factory=dict)
+    spelled: Mapping[cst.CSTNode, str] = MappingProxyType({})
     """What the object is called in functions that read the accelerator from it: ``self`` for ``self.accelerator``."""
     placements: tuple[Placement, ...] = ()
     device_reads: tuple[DeviceRead, ...] = ()
@@ -298,14 +285,14 @@ class ModuleFacts:
     state_dicts: tuple[StateDict, ...] = ()
     loads: tuple[Load, ...] = ()
     schedules: tuple[Schedule, ...] = ()
-    precision: MixedPrecision = field(default_factory=MixedPrecision)
+    precision: MixedPrecision = MixedPrecision()
     accumulation: Accumulation | None = None
     accumulation_steps: str | None = None
     """Source text of the number of batches that an optimizer step takes."""
     findings: tuple[Finding, ...] = ()
     """What the analysis itself has to say: refusals, conflicts."""
     roles: tuple[Fact, ...] = ()
-    reading: frozenset[str] = field(default_factory=frozenset)
+    reading: frozenset[str] = frozenset()
     """Names that are still read after the migration; an import whose name is not among them may go."""
 
     def called(self, name: str) -> tuple[Call, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -22,8 +22,7 @@ class EffectKind(Enum):
     BAR = "bar"
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(NamedTuple):
     """A print, or a statement that writes."""
 
     node: cst.CSTNode
@@ -47,8 +46,7 @@ class Effect:
         return words.get(self.kind, "fetches" if self.kind is EffectKind.FETCH else "writes")
 
 
-@dataclass(frozen=True)
-class Handle:
+class Handle(NamedTuple):
     """Something made at one place and used at many: the other processes get one that does nothing."""
 
     call: cst.Call
@@ -67,8 +65,7 @@ class Handle:
     tracker: bool = True
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(NamedTuple):
     """A folder that every process may make, once it need not be new."""
 
     call: cst.Call
@@ -76,8 +73,7 @@ class Folder:
     """``os.mkdir``, which knows no ``exist_ok``: ``os.makedirs`` takes its place."""
 
 
-@dataclass(frozen=True)
-class Received:
+class Received(NamedTuple):
     """A value that the main process makes, and the others receive."""
 
     node: cst.CSTNode

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from ..config import Config
 from ..edits import Unit
@@ -52,7 +51,7 @@ def migrate_notebook(notebook: Notebook, catalogue: Sequence[Entry], config: Con
         file, text = _refused(notebook, file, why), script
     if file.blocked and not config.partial:
         text = script
-    return replace(result, files=(_restored(notebook, script, file, text, origins),))
+    return result._replace(files=(_restored(notebook, script, file, text, origins),))
 
 
 def _sound(notebook: Notebook, number: int, text: str) -> None:
@@ -189,7 +188,7 @@ def _refused(notebook: Notebook, file: FileResult, why: NotGathered) -> FileResu
     lines = notebook.script().split("\n")
     line = lines.index(f'"cell {why.cell} of the notebook"') + 2 if why.cell else 0
     found = Diagnosis("notebook-state", Severity.BLOCKED, why.cause, why.remedy, line)
-    return replace(file, diagnoses=(*file.diagnoses, found), changes=())
+    return file._replace(diagnoses=(*file.diagnoses, found), changes=())
 
 
 def _restored(
@@ -198,33 +197,32 @@ def _restored(
     """The result for the notebook itself: its bytes, and places in the script of its cells."""
     source = Source(notebook.path, notebook.data, script, "utf-8", notebook=notebook)
     if text == script:
-        return replace(file, source=source, after=notebook.data, changes=(), diagnoses=_moved(file.diagnoses, origins))
+        return file._replace(source=source, after=notebook.data, changes=(), diagnoses=_moved(file.diagnoses, origins))
     cells = notebook.split(text)
     for cell, new in zip(notebook.cells, cells, strict=True):
         if masked(cell.text).count("#<notebook>") != new.count("#<notebook>"):
             lost = Diagnosis(
                 "invalid-output", Severity.BLOCKED, f"cell {cell.number}: a magic would be lost", "please report this"
             )
-            return replace(file, source=source, after=notebook.data, changes=(), diagnoses=(lost,))
+            return file._replace(source=source, after=notebook.data, changes=(), diagnoses=(lost,))
     after = notebook.with_texts(cells)
     if problem := invalid(notebook.data, after):
         lost = Diagnosis("invalid-output", Severity.BLOCKED, problem, "please report this, with the notebook")
-        return replace(file, source=source, after=notebook.data, changes=(), diagnoses=(lost,))
-    changes = [replace(change, line=origins(change.line)) for change in file.changes]
+        return file._replace(source=source, after=notebook.data, changes=(), diagnoses=(lost,))
+    changes = [change._replace(line=origins(change.line)) for change in file.changes]
     if LAUNCHER in text and LAUNCHER not in script:
         line = next(n for n, line in enumerate(text.split("\n"), 1) if f"{LAUNCHER}(" in line)
         changes.append(Change("notebook", min(line, script.count("\n")), 1, _REASON, group="training"))
-    return replace(
-        file,
+    return file._replace(
         source=source,
         after=after,
         changes=tuple(sorted(changes, key=lambda change: (change.line, change.column))),
         diagnoses=_moved(file.diagnoses, origins),
-        roles=tuple(replace(role, line=origins(role.line)) for role in file.roles),
-        traits=tuple(replace(trait, line=origins(trait.line)) for trait in file.traits),
+        roles=tuple(role._replace(line=origins(role.line)) for role in file.roles),
+        traits=tuple(trait._replace(line=origins(trait.line)) for trait in file.traits),
         idle=(),
     )
 
 
 def _moved(diagnoses: Sequence[Diagnosis], origins: Callable[[int], int]) -> tuple[Diagnosis, ...]:
-    return tuple(replace(diagnosis, line=origins(diagnosis.line)) for diagnosis in diagnoses)
+    return tuple(diagnosis._replace(line=origins(diagnosis.line)) for diagnosis in diagnoses)

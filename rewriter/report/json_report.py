@@ -30,7 +30,7 @@ def json_report(
         "version": VERSION,
         "status": status,
         "checked": result.checked,
-        "options": result.options,
+        "options": dict(result.options),
         "files": [_file(file, written) for file in result.files],
         "errors": [
             {"path": shown(error.path), "line": error.line, "message": error.cause, "remedy": error.remedy}

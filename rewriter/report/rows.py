@@ -10,8 +10,8 @@ import difflib
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
+from typing import NamedTuple
 
 from ..result import Change, FileResult
 
@@ -26,8 +26,7 @@ _CELLS = 2500
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One line before and after. ``None`` stands for a line that is not there; its number is 0."""
 
     old: int
@@ -45,8 +44,7 @@ class Row:
         return self.before == self.after
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Rows that belong together: unchanged ones, or changed ones and the edits that changed them."""
 
     rows: tuple[Row, ...]
@@ -54,8 +52,7 @@ class Block:
     changed: bool = False
 
 
-@dataclass(frozen=True)
-class Hunk:
+class Hunk(NamedTuple):
     """Blocks that stand close to each other, with some unchanged lines around them."""
 
     blocks: tuple[Block, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -122,7 +121,7 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
 def test_roles_and_what_rules_do_are_on_the_page() -> None:
     (file,) = result().files
     role = RoleReport("net", "<module>", "model", f"because {EVIL}", 3)
-    text = "".join(read(page(Result((replace(file, roles=(role, role)),), 1), (), rules={"backward": "Does it."})).text)
+    text = "".join(read(page(Result((file._replace(roles=(role, role)),), 1), (), rules={"backward": "Does it."})).text)
     assert text.count("<module>") == 1
     assert "Does it." in text
 

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,13 +186,13 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
     ids=["statistics of a batch", "noise", "augmentation", "the length of a loader"],
 )
 def test_the_summary_names_what_differs_by_nature(traits: list[Trait], said: str) -> None:
-    file = replace(_file(), traits=tuple(traits))
+    file = _file()._replace(traits=tuple(traits))
     assert said in " ".join(summary(Result((file,), 1), []).split())
     assert said not in " ".join(summary(Result((_file(),), 1), []).split())
 
 
 def test_a_kept_batch_keeps_the_length_of_loaders() -> None:
-    file = replace(_file(), traits=(Trait("length", "loader", 3),))
+    file = _file()._replace(traits=(Trait("length", "loader", 3),))
     assert "len(loader)" not in summary(Result((file,), 1, {"batch": "global"}), [])
 
 
@@ -271,7 +270,7 @@ def test_without_colours_signs_and_reasons_are_left() -> None:
 
 
 def test_a_reason_is_one_line_also_where_the_terminal_is_narrow() -> None:
-    file = replace(_file(), changes=(Change("backward", 5, 1, "a long reason " * 10),))
+    file = _file()._replace(changes=(Change("backward", 5, 1, "a long reason " * 10),))
     (line,) = [line for line in _terminal(file, 60, color=False).splitlines() if "a long reason" in line]
     assert len(line) <= 60
     assert line.endswith("…")
@@ -296,7 +295,7 @@ def test_an_edit_behind_a_long_statement_has_its_reason_where_it_shows() -> None
     body = b"".join(b"    x%d\n" % n for n in range(20))
     before = b"for a in b:\n" + body + b"end\n"
     file = _file("x.py", before, before.replace(b"end", b"new\nend"))
-    text = _terminal(replace(file, changes=(Change("prepare", 1, 1, "because"),)), color=False)
+    text = _terminal(file._replace(changes=(Change("prepare", 1, 1, "because"),)), color=False)
     assert text.index("prepare: because") < text.index("+new")
 
 
