@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from .config import ConfigError
 from .progress import Progress
-from .request import Request, complete, parse
+from .request import Request, parse
 from .rule import Entry
 from .source import SourceError
+from .usage import UsageError
 from .verify_options import VerifyError
 
 if TYPE_CHECKING:
@@ -54,18 +52,20 @@ def run(catalogue: Sequence[Entry], argv: Sequence[str]) -> int:
 
 def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
     if shell := os.environ.get(_COMPLETE):
+        from .options import complete
+
         return complete(_COMPLETE, shell)
     try:
         request = parse(argv)
-        if not isinstance(request, Request):
-            return int(request or 0)
+        if isinstance(request, int):
+            return request
         if request.rules:
             return _list_rules(catalogue)
         if request.explain is not None:
             return _explain(catalogue, request.explain)
         return _migrate(catalogue, request)
-    except click.ClickException as error:
-        message = error.format_message().rstrip(".")
+    except UsageError as error:
+        message = str(error).rstrip(".")
         _say(f"{message}{'' if message.endswith('?') else '.'} `migrate --help` shows how it is used.")
     except (ConfigError, SourceError, VerifyError) as error:
         _say(str(error))
@@ -146,7 +146,7 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
     from .interactive import ask
 
     if not sys.stdin.isatty() or not sys.stdout.isatty():
-        raise click.UsageError("--interactive asks questions, and there is no terminal to answer on")
+        raise UsageError("--interactive asks questions, and there is no terminal to answer on")
     result = ask(catalogue, survey, result, color=request.color, side_by_side=request.side_by_side)
     status = _status(result, survey.refused, False)
     writes = not survey.refused and any(file.changed and not file.blocked for file in result.files)
@@ -231,6 +231,8 @@ def _show(files: Sequence[FileResult], request: Request) -> None:
 
 def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -> None:
     """Say on stderr what was done and why, and what to run next."""
+    from shutil import get_terminal_size
+
     from .report.summary import summary
 
     hint = ""
@@ -251,7 +253,7 @@ def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -
         hint = f"{hint} --partial applies the safe edits of blocked files.".lstrip()
     sys.stdout.flush()
     verb = "changed" if writes else "would change"
-    color, width = request.color and sys.stderr.isatty(), shutil.get_terminal_size((100, 24)).columns
+    color, width = request.color and sys.stderr.isatty(), get_terminal_size((100, 24)).columns
     sys.stderr.write(summary(result, survey.refused, verb=verb, hint=hint, width=width, color=color))
 
 

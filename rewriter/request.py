@@ -1,18 +1,34 @@
-"""What the command line asks for: the options of ``migrate``, as click reads them. Nothing heavy is imported."""
+"""
+What the command line asks for.
+
+Paths and switches are read here, in no time; click is asked about everything else. Both end in the same checks.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
+from .config import RawConfig, Target, assumption
+from .usage import FORMATS, UsageError
+from .verify_options import Asked
 
-from .config import PRECISIONS, RawConfig, Target, assumption
-from .usage import HELP
-from .verify_options import Asked, asked, verify_options
-
-FORMATS = ("text", "json", "sarif", "github")
+_SWITCHES = frozenset({
+    "--write", "--check", "--partial", "--no-follow", "--hook", "--roles", "--keep-global-batch", "--side-by-side",
+    "--no-color",
+})  # fmt: skip
+"""Options without a value that need nobody's answer."""
+_UNSAID: dict[str, Any] = {
+    **dict.fromkeys(("write", "interactive", "check", "partial", "no_follow", "hook", "rules", "roles"), False),
+    **dict.fromkeys(("keep_global_batch", "verify", "side_by_side", "no_color"), False),
+    **dict.fromkeys(("paths", "select", "ignore", "assume"), ()),
+    **dict.fromkeys(("explain", "target", "mixed_precision", "html")),
+    **{name: value for name, value in Asked()._asdict().items() if name != "arguments"},
+    "output_format": FORMATS[0],
+}
+"""What each option is where nobody says it."""
 
 
 class Request(NamedTuple):
@@ -38,72 +54,59 @@ class Request(NamedTuple):
     verify: Asked | None = None
 
 
-def parse(argv: list[str]) -> Any:
-    """Cut the arguments at the first ``--``, which is not click's, and let click read what stands before."""
+def parse(argv: Sequence[str]) -> Request | int:
+    """
+    Read the arguments. What stands behind the first ``--`` is for the script that ``--verify`` runs.
+
+    Gives an exit status where the arguments ask for nothing more than the help or the version, which have been shown.
+    Raises ``UsageError`` and ``ConfigError``.
+    """
     cut = argv.index("--") if "--" in argv else len(argv)
-    argv, rest = argv[:cut], argv[cut + 1 :]
-    try:
-        with command.make_context("migrate", argv) as context:
-            request = command.invoke(context)
-    except click.exceptions.Exit as done:  # --help and --version have printed what they know
-        return done.exit_code
-    if isinstance(request, Request) and request.verify is not None:
-        return request._replace(verify=request.verify._replace(arguments=tuple(rest)))
+    argv, rest = list(argv[:cut]), tuple(argv[cut + 1 :])
+    given = plain(argv)
+    if given is None:
+        from .options import read
+
+        answer = read(argv)
+        if isinstance(answer, int):
+            return answer
+        given = answer
+    request = _request(given)
+    if request.verify is not None:
+        return request._replace(verify=request.verify._replace(arguments=rest))
     if rest:
         cause = f"what stands behind -- ({' '.join(rest)}) is for --verify, which is not there"
-        raise click.UsageError(f"{cause}; write ./-name for a file whose name begins with a dash")
+        raise UsageError(f"{cause}; write ./-name for a file whose name begins with a dash")
     return request
 
 
-def _show_version(context: click.Context, option: click.Parameter, value: bool) -> None:
-    if value:
-        from importlib.metadata import version
+def plain(argv: Sequence[str]) -> dict[str, Any] | None:
+    """The value of each option, as click would say it; None where there is more than paths and switches."""
+    given, paths = dict(_UNSAID), []
+    for word in argv:
+        if word in _SWITCHES:
+            given[word[2:].replace("-", "_")] = True
+        elif word.startswith("-") and word != "-":
+            return None
+        else:
+            paths.append(word)
+    return given | {"paths": tuple(paths)}
 
-        click.echo(f"migrate (torchlift) {version('torchlift')}")
-        context.exit()
 
-
-def _words(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word.strip() for value in values for word in value.split(",") if word.strip())
-
-
-@click.command("migrate", help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option("-w", "--write", is_flag=True, help="Write the files: all of them, or none.")
-@click.option("-i", "--interactive", is_flag=True, help="Ask for each group of edits, then write.")
-@click.option("--check", is_flag=True, help="Show no diff; exit status 1 if a file would change.")
-@click.option("--partial", is_flag=True, help="Apply the safe edits of a blocked file too.")
-@click.option("--select", multiple=True, callback=_words, metavar="IDS", help="Run only these rules (comma-separated).")
-@click.option("--ignore", multiple=True, callback=_words, metavar="IDS", help="Do not run these rules.")
-@click.option("--no-follow", is_flag=True, help="Take each file by itself; do not follow its imports.")
-@click.option("--hook", is_flag=True, help="PATHs are changed files: migrate the programs that reach them.")
-@click.option("--rules", is_flag=True, help="List the rules.")
-@click.option("--explain", metavar="ID", help="Show what a rule does, with an example.")
-@click.option("--roles", is_flag=True, help="Show what each name was taken for, and why; no diff.")
-@click.option("--assume", multiple=True, metavar="ROLE=NAME", help="Vouch for what a name is, e.g. loss=err.")
-@click.option("--target", type=click.Choice([t.value for t in Target]), help="Whose runtime the new code calls.")
-@click.option("--mixed-precision", type=click.Choice(PRECISIONS), help="Precision that the new code asks for.")
-@click.option("--keep-global-batch", is_flag=True, help="Split the script's batches over the processes.")
-@verify_options
-@click.option("--output-format", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--html", metavar="FILE", help="Write a page with the diff, the reasons, the findings and the verdict.")
-@click.option("--side-by-side", is_flag=True, help="Show before and after in two columns.")
-@click.option("--no-color", is_flag=True, help="No colours (as NO_COLOR=1).")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
-def command(**given: Any) -> Request:
-    """Make a request of the options."""
+def _request(given: Mapping[str, Any]) -> Request:
+    """Make a request of the options; ``UsageError`` where they do not go together."""
     _exclusive(given, "write", "check", "interactive")
     _exclusive(given, "interactive", "roles", "verify")
     _exclusive(given, "interactive", "html")
     _exclusive(given, "hook", "no_follow", "verify")
     if given["interactive"] and given["output_format"] != "text":
-        raise click.UsageError("--interactive and --output-format exclude each other")
+        raise UsageError("--interactive and --output-format exclude each other")
     if not given["paths"] and not given["rules"] and given["explain"] is None:
-        raise click.UsageError("Name a script or a folder, or - for stdin")
+        raise UsageError("Name a script or a folder, or - for stdin")
     if "" in given["paths"]:
-        raise click.UsageError("A path is empty: name a script or a folder, or - for stdin")
+        raise UsageError("A path is empty: name a script or a folder, or - for stdin")
     if "-" in given["paths"] and (len(given["paths"]) > 1 or given["interactive"]):
-        raise click.UsageError("- (stdin) goes alone")
+        raise UsageError("- (stdin) goes alone")
     options = RawConfig(
         select=given["select"] or None,
         ignore=given["ignore"],
@@ -116,22 +119,27 @@ def command(**given: Any) -> Request:
     names = ("paths", "write", "check", "rules", "explain", "roles", "html", "interactive", "side_by_side", "hook")
     kept = {name: given[name] for name in names} | {"follow": not given["no_follow"]}
     color = not given["no_color"] and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    verify = asked(given)
+    return Request(**kept, options=options, format=given["output_format"], color=color, verify=_asked(given))
+
+
+def _asked(given: Mapping[str, Any]) -> Asked | None:
+    """What is to be verified; None without ``--verify``."""
+    unsaid = Asked()._asdict()
+    if not given["verify"]:
+        for name in ("procs", "steps", "as_is", "double", "keep"):
+            if given[name] != unsaid[name]:
+                raise UsageError(f"--{name.replace('_', '-')} goes with --verify")
+        return None
+    if given["double"] and given["as_is"]:
+        raise UsageError("--double and --as-is exclude each other")
     named = given["paths"]
-    if verify is not None and (len(named) != 1 or named[0] == "-" or Path(named[0]).is_dir()):
-        raise click.UsageError("--verify runs one script: name its file, and only that")
-    return Request(**kept, options=options, format=given["output_format"], color=color, verify=verify)
+    if len(named) != 1 or named[0] == "-" or Path(named[0]).is_dir():
+        raise UsageError("--verify runs one script: name its file, and only that")
+    return Asked(**{name: given[name] for name in unsaid if name != "arguments"})
 
 
-def _exclusive(given: dict[str, Any], *names: str) -> None:
+def _exclusive(given: Mapping[str, Any], *names: str) -> None:
     asked_for = [name for name in names if given[name]]
     if len(asked_for) > 1:
         one, other = (name.replace("_", "-") for name in asked_for[:2])
-        raise click.UsageError(f"--{one} and --{other} exclude each other")
-
-
-def complete(variable: str, instruction: str) -> int:
-    """Answer a shell that wants the completion script, or a word completed."""
-    from click.shell_completion import shell_complete
-
-    return shell_complete(command, {}, "migrate", variable, instruction)
+        raise UsageError(f"--{one} and --{other} exclude each other")

@@ -214,6 +214,8 @@ class Surveyor:
 
     def _settle(self, programs: Sequence[Program], *, silent: bool = False) -> None:
         """Migrate programs, so that what they share stays right for each. ``silent``: say nothing of libraries."""
+        if not programs:
+            return
         from .merging import idle, merged
 
         inside = {path for program in programs for path in program.paths}

@@ -1,6 +1,14 @@
-"""What ``migrate --help`` says above the options."""
+"""How ``migrate`` is used: what ``--help`` says above the options, and what is wrong usage."""
 
 from __future__ import annotations
+
+FORMATS = ("text", "json", "sarif", "github")
+"""Of ``--output-format``; the first is what is taken where nobody says it."""
+
+
+class UsageError(Exception):
+    """Arguments that mean nothing. The message is a sentence without its full stop."""
+
 
 HELP = """
 Turn single-device PyTorch training scripts into distributed ones.

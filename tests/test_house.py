@@ -115,6 +115,7 @@ REWRITER: list[tuple[str, ...]] = [
     ("rewriter.merge", "rewriter.pipeline"),
     ("rewriter.session", "rewriter.notebooks"),
     ("rewriter.survey", "rewriter.usage", "rewriter.verify_options"),
+    ("rewriter.options",),
     ("rewriter.request",),
     ("rewriter.verify",),
     ("rewriter.report",),
@@ -275,7 +276,10 @@ def loaded_by(statement: str, tmp_path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("statement", "heavy"),
     [
-        ("import torchlift.rewriter.cli", {"libcst", "rich", "yaml", "torch", "numpy", "tomllib", "tomli", "difflib"}),
+        (
+            "import torchlift.rewriter.cli",
+            {"libcst", "rich", "yaml", "click", "torch", "numpy", "tomllib", "tomli", "dataclasses", "difflib"},
+        ),
         ("import torchlift.codemods.catalogue", {"libcst", "rich", "yaml", "torch", "click"}),
         ("import torchlift.rewriter.gate", {"libcst", "rich", "yaml", "click"}),
         ("import torchlift.rewriter.pipeline", {"rich", "torch", "libcst.matchers", "libcst.codemod"}),

@@ -16,6 +16,8 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter import cli, pipeline
+from torchlift.rewriter.options import read
+from torchlift.rewriter.request import plain
 from torchlift.rewriter.result import Result
 from torchlift.rewriter.source import Source
 
@@ -501,6 +503,20 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         done = subprocess.run([*COMMAND, "--version"], cwd=tmp_path, stdout=pipe, stderr=subprocess.PIPE, check=False)
     assert done.stderr == b""
     assert done.returncode == 141
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a.py", "--check src", "a.py --write b.py", "--hook --partial a.py", "--roles --no-color -", "--side-by-side a.py",
+     "--no-follow --keep-global-batch a", "--write --write a", ""],
+)  # fmt: skip
+def test_paths_and_switches_mean_the_same_to_us_and_to_click(line: str) -> None:
+    assert plain(line.split()) == read(line.split())
+
+
+@pytest.mark.parametrize("line", ["-w a.py", "--target accelerate", "--select=x a", "--chec a", "--steps 3", "-wi"])
+def test_anything_else_is_left_to_click(line: str) -> None:
+    assert plain(line.split()) is None
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
