@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 from ..rewriter.cli import run
@@ -10,9 +11,11 @@ from .catalogue import CATALOGUE
 
 
 def main() -> None:
-    """Run ``migrate`` on the command line's arguments and exit with its status."""
+    """Run ``migrate`` on the command line's arguments and end the process with its status."""
     gc.set_threshold(100_000, 20, 20)  # syntax trees are many objects that live to the end: scanning them is waste
-    sys.exit(run(CATALOGUE, sys.argv[1:]))
+    status = run(CATALOGUE, sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(status)  # everything is written: taking the trees apart, node by node, would be waste as well
 
 
 if __name__ == "__main__":
