@@ -11,6 +11,7 @@ def _entry(id: str, *triggers: str) -> Entry:
 
 CATALOGUE: tuple[Entry, ...] = (
     _entry("accelerator_setup", "backward"),
+    _entry("hand_written_ddp", "init_process_group", "DistributedDataParallel", "spawn"),
     _entry("data_parallel", "DataParallel"),
     _entry("device_placement", "to", "cuda", "cpu"),
     _entry("legacy_tensors", "type"),

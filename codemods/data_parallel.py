@@ -30,6 +30,7 @@ note: ``--keep-global-batch`` keeps the old meaning. A checkpoint that held ``mo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import libcst as cst
 
@@ -54,8 +55,10 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 ID, wrapper.node, "nn.DataParallel split one batch over the GPUs; now each process takes a whole one",
                 "pass --keep-global-batch to keep the batch, or scale the learning rate", Severity.NOTE,
             )  # fmt: skip
+    wrapped = bool(facts.unwrapped) and not facts.abilities.transparent_models
     for node in facts.inner_models:
-        yield Replace(ID, node, _model, reason="the model is not wrapped any more")
+        make = partial(_plain, facts) if wrapped else _model
+        yield Replace(ID, node, make, reason="the model is not wrapped by the script any more")
     if facts.wrappers:
         for state in facts.state_dicts:
             if state.model not in facts.inner_models:
@@ -66,6 +69,12 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
 def _argument(node: cst.CSTNode) -> cst.CSTNode:
     assert isinstance(node, cst.Call)
     return node.args[0].value
+
+
+def _plain(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
+    """``accelerator.unwrap_model(model)`` for ``model.module``: on several processes ``prepare`` wraps it."""
+    assert isinstance(node, cst.Attribute)
+    return cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("unwrap_model")), [cst.Arg(node.value)])
 
 
 def _model(node: cst.CSTNode) -> cst.CSTNode:

@@ -111,7 +111,17 @@ def drop_unused(before: Names, module: cst.Module, taken: Collection[str] = ()) 
         kept = _kept(statement, idle)
         if kept is not None:
             body.append(kept)
+    if body and body[0] is not module.body[0] and not module.header:
+        body[0] = _without_blanks(body[0])
     return module.with_changes(body=body)
+
+
+def _without_blanks(statement: cst.BaseStatement) -> cst.BaseStatement:
+    """The statement that opens a file now, without the blank lines that stood above it."""
+    lines = list(getattr(statement, "leading_lines", ()))
+    while lines and lines[0].comment is None:
+        lines.pop(0)
+    return statement.with_changes(leading_lines=lines)
 
 
 def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:

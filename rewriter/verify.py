@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ def has(name):
 print(int(has("torch")), int(has("torchlift.runtime.verify")))
 """
 _PROBE_SECONDS = 30
+_DISTRIBUTED = "distributed before: compared on one process; on N, run both with torchrun and compare what they save"
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,17 @@ def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> Verdict:
     Raises:
         VerifyError: there is no suitable python, or the runtime has given no verdict.
     """
+    by_hand = any(trait.kind == "by-hand" for file in files for trait in file.traits)
+    if by_hand and any(b".spawn(" in file.source.data for file in files):
+        raise VerifyError(
+            "the original starts its processes by itself (mp.spawn), where they cannot be watched. Run both on as many "
+            "processes, and compare what they print and save"
+        )
+    if by_hand:
+        asked = replace(asked, procs=(1,))
     python = find_python(asked.python, os.environ)
-    return read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
+    verdict = read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
+    return replace(verdict, notes=(*verdict.notes, _DISTRIBUTED)) if by_hand else verdict
 
 
 def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) -> dict[str, Any]:

@@ -244,15 +244,11 @@ class Mover:
         works = any(n in work or n in self.training.forwards or bool(self.state.loaders.get(n)) for n in runs)
         return not works and bool(unit.names.returns.get(function))
 
-    def unwrapped(self, unit: Unit) -> list[Placement]:
-        """``nn.DataParallel(model)``: the accelerator takes its place, so that the wrapping goes."""
+    def unwrapped(self, unit: Unit, wrappers: frozenset[str]) -> list[Placement]:
+        """``nn.DataParallel(model)`` and its like: the accelerator takes its place, so that the wrapping goes."""
         found = []
         for call in unit.names.calls:
-            if (
-                call in self.state.calls
-                and outside_name(self.state.calls[call]) in knowledge.DATA_PARALLEL
-                and call.args
-            ):
+            if call in self.state.calls and outside_name(self.state.calls[call]) in wrappers and call.args:
                 statement = unit.names.statement(call)
                 small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
                 reason = "data parallelism is the accelerator's"
@@ -264,13 +260,13 @@ class Mover:
 
     def _wraps(self, value: cst.BaseExpression) -> bool:
         calls = (n for n in descendants(value) if isinstance(n, cst.Call) and n in self.state.calls)
-        return any(outside_name(self.state.calls[call]) in knowledge.DATA_PARALLEL for call in calls)
+        return any(outside_name(self.state.calls[call]) in knowledge.WRAPPERS for call in calls)
 
     def _gives_itself(self, assign: cst.Assign) -> bool:
         """Whether an assignment only wraps and moves what it assigns: ``net = nn.DataParallel(net).cuda()``."""
         node = assign.value
         while isinstance(node, cst.Call) and node in self.state.calls:
-            if outside_name(self.state.calls[node]) in knowledge.DATA_PARALLEL and node.args:
+            if outside_name(self.state.calls[node]) in knowledge.WRAPPERS and node.args:
                 node = node.args[0].value
             elif self.is_move(node) and isinstance(node.func, cst.Attribute):
                 node = node.func.value
@@ -280,7 +276,7 @@ class Mover:
 
     def inner(self, unit: Unit) -> list[cst.Attribute]:
         """``model.module`` where the model is no longer wrapped."""
-        if not any(outside_name(r) in knowledge.DATA_PARALLEL for r in self.state.calls.values()):
+        if not any(outside_name(r) in knowledge.WRAPPERS for r in self.state.calls.values()):
             return []
         return [
             node
@@ -322,7 +318,7 @@ class Mover:
         for position, arg in enumerate(call.args):
             if arg.star or (arg.keyword is not None and arg.keyword.value != "device"):
                 continue
-            held = origins(self.state.values.get(arg.value), Role.DEVICE)
+            held = origins(self.state.values.get(arg.value), Role.DEVICE, Role.PLACE)
             if _is_host(arg.value):
                 return None
             if any(o.qualified != "follows" for o in held) or (position == 0 and self._named_device(arg.value)):
@@ -343,10 +339,10 @@ class Mover:
         keeps = tuple(a for a in call.args if a is not argument and not _is_keyword(a, "non_blocking"))
         if method_name(call) == "cuda":
             keeps = ()
-        target = argument.value if argument is not None else None
+        target = argument.value if argument is not None and method_name(call) != "cuda" else None
         gone = self.arrives_placed(unit, held, call)
         if gone is None:
-            if isinstance(target, cst.Name):
+            if isinstance(target, cst.Name) and not origins(self.state.values.get(target), Role.PLACE):
                 target = None  # the name is replaced where it is read
             return Placement(call, Move.RETARGET, self._why_kept(held), target=target)
         copy = copy_of(unit.names, call) if not keeps else None

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..facts.roles import Role
 from ..findings import Finding, Severity
 from . import knowledge
-from .things import External, State, Unit
+from .things import External, State, Unit, origins
 
 _DIST = ("torch.distributed.", "torch.distributed.distributed_c10d.")
-_INSTEAD = {
+INSTEAD = {
     "init_process_group": "remove it: Accelerator() opens the group, under torchrun as well",
     "destroy_process_group": "remove it: the accelerator closes what it opened",
     "DistributedDataParallel": "remove the wrapper, and .module where it is looked through: prepare(model) takes its "
@@ -41,23 +42,31 @@ _VARIABLES = {
 
 def distributed(state: State, units: list[Unit]) -> Iterator[tuple[Unit, Finding]]:
     """All places of a program that distribute it by hand, where there is one that says so; else none."""
-    found = [(unit, call, name) for unit in units for call, name in _calls(state, unit)]
-    if not any(name in knowledge.DISTRIBUTED for _, _, name in found):
+    found = [(unit, call, name) for unit in units for call, name in calls(state, unit)]
+    accelerated = any(origins(record.result, Role.ACCELERATOR) for record in state.calls.values())
+    kept = knowledge.DISTRIBUTED_SAMPLERS if accelerated else frozenset()  # a prepared loader keeps such a sampler
+    if not any(name in knowledge.DISTRIBUTED and name not in kept for _, _, name in found):
         return
     seen: set[cst.CSTNode] = set()
     for unit, call, name in found:
         last = name.rpartition(".")[2]
-        known = name in knowledge.DISTRIBUTED or name.startswith(_DIST) or last == "convert_sync_batchnorm"
+        known = name in knowledge.DISTRIBUTED or of_torch(name) or last == "convert_sync_batchnorm"
         if known and call not in seen:
             seen.add(call)
-            remedy = _INSTEAD.get(last, "do it through the accelerator, or leave it out")
+            remedy = INSTEAD.get(last, "do it through the accelerator, or leave it out")
             yield unit, _blocked(call, f"distributed by hand: {last}", remedy)
     for unit in units:
         for node, variable in _environment(unit):
             yield unit, _blocked(node, f'distributed by hand: os.environ["{variable}"]', _VARIABLES[variable])
 
 
-def _calls(state: State, unit: Unit) -> Iterator[tuple[cst.Call, str]]:
+def of_torch(qualified: str) -> bool:
+    """Whether a name is one of torch's own for distribution."""
+    return qualified.startswith(_DIST)
+
+
+def calls(state: State, unit: Unit) -> Iterator[tuple[cst.Call, str]]:
+    """The calls of a module with the full names of what they call outside the program."""
     for call in unit.names.calls:
         record = state.calls.get(call)
         for thing in record.callees if record is not None else ():

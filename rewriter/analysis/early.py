@@ -25,7 +25,7 @@ _OF_MODULES = knowledge.KEEPS_MODULE | frozenset(
 """Methods of a module that compute nothing with its weights and copy none of them."""
 
 _HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "torch.optim.", "logging.")
-_HARMLESS_NAMES = frozenset({"torch.compile", "wandb.watch", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
+_HARMLESS_NAMES = knowledge.WRAPPERS | {"torch.compile", "wandb.watch", "torch.nn.SyncBatchNorm.convert_sync_batchnorm"}
 
 
 @dataclass(eq=False)

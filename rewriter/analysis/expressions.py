@@ -8,7 +8,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from ..facts.roles import SHARES, TENSORS, Origin, Role
-from . import modules
+from . import modules, places
 from .calling import call_of
 from .containers import at, element, key_of, members
 from .invocation import trailing
@@ -89,6 +89,8 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
     solver = state.solver
     if isinstance(thing, Trace) and thing.trail is not Trail.FILE:
         solver.add(slot, thing)
+    if isinstance(thing, Unknown) and name == "local_rank":  # an option that launchers of old gave to scripts
+        solver.add(slot, places.place(state, node, places.LOCAL_RANK))
     if isinstance(thing, Origin):
         if name == "device":
             because = "the accelerator's device" if thing.role is Role.ACCELERATOR else "the device of something else"
@@ -255,6 +257,8 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
             state.solver.flow(members(state, base), slot)
         elif isinstance(thing, Unknown):
             state.solver.flow(state.field(thing, "[]"), slot)
+        elif isinstance(thing, External):
+            places.item(state, node, thing, key_of(index), slot)
 
     base = evaluate(state, unit, node.value)
     state.solver.watch(base, arrive)
@@ -288,6 +292,7 @@ def _listed(thing: Thing) -> Thing | None:
 
 
 def _arithmetic(state: State, unit: Unit, node: cst.BinaryOperation, slot: Slot) -> None:
+    places.computed(state, node, evaluate(state, unit, node.left), evaluate(state, unit, node.right), slot)
     for side in (node.left, node.right):
         value = evaluate(state, unit, side)
         state.solver.flow(value, slot, _shares)
@@ -298,7 +303,10 @@ def _arithmetic(state: State, unit: Unit, node: cst.BinaryOperation, slot: Slot)
 
 def _formatted(state: State, unit: Unit, node: cst.FormattedString, slot: Slot) -> None:
     for part in node.parts:
-        if isinstance(part, cst.FormattedStringExpression):
+        if isinstance(part, cst.FormattedStringText) and part is node.parts[0]:
+            if part.value.endswith(":") and part.value[:-1] in DEVICE_WORDS:
+                state.solver.add(slot, state.origin(Role.DEVICE, node, "the name of a device", "str"))
+        elif isinstance(part, cst.FormattedStringExpression):
             state.solver.flow(evaluate(state, unit, part.expression), slot, trailing)
             _inside(state, unit, part)
 
@@ -309,8 +317,10 @@ def _joined(state: State, unit: Unit, node: cst.ConcatenatedString, slot: Slot) 
 
 
 def _comparison(state: State, unit: Unit, node: cst.Comparison, slot: Slot) -> None:
-    for side in (node.left, *(target.comparator for target in node.comparisons)):
-        state.solver.flow(evaluate(state, unit, side), slot, _shares)
+    sides = [evaluate(state, unit, side) for side in (node.left, *(t.comparator for t in node.comparisons))]
+    for side in sides:
+        state.solver.flow(side, slot, _shares)
+    places.compared(state, node, sides, slot)
 
 
 def _unary(state: State, unit: Unit, node: cst.UnaryOperation, slot: Slot) -> None:

@@ -19,9 +19,11 @@ from .fields import DeviceField
 from .flags import Flag
 from .holding import Holders, base_call, receiver
 from .names import Binding, Scope, is_docstring, parameters, positional
+from .numbers import number
 from .reach import Code, Reach
 from .solver import Thing
-from .things import Function, Klass, State, Unit
+from .starts import Start
+from .things import Function, Klass, State, Unit, origins
 from .walk import children, descendants
 
 
@@ -43,6 +45,14 @@ class Way:
     """What the object is called, in code that reads the accelerator from it: ``self``."""
     early_stores: set[cst.FunctionDef] = field(default_factory=set)
     """Constructors whose base class needs the accelerator already."""
+    joins: bool = False
+    """The accelerator is made where a script that distributes itself joins its processes."""
+    idle: list[Code] = field(default_factory=list)
+    """Functions that nothing calls any more, because the accelerator does what they did."""
+    dropped: list[tuple[Unit, cst.CSTNode]] = field(default_factory=list)
+    """Parameters and arguments for such numbers that go."""
+    given_up: set[Binding] = field(default_factory=set)
+    """Parameters for the number of the process whose place the accelerator takes."""
 
 
 class Router:
@@ -97,6 +107,11 @@ class Router:
         self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare], way: Way
     ) -> tuple[Unit, Code] | None:
         above = self._above(anchor)
+        joined = self._joined(above, prepares, way)
+        if joined is not None:
+            way.joins = True
+            way.home = joined
+            return joined[0], joined[0].names.function(joined[1].node)
         for unit, name in self.devices:
             code = self._owner(unit, name.binding.scope)
             if code in above and name.definitions:
@@ -124,6 +139,34 @@ class Router:
         if flagged is not None:
             way.home = (unit, flagged)
         return unit, anchor
+
+    def _joined(self, above: list[Code], prepares: list[Prepare], way: Way) -> tuple[Unit, Home] | None:
+        """The home in the place of the statement by which a distributed script joins its processes."""
+        for start in self.starts:
+            unit, code = start.unit, start.unit.names.function(start.statement)
+            if code not in above or code not in self.reach.reachable:
+                continue
+            node, whole = start.statement, start.whole
+            for around in unit.names.ancestors(start.statement):
+                if around is code:
+                    break
+                if isinstance(around, (cst.If, cst.Try)) and not _is_entry_guard(around):
+                    node, whole = around, False
+            names = [n for u, n in self.devices if u is unit and self._owner(u, n.binding.scope) is code]
+            arguments: tuple[tuple[str, str], ...] = self.constructor
+            for name in names:
+                condition = cpu_condition(self.state, unit, name)
+                if condition is not None and self._defined_by(unit, name, condition) < unit.names.order(node):
+                    arguments = (("cpu", condition), *arguments)
+                    break
+            gives = any(node in name.definitions for name in names) and start.chooses is not None
+            instead = whole or gives
+            side = Side.INSTEAD if instead else Side.BEFORE
+            home = Home(node, side, arguments, "it opens the group, and knows the place of the process")
+            if not self._late(unit, code, home, prepares):
+                way.idle = [start.chooses] if gives and not whole and start.chooses is not None else []
+                return unit, home
+        return None
 
     def _flagged(self, unit: Unit, anchor: Code, first: cst.CSTNode, prepares: list[Prepare]) -> Home | None:
         """The home of an accelerator that takes over the flag on which the script's moves hang: where it is known."""
@@ -239,6 +282,10 @@ class Router:
             return False
         return any(function in needs for function in self.reach.called(node)) or node in self.marked
 
+    starts: Sequence[Start] = ()
+    """Where a script that distributes itself joins its processes."""
+    constructor: tuple[tuple[str, str], ...] = ()
+    """Further arguments of the accelerator."""
     fields: Sequence[DeviceField] = ()
     """Attributes that are given the device."""
     marked: frozenset[cst.CSTNode] = frozenset()
@@ -408,17 +455,27 @@ class Router:
         return here >= home if way.home[1].side is Side.BEFORE else here > home
 
     def _parameter(self, code: Code) -> cst.Param | None:
-        """The parameter of a function that only ever holds the device."""
+        """The parameter of a function that only ever holds the device; else one that only holds a rank."""
         if not isinstance(code, cst.FunctionDef):
             return None
-        scope = self.reach.unit(code).names.scopes[code]
+        numbers = []
         for param in positional(code):
-            binding = scope.bindings[param.name.value]
-            held = [t for t in self.state.binding(binding).things if isinstance(t, Origin)]
-            if held and all(o.role is Role.DEVICE and o.qualified != "follows" for o in held):
-                if len(binding.definitions) == 1 and param.default is None:
+            held = self._only_held(code, param)
+            if held and all(isinstance(o, Origin) and o.role is Role.DEVICE for o in held):
+                if not any(isinstance(o, Origin) and o.qualified == "follows" for o in held):
                     return param
-        return None
+            if held and self.starts and number(held) is not None:
+                numbers.append(param)
+        return numbers[0] if numbers else None
+
+    def _only_held(self, code: cst.FunctionDef, param: cst.Param) -> list[Thing]:
+        """What a parameter can hold that nothing else sets, and that every call gives; empty where it has no role."""
+        binding = self.reach.unit(code).names.scopes[code].bindings[param.name.value]
+        if len(binding.definitions) != 1 or param.default is not None:
+            return []
+        things = list(self.state.binding(binding).things)
+        held = [t for t in things if isinstance(t, Origin)]
+        return things if self.starts and number(things) is not None else list(held)
 
     def _hand_down(self, code: cst.FunctionDef, sites: list[cst.Call], way: Way) -> None:
         unit = self.reach.unit(code)
@@ -426,7 +483,7 @@ class Router:
         param = self._parameter(code)
         places = positional(code)
         shift = 1 if self.holders.is_init(code) else 0  # the object itself is no argument of a construction
-        if param is not None and any(_argument(s, param, places.index(param) - shift) is None for s in sites):
+        if param is not None and any(argument_of(s, param, places.index(param) - shift) is None for s in sites):
             param = None
         if any(p.name.value == self.name for p in parameters(code)):
             way.reaches.add(code)
@@ -434,17 +491,42 @@ class Router:
         index = places.index(param) if param is not None else len([p for p in places if p.default is None])
         way.hand_downs.append((unit, HandDown(code, param, index)))
         for site in sites:
-            argument = _argument(site, param, index - shift) if param is not None else None
+            argument = argument_of(site, param, index - shift) if param is not None else None
             way.handings.append((self.state.calls[site].unit, Handing(site, argument, index - shift)))
         if param is not None:
-            way.replaced.add(scope.bindings[param.name.value])
+            binding = scope.bindings[param.name.value]
+            of_device = bool(origins(self.state.binding(binding), Role.DEVICE))
+            (way.replaced if of_device else way.given_up).add(binding)
+            self._drop_numbers(code, sites, shift, way, param)
         way.reaches.add(code)
+
+    def _drop_numbers(
+        self, code: cst.FunctionDef, sites: list[cst.Call], shift: int, way: Way, taken: cst.Param
+    ) -> None:
+        """Further parameters for ranks and numbers of processes go, now that the function has the accelerator."""
+        unit, places = self.reach.unit(code), positional(code)
+        for index, param in enumerate(places):
+            if param is taken or not self.starts or number(self._only_held(code, param)) is None:
+                continue
+            arguments = [argument_of(site, param, index - shift) for site in sites]
+            if all(argument is not None for argument in arguments):
+                way.dropped.append((unit, param))
+                units = (self.state.calls[site].unit for site in sites)
+                way.dropped.extend((u, a) for u, a in zip(units, arguments, strict=True) if a is not None)
+                way.given_up.add(unit.names.scopes[code].bindings[param.name.value])
 
     def _owner(self, unit: Unit, scope: Scope) -> Code:
         return scope.function.node
 
     def _before_home(self, unit: Unit, name: DeviceName, way: Way) -> bool:
         return False
+
+
+def _is_entry_guard(node: cst.CSTNode) -> bool:
+    """``if __name__ == "__main__":``."""
+    return isinstance(node, cst.If) and any(
+        isinstance(n, cst.Name) and n.value == "__name__" for n in descendants(node.test)
+    )
 
 
 def _words(node: cst.CSTNode) -> Iterator[str]:
@@ -480,7 +562,7 @@ def _statements_of(code: Code) -> list[cst.CSTNode]:
     return found
 
 
-def _argument(site: cst.Call, param: cst.Param, index: int) -> cst.Arg | None:
+def argument_of(site: cst.Call, param: cst.Param, index: int) -> cst.Arg | None:
     """The argument of a call that fills a parameter; None where a star or a default fills it."""
     for position, arg in enumerate(site.args):
         if arg.star:

@@ -41,6 +41,23 @@ DEVICE_WORDS = frozenset({"cpu", "cuda", "mps", "xpu", "npu", "hpu"})
 
 DATA_PARALLEL = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
 
+DISTRIBUTED_DATA_PARALLEL = frozenset(
+    {
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.nn.parallel.distributed.DistributedDataParallel",
+    }
+)
+
+WRAPPERS = DATA_PARALLEL | DISTRIBUTED_DATA_PARALLEL
+
+DISTRIBUTED_SAMPLERS = frozenset(
+    {"torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler"}
+)
+
+SPAWNS = frozenset(
+    {"torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn", "torch.multiprocessing.start_processes"}
+)
+
 PINS = frozenset({"torch.cuda.set_device", "torch.accelerator.set_device_index", "torch.accelerator.set_device"})
 
 AVAILABILITY = frozenset(
@@ -60,20 +77,19 @@ PASSES_LOADER = frozenset(
 )
 """Last names of callables that give back what they iterate."""
 
-DISTRIBUTED = frozenset(
-    {
+DISTRIBUTED = (
+    DISTRIBUTED_DATA_PARALLEL
+    | DISTRIBUTED_SAMPLERS
+    | SPAWNS
+    | {
         "torch.distributed.init_process_group",
-        "torch.nn.parallel.DistributedDataParallel",
-        "torch.nn.parallel.distributed.DistributedDataParallel",
-        "torch.utils.data.distributed.DistributedSampler",
-        "torch.utils.data.DistributedSampler",
-        "torch.multiprocessing.spawn",
         "torch.distributed.rpc.init_rpc",
         "horovod.torch.init",
         "deepspeed.initialize",
         "deepspeed.init_distributed",
     }
 )
+"""What a program that distributes itself by hand calls."""
 
 FRAMEWORKS = {
     "pytorch_lightning": "Lightning",
@@ -144,6 +160,8 @@ def constructed(qualified: str) -> Role | None:
         return Role.LOSS
     if qualified in ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.Buffer"):
         return None
+    if qualified in DISTRIBUTED_DATA_PARALLEL or last == "convert_sync_batchnorm":
+        return None  # the model itself, looked through
     if qualified.startswith(("torch.nn.", "torch.nn.modules.")) and last[:1].isupper():
         return Role.CRITERION if last.endswith("Loss") else Role.MODEL
     if qualified.startswith("torchvision.models.") or qualified in ("timm.create_model", "torch.hub.load"):

@@ -20,19 +20,27 @@ _TRANSFORMS = re.compile(r"(Random\w+|ColorJitter|TrivialAugmentWide|AutoAugment
 
 
 def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
-    """Yield the place, the kind (``statistics``, ``noise``, ``transforms``, ``length``) and how the script calls it."""
+    """
+    Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``;
+    ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
+    """
+    by_hand = bool(facts.by_hand or facts.unwrapped)
+    if by_hand:
+        first = facts.unwrapped[0].node if facts.unwrapped else facts.by_hand[0].node
+        yield first, "by-hand", "distributed before"
     loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
     prepared = {name for prepare in facts.prepares for name in prepare.names}
     for call in names.calls:
         written = dotted(call.func)
         last = written.rpartition(".")[2]
         if _STATISTICS.match(last) or ("models." in written and _NETWORKS.match(last)):
-            yield call, "statistics", last
+            if not by_hand:
+                yield call, "statistics", last
         elif _NOISE.match(last):
             yield call, "noise", last
         elif _TRANSFORMS.match(last):
             yield call, "transforms", last
         elif written == "len" and len(call.args) == 1:
             loader = dotted(call.args[0].value)
-            if loader and loader in loaders | prepared:
+            if not by_hand and loader and loader in loaders | prepared:
                 yield call, "length", loader

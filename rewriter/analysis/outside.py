@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ..facts.roles import SHARES, Origin, Role
-from . import knowledge
+from . import knowledge, places
 from .containers import element, members
 from .invocation import Call, escape, host, relate, tensors, trailing
 from .modules import full
@@ -18,9 +18,18 @@ def outside_call(call: Call, qualified: str) -> None:
     """Build the flow of a call of an outside name."""
     state, last = call.state, qualified.rpartition(".")[2]
     _followed(call, qualified)
+    if places.asked(call, qualified):
+        return
+    if qualified == "torch.distributed.init_process_group":
+        places.joined(call)
     role = knowledge.constructed(qualified)
     if qualified in ("importlib.import_module", "builtins.__import__"):
         _imported(call, qualified)
+    elif qualified in knowledge.DISTRIBUTED_DATA_PARALLEL or last == "convert_sync_batchnorm":
+        state.solver.flow(call.first(), call.result)
+    elif qualified in knowledge.SPAWNS:
+        places.spawned(call)
+        return
     elif role is not None:
         verb = "constructed" if last[:1].isupper() else "given"
         relate(call, call.make(role, f"{verb} by {qualified}", qualified))
@@ -141,6 +150,8 @@ def _builtin(call: Call, name: str) -> None:
     elif name == "sum":
         state.solver.flow(call.everything(), call.result, lambda t: t if isinstance(t, Origin) else None)
     elif name in knowledge.HOST_BUILTINS:
+        if name == "int":
+            state.solver.flow(call.first(), call.result, places.number)
         state.solver.flow(call.everything(), call.result, lambda t: host(state, t))
 
 

@@ -13,13 +13,15 @@ import libcst as cst
 from ..facts.module import Prepare, Schedule
 from ..facts.roles import Origin, Role
 from ..findings import Finding, Severity
+from . import knowledge
 from .containers import members
 from .early import Stands
 from .metrics import Evaluation
 from .placing import Held, place
 from .reach import Code, Reach
 from .things import CallRecord, State, Unit, Unknown, origins
-from .training import Training
+from .training import Training, outside_name
+from .walk import descendants
 
 
 @dataclass(eq=False)
@@ -35,10 +37,20 @@ class Plan:
     """The function (or module) in which the optimizers are held."""
 
 
-def plan(state: State, reach: Reach, training: Training, evaluations: list[Evaluation]) -> Plan:
-    """Decide what is prepared where."""
+def plan(
+    state: State,
+    reach: Reach,
+    training: Training,
+    evaluations: list[Evaluation],
+    loaders: set[Origin] | None = None,
+) -> Plan:
+    """Decide what is prepared where; ``loaders``: those to prepare, where that is known already."""
     result = Plan()
     wanted = _wanted(state, reach, training, evaluations, result)
+    if loaders is not None:
+        wanted = [o for o in wanted if o.role is not Role.LOADER]
+        iterated = {o for loop in (*training.train_loops, *training.eval_loops) for o in reach.loaders(loop)}
+        wanted += [o for o in iterated if o in loaders]
     done = _already(state, wanted)
     result.prepared.update(done)
     groups: dict[Code, list[Held]] = {}
@@ -230,6 +242,7 @@ def _held(state: State, reach: Reach, code: Code, origin: Origin) -> Held | None
     attribute = _attribute_of(state, unit, code, origin)
     if attribute is not None:
         candidates.append(attribute)
+    candidates.sort(key=lambda held: not _wraps(state, unit, held))
     plain = [c for c in candidates if "." not in c.name]
     return plain[0] if plain else (candidates[0] if candidates else None)
 
@@ -248,6 +261,13 @@ def _gives(state: State, unit: Unit, definition: cst.CSTNode, origin: Origin) ->
         if isinstance(around, cst.BaseSmallStatement):
             return False
     return False
+
+
+def _wraps(state: State, unit: Unit, held: Held) -> bool:
+    """Whether the name was given the model in its wrapper: that is the one that the script trains."""
+    values = (next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions)
+    calls = (n for v in values if isinstance(v, cst.Assign) for n in descendants(v.value) if n in state.calls)
+    return any(isinstance(n, cst.Call) and outside_name(state.calls[n]) in knowledge.WRAPPERS for n in calls)
 
 
 def _attribute_of(state: State, unit: Unit, code: Code, origin: Origin) -> Held | None:

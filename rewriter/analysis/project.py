@@ -25,9 +25,10 @@ from ..facts.module import (
 from ..facts.once import EffectKind, Folder, Received
 from ..facts.roles import Origin, Role
 from ..findings import Finding
-from . import checkpoints, metrics
+from . import checkpoints, knowledge, metrics
 from .accumulating import Window, window_of
 from .averages import averages
+from .by_hand import ByHand, by_hand, replaced, settled, unconnected, without_prefix
 from .chance import too_early, unseeded
 from .cpu_only import cpu_only
 from .decisions import decisions
@@ -114,13 +115,22 @@ class _Program:
         self.training: Training = find(state, self.reach)
         self.existing = self._existing()
         self.abilities = _ABILITIES[config.target]
-        self.blocked = list(refusals(state, self.reach, self.training))
         self.shared = shared_code(self.reach)
+        self.hand = self._by_hand()
+        self.settled = self.hand is not None or (self.existing is not None and settled(state))
+        """The script was written for several processes: who prints and what is summed is left to its author."""
+        self.blocked = list(refusals(state, self.reach, self.training, self.hand))
         self.fields = [field for unit in self.reach.units for field in device_fields(state, unit)]
         self.redefined: set[str] = set()
         """Attributes that hold the accelerator's device, wherever they are set."""
         self.flag: Flag | None = None
-        self.draws = unseeded(state, self.reach) if self.existing is None else []
+        self.draws = unseeded(state, self.reach) if self.existing is None and self.hand is None else []
+
+    def _by_hand(self) -> ByHand | None:
+        """How the script distributes itself, where the accelerator is to take its place."""
+        if self.existing is not None or not self.config.enables("hand_written_ddp"):
+            return None
+        return by_hand(self.state, self.reach, self.training, self.abilities, self.shared)
 
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():
@@ -132,7 +142,7 @@ class _Program:
         """The facts of each module."""
         if not self.training.backwards or self._foreign():
             return [self._bare(unit) for unit in self.reach.units]
-        evaluations = metrics.evaluations(self.state, self.reach, self.training)
+        evaluations = metrics.evaluations(self.state, self.reach, self.training) if not self.settled else []
         self._leave_shared(evaluations)
         collected, way = self._collected(evaluations)
         while lost := [e for e in evaluations if e.gather is not None and not _gathers(collected, way, e)]:
@@ -154,7 +164,7 @@ class _Program:
 
     def _collected(self, evaluations: list[metrics.Evaluation]) -> tuple[dict[Unit, _Collected], Way]:
         """Everything found, and the accelerator's way to it."""
-        plan_ = plan(self.state, self.reach, self.training, evaluations)
+        plan_ = plan(self.state, self.reach, self.training, evaluations, self._loaders())
         self.precision = self._precision(plan_)
         self.window = self._window(plan_)
         mover = Mover(self.state, self.reach, self.training, plan_, existing=self.existing is not None)
@@ -182,6 +192,12 @@ class _Program:
             way = self._way(collected, plan_)
         return collected, way
 
+    def _loaders(self) -> set[Origin] | None:
+        """The loaders to prepare, where the script shares the rows by itself; None where prepare shares them."""
+        if not self.settled:
+            return None
+        return self.hand.sharded if self.hand is not None and self.abilities.keeps_samplers else set()
+
     def _precision(self, plan_: Plan) -> Precision | None:
         wanted = self.config.enables("autocast") and self.config.enables("grad_scaler")
         if self.config.mixed_precision is not None or self.existing is not None or not wanted:
@@ -189,7 +205,7 @@ class _Program:
         return precision_of(self.state, self.reach, self.training, plan_.code)
 
     def _window(self, plan_: Plan) -> Window | None:
-        if self.existing is not None or not self.config.enables("accumulation"):
+        if self.existing is not None or self.hand is not None or not self.config.enables("accumulation"):
             return None
         scalers = any(origins(r.result, Role.SCALER) for r in self.state.calls.values())
         stays = scalers and self.precision is None
@@ -247,6 +263,8 @@ class _Program:
         router.fields = self.fields
         router.marked = frozenset(marked | {call for _, call in self.draws})
         router.flag = self.flag
+        if self.hand is not None:
+            router.starts, router.constructor = self.hand.starts, self.hand.constructor()
         router.reads = (self.precision.names if self.precision is not None else frozenset()) | (
             self.window.names if self.window is not None else frozenset()
         )
@@ -303,7 +321,9 @@ class _Collected:
         self.placements = [*mover.placements(unit), *mover.pins(unit), *hosted(mover, unit)]
         self.visible = visible_devices(state, unit, reach) if program.existing is None else []
         self.legacy = legacy_tensors(state, unit, mover)
-        self.wrappers = mover.unwrapped(unit)
+        self.hand = program.hand
+        self.wrappers = mover.unwrapped(unit, knowledge.DATA_PARALLEL)
+        self.unwrapped = mover.unwrapped(unit, knowledge.DISTRIBUTED_DATA_PARALLEL) if self.hand is not None else []
         self.inner_models = mover.inner(unit)
         probes = {record.node for record in training.probes}
         asked = [c for c in unit.names.calls if c in state.calls and _called_name(state.calls[c]) in _ASKED]
@@ -336,9 +356,28 @@ class _Collected:
             *self.output.findings,
             *(a for a in answers if isinstance(a, Finding)),
         ]
+        if program.settled:
+            self._as_it_is()
+
+    def _as_it_is(self) -> None:
+        """Leave alone what the author of a distributed script has settled already: who prints, what is summed."""
+        unit, program = self.unit, self.program
+        prefixed = [s.call for s in self.state_dicts if s.model not in self.inner_models] if self.unwrapped else []
+        self.gathers, self.effects, self.handles = [], [], []
+        self.folders, self.received, self.saves, self.state_dicts, self.loads = [], [], [], [], []
+        self.plain_models = []
+        self.findings = [
+            *(f for u, f in program.blocked if u is unit),
+            *(f for u, f in self.plan.findings if u is unit),
+            *(without_prefix(call) for call in prefixed),
+            *(f for u, f in (self.hand.told if self.hand is not None else ()) if u is unit),
+            *contradictions(program.state, unit, program.reach),
+        ]
 
     def decide(self, equality: Equality) -> None:
         """Add what makes decisions equal on all processes, and findings for those that cannot be."""
+        if self.program.settled:
+            return
         state, reach, training = self.program.state, self.program.reach, self.program.training
         answers = list(decisions(state, self.unit, reach, training, equality))
         reducer = Reducer(state, training, equality)
@@ -366,6 +405,7 @@ class _Collected:
         found += [ld.call for ld in self.loads]
         found += [p.node for p in self.placements if p.move is Move.RETARGET]
         found += [t.node for t in self.legacy if not t.placed]
+        found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
         for node in found:
             around = (node, *names.ancestors(node)) if isinstance(node, cst.BaseExpression) else descendants(node)
             yield names.function(node), next((n for n in around if isinstance(n, cst.Call)), node)
@@ -393,12 +433,15 @@ class _Collected:
         }
         if home is not None and home.side is Side.BEFORE:
             removed.update(n for d in home.removed for n in descendants(d))
-        placed = (*self.placements, *self.wrappers)
+        if self.hand is not None and way.home is not None and not way.joins and self.unit is way.home[0]:
+            self.findings.append(unconnected(way.home[1].node))
+        placed = (*self.placements, *self.wrappers, *self.unwrapped)
         gone = vanished(unit, way, placed, self._precision(), removed)
         reads = list(device_reads(program.state, program.reach, unit, way, gone))
         gone.update(read.node for read in reads)
         fields = [f for f in program.fields if f.unit is unit and here(f.target)]
         reads.extend(read for field in fields for read in redefined(field, program.state, gone))
+        pieces = replaced(self.hand, program.state, unit, way, self._aimed(gone), here) if self.hand is not None else ()
         return ModuleFacts(
             module=unit.names.module,
             accelerator=program.name(),
@@ -420,6 +463,9 @@ class _Collected:
             visible=tuple(self.visible),
             legacy=tuple(t for t in self.legacy if t.placed or here(t.node)),
             wrappers=tuple(self.wrappers),
+            by_hand=tuple(pieces),
+            unwrapped=tuple(self.unwrapped),
+            settings=tuple(self.hand.imports()) if self.hand is not None and home is not None else (),
             inner_models=tuple(self.inner_models),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
             gathers=tuple(g for g in self.gathers if here(g.node)),
@@ -434,6 +480,20 @@ class _Collected:
             schedules=tuple(s for u, s in self.plan.schedules if u is unit),
             findings=tuple(self.findings),
             roles=tuple(roles(program.state, unit)),
+        )
+
+    def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:
+        """What goes, and what the moves that stay have in their place."""
+        return (
+            gone
+            | {n for p in self.placements if p.target is not None for n in descendants(p.target)}
+            | {
+                n
+                for p in self.placements
+                if p.move is Move.RETARGET
+                for a in getattr(p.node, "args", ())
+                for n in descendants(a)
+            }
         )
 
     def _mixed_precision(self) -> str | None:
@@ -488,9 +548,8 @@ class _Collected:
         elif name == "backward" and record in training.backwards:
             loss, because = is_loss(state, training, record, reach)
             role = Role.LOSS if loss else None
-        return Call(
-            call, name, outside_name(record), role, because, here, reduction_of(state, record.unit, _loss_of(record))
-        )
+        reduction = "mean" if self.program.settled else reduction_of(state, record.unit, _loss_of(record))
+        return Call(call, name, outside_name(record), role, because, here, reduction)
 
 
 def _stores(unit: Unit, way: Way) -> Iterable[Store]:

@@ -10,6 +10,7 @@ import libcst as cst
 from ..facts.roles import Role
 from ..findings import Finding, Severity
 from . import knowledge
+from .by_hand import ByHand
 from .distributed import distributed
 from .names import import_source
 from .reach import Reach
@@ -18,9 +19,9 @@ from .training import Training, method_name, outside_name
 from .windows import drawn_alike, find_windows
 
 
-def refusals(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding]]:
-    """What stands in the way of migrating a program at all."""
-    by_hand = list(distributed(state, reach.units))
+def refusals(state: State, reach: Reach, training: Training, hand: ByHand | None) -> Iterator[tuple[Unit, Finding]]:
+    """What stands in the way of migrating a program at all; ``hand``: how it distributes itself, if that goes."""
+    by_hand = list(distributed(state, reach.units)) if hand is None else hand.obstacles
     if by_hand:
         yield from by_hand
         return

@@ -18,6 +18,8 @@ class Abilities(NamedTuple):
     """The constructor honours ``split_batches``; otherwise it goes through a ``DataLoaderConfiguration``."""
     loads_to_device: bool
     """``torch.load`` accepts ``accelerator.device`` everywhere (Accelerate's may be ``cpu:0``, which it refuses)."""
+    keeps_samplers: bool
+    """A prepared loader keeps a DistributedSampler that it has; otherwise the rows would be shared twice."""
     inert: bool
     """It has ``Inert``, which stands in for a handle on the processes that have none."""
 
@@ -28,6 +30,7 @@ TORCHLIFT = Abilities(
     sums=True,
     split_batches=True,
     loads_to_device=True,
+    keeps_samplers=True,
     inert=True,
 )
 ACCELERATE = Abilities(
@@ -36,5 +39,6 @@ ACCELERATE = Abilities(
     sums=False,
     split_batches=False,
     loads_to_device=False,
+    keeps_samplers=False,
     inert=False,
 )

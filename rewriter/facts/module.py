@@ -12,6 +12,7 @@ import libcst as cst
 
 from ..findings import Finding
 from .abilities import Abilities
+from .by_hand import Instead
 from .legacy import LegacyTensor
 from .once import Effect, Folder, Handle, Received
 from .roles import Role
@@ -271,6 +272,12 @@ class ModuleFacts(NamedTuple):
     """Statements that choose the visible GPUs."""
     wrappers: tuple[Placement, ...] = ()
     """``DataParallel`` around models."""
+    by_hand: tuple[Instead, ...] = ()
+    """Pieces of distribution by hand, and what takes their place."""
+    unwrapped: tuple[Placement, ...] = ()
+    """``DistributedDataParallel`` around models."""
+    settings: tuple[str, ...] = ()
+    """Kinds of settings that the accelerator is made with here."""
     inner_models: tuple[cst.Attribute, ...] = ()
     """``model.module`` of models that were wrapped."""
     prepares: tuple[Prepare, ...] = ()

@@ -33,6 +33,8 @@ class Role(str, Enum):
     LOCAL = "local"
     """A Python or NumPy value computed from one process's share of the data."""
     ACCELERATOR = "accelerator"
+    PLACE = "place"
+    """The number of a process, or how many there are: ``dist.get_rank()``, ``os.environ["WORLD_SIZE"]``."""
 
 
 TENSORS = frozenset({Role.BATCH, Role.OUTPUT, Role.LOSS})

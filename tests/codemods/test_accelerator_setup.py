@@ -68,7 +68,7 @@ REFUSED = {
     "already distributed": (
         """
         import torch
-        torch.distributed.init_process_group("gloo")
+        torch.distributed.rpc.init_rpc("worker")
         model = torch.nn.Linear(2, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for x, y in loader:

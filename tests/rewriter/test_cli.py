@@ -58,7 +58,7 @@ TWICE = TRAINS.replace(
     b"for x",
     b"scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\nfor x",
 ).replace(b"    optimizer.step()\n", b"    optimizer.step()\n    scheduler.step()\nscheduler.step()\n")
-BLOCKED = TRAINS + b"torch.distributed.init_process_group('gloo')\n"
+BLOCKED = TRAINS + b"torch.distributed.rpc.init_rpc('gloo')\n"
 INNOCENT = b"print('hello')\n"
 
 

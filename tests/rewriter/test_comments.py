@@ -113,7 +113,7 @@ def test_a_whole_module_that_the_program_needs_edited_blocks_it() -> None:
 
 
 def test_what_blocks_goes_only_by_its_name() -> None:
-    blocked = TRAINS + "torch.distributed.init_process_group('gloo')"
+    blocked = TRAINS + "torch.distributed.rpc.init_rpc('worker')"
     assert _migrated(blocked + "  # migrate: skip\n").blocked
     found = _migrated(blocked + "  # migrate: skip[already-distributed]\n")
     assert not found.blocked

@@ -1,0 +1,265 @@
+"""The rule `hand_written_ddp`: distribution by hand is replaced as a whole, or refused as a whole."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config, Target
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+
+def main():
+    {opens}
+    local_rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(local_rank)
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=32, sampler=sampler)
+    model = {wraps}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {built}
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            x, y = x.cuda(local_rank), y.cuda(local_rank)
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        {epoch}
+    {end}
+
+
+if __name__ == "__main__":
+    main()
+"""
+OPENS = 'dist.init_process_group("nccl")'
+WRAPS = "DDP(torch.nn.Linear(8, 2).cuda(local_rank), device_ids=[local_rank])"
+
+
+def script(opens: str = OPENS, wraps: str = WRAPS, built: str = "pass", epoch: str = "pass", end: str = "pass") -> str:
+    return SCRIPT.format(opens=opens, wraps=wraps, built=built, epoch=epoch, end=end)
+
+
+def result(text: str, **options: Any) -> FileResult:
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(**options)).files
+    return file
+
+
+def after(**parts: str) -> str:
+    file = result(script(**parts))
+    assert not file.blocked, file.diagnoses
+    text = file.after.decode()
+    ast.parse(text)
+    assert result(text).after.decode() == text, "a second run changes nothing"
+    return text
+
+
+OBSTACLES: dict[str, tuple[dict[str, str], str]] = {
+    "a group of its own": ({"end": "dist.all_reduce(loss, group=group)"}, "all_reduce works on a group of its own"),
+    "groups": ({"end": "group = dist.new_group([0])"}, "new_group has no counterpart"),
+    "rpc": ({"end": "torch.distributed.rpc.init_rpc('w')"}, "init_rpc has no counterpart"),
+    "FSDP": ({"end": "torch.distributed.fsdp.FullyShardedDataParallel(model)"}, "has no counterpart"),
+    "hooks of the wrapper": ({"built": "model.register_comm_hook(None, hook)"}, "belongs to the wrapper"),
+    "uneven inputs": ({"built": "with model.join():\n        pass"}, "belongs to the wrapper"),
+    "the wrapper's own variable": ({"built": "model.require_backward_grad_sync = False"}, "belongs to the wrapper"),
+    "a group that the wrapper works on": (
+        {"wraps": "DDP(torch.nn.Linear(8, 2), process_group=group)"}, "works on a group of its own",
+    ),
+    "several devices of one process": (
+        {"wraps": "DDP(torch.nn.Linear(8, 2), device_ids=[0, 1])"}, "several devices of one process",
+    ),
+    "a device worked out from the rank": (
+        {"wraps": "DDP(torch.nn.Linear(8, 2).to(2 * local_rank))"}, "worked out from the number of the process",
+    ),
+    "a setting without counterpart": (
+        {"wraps": "DDP(torch.nn.Linear(8, 2), mixed_precision=policy)"}, "is given mixed_precision",
+    ),
+    "arguments that cannot be seen": ({"opens": "dist.init_process_group(**settings)"}, "cannot be seen here"),
+    "a group for some users": ({"opens": f"if args.distributed:\n        {OPENS}"}, "hangs on this condition"),
+    "variables of the launcher": ({"opens": f"os.environ['RANK'] = '0'\n    {OPENS}"}, "sets RANK by itself"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("parts", "cause"), OBSTACLES.values(), ids=OBSTACLES)
+def test_refused_with_what_stands_in_the_way(parts: dict[str, str], cause: str) -> None:
+    text = script(**parts)
+    file = result(text)
+    assert file.after.decode() == text
+    assert {found.id for found in file.diagnoses} == {"already-distributed"}
+    assert [found for found in file.diagnoses if cause in found.message], file.diagnoses
+
+
+def test_rows_that_nobody_shares_are_no_business_of_prepare() -> None:
+    text = script().replace(", sampler=sampler", ", sampler=own_sampler")
+    assert [d.message for d in result(text).diagnoses if "no DistributedSampler shares the rows" in d.message]
+
+
+def test_without_the_rule_every_place_is_named() -> None:
+    found = result(script(), ignore=("hand_written_ddp",)).diagnoses
+    assert {d.id for d in found} == {"already-distributed"}
+    assert len(found) == 4
+
+
+KEPT: dict[str, str] = {
+    "the sampler's epoch": "sampler.set_epoch(epoch)",
+    "the sampler in its loader": "loader = DataLoader(data, batch_size=32, sampler=sampler)",
+    "reading it keeps it": "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+}
+
+
+@pytest.mark.parametrize("line", KEPT.values(), ids=KEPT)
+def test_kept(line: str) -> None:
+    assert line in after()
+
+
+def test_who_prints_and_what_is_gathered_is_left_to_its_author() -> None:
+    text = after(epoch="print(loss.item())", end='torch.save(model.state_dict(), "m.pt")')
+    assert "        print(loss.item())\n" in text
+    assert '    torch.save(model.state_dict(), "m.pt")\n' in text
+
+
+EPOCH: dict[str, tuple[str, str]] = {
+    "the main process": ("if dist.get_rank() == 0: pass", "if accelerator.is_main_process: pass"),
+    "all others": ("if dist.get_rank() != 0: pass", "if not accelerator.is_main_process: pass"),
+    "the main process of a machine": ("if local_rank == 0: pass", "if accelerator.is_local_main_process: pass"),
+    "the number of processes": ("n = dist.get_world_size() + 0", "n = accelerator.num_processes + 0"),
+    "from the environment": ('r = os.environ["RANK"] + ""', 'r = accelerator.process_index + ""'),
+    "a sum": ("dist.all_reduce(loss)", 'loss = accelerator.reduce(loss, reduction="sum")'),
+    "a sum that is named": (
+        "dist.all_reduce(loss, op=dist.ReduceOp.SUM)", 'loss = accelerator.reduce(loss, reduction="sum")',
+    ),
+    "a mean": ("dist.all_reduce(loss, dist.ReduceOp.AVG)", 'loss = accelerator.reduce(loss, reduction="mean")'),
+    "for one of them": ("dist.reduce(loss, 0)", 'loss = accelerator.reduce(loss, reduction="sum")'),
+    "waiting": ("dist.barrier()", "accelerator.wait_for_everyone()"),
+    "without exchange": ("with model.no_sync(): pass", "with accelerator.no_sync(model): pass"),
+    "looked through": ("state = model.module.state_dict()", "state = model.state_dict()"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new"), EPOCH.values(), ids=EPOCH)
+def test_replaced(old: str, new: str) -> None:
+    assert f"        {new}\n" in after(epoch=old)
+
+
+LEFT: dict[str, str] = {
+    "the largest": "dist.all_reduce(loss, op=dist.ReduceOp.MAX)",
+    "a list of all": "dist.all_gather(parts, loss)",
+    "without waiting for it": "dist.all_reduce(loss, async_op=True)",
+}
+
+
+@pytest.mark.parametrize("line", LEFT.values(), ids=LEFT)
+def test_what_the_accelerator_has_nothing_for_stays_on_its_group_and_is_named(line: str) -> None:
+    file = result(script(epoch=line))
+    assert f"        {line}\n" in file.after.decode()
+    assert [(d.id, d.severity.value) for d in file.diagnoses] == [("hand_written_ddp", "review")]
+
+
+def test_what_a_caller_would_miss_stays_in_place() -> None:
+    """A helper that changes its argument, and gives nothing back, cannot give a new tensor."""
+    text = script(epoch="total(loss)").replace("def main", "def total(x):\n    dist.all_reduce(x)\n\n\ndef main", 1)
+    assert "    dist.all_reduce(x)\n" in result(text).after.decode()
+
+
+def test_settings_that_matter_are_handed_on() -> None:
+    text = after(wraps="DDP(torch.nn.Linear(8, 2), broadcast_buffers=False, find_unused_parameters=True)")
+    assert "accelerator = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)])" in text
+    assert "from torchlift.runtime import Accelerator, DistributedDataParallelKwargs" in text
+
+
+def test_a_condition_on_what_the_launcher_says_is_none() -> None:
+    text = after(opens=f'if int(os.environ.get("WORLD_SIZE", 1)) > 1:\n        {OPENS}')
+    assert "    accelerator = Accelerator()\n" in text
+    assert "init_process_group" not in text
+
+
+SPAWN = """\
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def worker(rank, world_size, lr):
+    dist.init_process_group("nccl", init_method="tcp://localhost:1", rank=rank, world_size=world_size)
+    sampler = DistributedSampler(data, world_size, rank)
+    loader = DataLoader(data, batch_size=32, sampler=sampler)
+    model = DDP(torch.nn.Linear(8, 2).to(rank), device_ids=[rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x.to(rank)), y.to(rank))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if rank == 0:
+        print(loss.item() / world_size)
+
+
+if __name__ == "__main__":
+    mp.spawn(worker, args=(torch.cuda.device_count(), 0.1), nprocs=torch.cuda.device_count())
+"""
+
+
+def test_processes_that_the_script_started_by_itself_are_the_launchers() -> None:
+    file = result(SPAWN)
+    text = file.after.decode()
+    for line in (
+        "def worker(lr):",
+        "    sampler = DistributedSampler(data, accelerator.num_processes, accelerator.process_index)",
+        "    if accelerator.is_main_process:",
+        "        print(loss.item() / accelerator.num_processes)",
+        "    worker(0.1)",
+    ):
+        assert f"{line}\n" in text
+    assert [d.severity.value for d in file.diagnoses] == ["note"]
+    assert "torchlift launch" in file.diagnoses[0].remedy
+
+
+def test_a_worker_that_is_called_in_another_way_as_well_is_a_script_of_several_modes() -> None:
+    text = SPAWN.replace("    mp.spawn", "    worker(0, 1, 0.1)\n    mp.spawn")
+    assert "several modes" in result(text).diagnoses[0].message
+
+
+def test_accelerate_would_share_the_rows_twice_so_the_loader_is_not_prepared() -> None:
+    text = result(script(), target=Target.ACCELERATE).after.decode()
+    assert "model, optimizer = accelerator.prepare(" in text
+    assert "x, y = x.to(accelerator.device), y.to(accelerator.device)" in text
+
+
+def test_accelerate_wraps_the_model_so_the_plain_one_is_asked_for() -> None:
+    text = result(script(end='torch.save(model.module.state_dict(), "m.pt")'), target=Target.ACCELERATE).after.decode()
+    assert '    torch.save(accelerator.unwrap_model(model).state_dict(), "m.pt")\n' in text
+
+
+def test_a_checkpoint_of_the_wrapper_has_other_keys_now() -> None:
+    (found,) = result(script(end='torch.save(model.state_dict(), "m.pt")')).diagnoses
+    assert (found.id, found.severity.value) == ("hand_written_ddp", "review")
+    assert "began with module." in found.message
+
+
+def test_a_sampler_in_a_batch_sampler_shares_the_rows_as_well() -> None:
+    batches = "batch_sampler=torch.utils.data.BatchSampler(sampler, 32, False)"
+    text = script().replace("batch_size=32, sampler=sampler", batches)
+    assert "model, optimizer, loader = accelerator.prepare(" in result(text).after.decode()
+
+
+def test_a_script_that_has_an_accelerator_and_a_sampler_is_no_hand_written_one(check_noop: Callable[..., None]) -> None:
+    check_noop(dedent(after()))
