@@ -86,7 +86,7 @@ def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> Verdict:
             "processes, and compare what they print and save"
         )
     if by_hand:
-        asked = replace(asked, procs=(1,))
+        asked = asked._replace(procs=(1,))
     python = find_python(asked.python, os.environ)
     verdict = read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
     return replace(verdict, notes=(*verdict.notes, _DISTRIBUTED)) if by_hand else verdict

@@ -16,7 +16,7 @@ import pytest
 
 from torchlift.rewriter import verify
 from torchlift.rewriter.report.verdict import last_word, verdict_text
-from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.result import FileResult, Trait
 from torchlift.rewriter.source import decode
 from torchlift.rewriter.verify_options import Asked, VerifyError
 
@@ -249,3 +249,10 @@ def test_the_whole_way(script: Path) -> None:
     assert done.stdout.startswith("--- a/train.py")
     assert [path.name for path in script.parent.iterdir()] == ["train.py"]
     assert script.read_bytes() == before
+
+
+def test_a_script_that_starts_its_processes_by_itself_is_not_verified() -> None:
+    text = b"import torch.multiprocessing as mp\nmp.spawn(main)\n"
+    file = FileResult(decode(text, Path("a.py")), text, traits=(Trait("by-hand", "distributed before", 2),))
+    with pytest.raises(VerifyError, match="starts its processes by itself"):
+        verify.verify([file], Path("a.py"), Asked())
