@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from .analysis.names import Names, is_docstring
+from .analysis.names import Names, dotted, is_docstring
 from .analysis.walk import children
 from .edits import AddImport
 
@@ -26,7 +26,7 @@ def _imported(module: cst.Module, source: str, name: str) -> bool:
     for statement in module.body:
         for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
             if isinstance(small, cst.ImportFrom) and not isinstance(small.names, cst.ImportStar):
-                from_here = small.module is not None and module.code_for_node(small.module) == source
+                from_here = small.module is not None and dotted(small.module) == source
                 if from_here and any(alias.evaluated_name == name and not alias.asname for alias in small.names):
                     return True
     return False
@@ -126,13 +126,16 @@ def _without_blanks(statement: cst.BaseStatement) -> cst.BaseStatement:
 
 def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
     """The names that refer to something, with those that are set."""
-    if isinstance(node, cst.Name):
-        yield node
-    elif isinstance(node, (cst.Attribute, cst.Arg)):  # the attribute's and the keyword's own names refer to nothing
-        yield from names_in(node.value)
-    else:
-        for child in children(node):
-            yield from names_in(child)
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        kind = node.__class__
+        if kind is cst.Name:
+            yield node  # type: ignore[misc]
+        elif kind is cst.Attribute or kind is cst.Arg:  # the attribute's and the keyword's own names refer to nothing
+            pending.append(node.value)  # type: ignore[attr-defined]
+        else:
+            pending += children(node)[::-1]
 
 
 def exported(module: cst.Module) -> set[str]:

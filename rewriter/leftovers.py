@@ -75,7 +75,7 @@ def _definitions(node: cst.CSTNode) -> Iterator[cst.Assign]:
             yield node
     elif not isinstance(node, cst.BaseExpression):
         for child in children(node):
-            if not (isinstance(node, cst.ClassDef) and isinstance(child, cst.SimpleStatementLine)):
+            if not (node.__class__ is cst.ClassDef and isinstance(child, cst.SimpleStatementLine)):
                 yield from _definitions(child)
 
 

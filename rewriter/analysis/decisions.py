@@ -67,7 +67,7 @@ def decisions(
     """What becomes of the local decisions of a module: a loss that is reduced first, or a finding."""
     reducer = Reducer(state, training, equality)
     together = Together(state, reach, training, equality)
-    for node in unit.names.parents:
+    for node in unit.names.every(cst.If, cst.While):
         if isinstance(node, (cst.If, cst.While)) and unit.names.function(node) in reach.reachable:
             if equality.is_local(unit, node.test):
                 yield from _test(unit, node, reducer, together)
@@ -130,7 +130,7 @@ def _settled(
 
 def _rates(unit: Unit, reach: Reach) -> Iterator[tuple[cst.BaseExpression, cst.CSTNode]]:
     """The values that become a learning rate: ``group["lr"] = ...``."""
-    for node in unit.names.parents:
+    for node in unit.names.every(cst.Assign, cst.AugAssign):
         if isinstance(node, (cst.Assign, cst.AugAssign)) and unit.names.function(node) in reach.reachable:
             if _is_rate(node):
                 yield node.value, node

@@ -27,7 +27,7 @@ def kept_device(state: State, reach: Reach, gone: set[cst.CSTNode]) -> Flag | No
     """
     for unit in reach.units:
         for node in state.values:
-            if not (isinstance(node, cst.Attribute) and node in unit.names.parents and _is_device(state, unit, node)):
+            if not (node.__class__ is cst.Attribute and node in unit.names.parents and _is_device(state, unit, node)):
                 continue
             binding = unit.names.binding(node.value) if isinstance(node.value, cst.Name) else None
             if binding is not None and binding.definitions and not isinstance(binding.definitions[0], cst.Param):

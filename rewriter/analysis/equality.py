@@ -27,6 +27,8 @@ _SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_gra
 _JOINS = frozenset("gather gather_for_metrics reduce broadcast broadcast_object_list gather_object".split())
 _NOISE = ("torch.rand", "torch.bernoulli", "torch.multinomial", "torch.normal")
 """Torch's generators differ from process to process."""
+_WRITING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Call)
+"""The kinds of node by which something is written."""
 _STRIPPED = frozenset("tqdm trange track progress auto list iter islice reversed tqdm_notebook".split())
 
 
@@ -138,7 +140,7 @@ class Equality:
     # What is written where --------------------------------------------------------------------------------------------
 
     def _index(self, unit: Unit) -> None:
-        for node in unit.names.parents:
+        for node in unit.names.every(*_WRITING):
             if isinstance(node, cst.Assign):
                 for target in node.targets:
                     self._written(unit, target.target, node.value)

@@ -73,7 +73,7 @@ def _of_types(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.BaseExpres
     """The conditions under which a tensor type of CUDA is taken."""
     for unit in reach.units:
         for node in descendants(unit.names.module):
-            if isinstance(node, cst.Attribute) and node.attr.value.endswith("Tensor") and node in state.values:
+            if node.__class__ is cst.Attribute and node.attr.value.endswith("Tensor") and node in state.values:
                 names = [t.qualified for t in state.values[node].things if isinstance(t, External)]
                 if any(name.startswith("torch.cuda.") for name in names):
                     inside = {node, *unit.names.ancestors(node)}

@@ -27,7 +27,7 @@ def guarded(state: State, unit: Unit, node: cst.CSTNode) -> bool:
     """Whether only the main process (of the job, or of a machine) comes to a node."""
     below: cst.CSTNode = node
     for around in unit.names.ancestors(node):
-        if isinstance(around, (cst.If, cst.IfExp)) and below is around.body and names_main(state, around.test):
+        if around.__class__ in _BRANCHES and below is around.body and names_main(state, around.test):
             return True
         below = around
     return False
@@ -81,5 +81,6 @@ class Together:
         return bool(origins(record.receiver, Role.ACCELERATOR)) and method_name(record.node) not in _LOCAL
 
 
+_BRANCHES = frozenset({cst.If, cst.IfExp})
 _LOCAL = frozenset("print save unwrap_model".split())
 """Methods of the accelerator that the main process may call alone."""

@@ -31,7 +31,7 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
         return []
     host = _Host(mover, unit)
     found: dict[cst.BaseExpression, Placement] = {}
-    for node in unit.names.parents:
+    for node in unit.names.every(cst.Call, cst.Comparison, cst.BinaryOperation):
         for raw, because in host.needed(node):
             found.setdefault(raw, Placement(raw, Move.HOST, because))
     return list(found.values())

@@ -17,6 +17,7 @@ from .walk import children
 
 FunctionNode = cst.FunctionDef | cst.Lambda
 LoopNode = cst.For | cst.While
+_FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp)
 
 
@@ -116,6 +117,7 @@ class Names:
     """For a function its ``return`` statements."""
     _order: dict[cst.CSTNode, int] = field(default_factory=dict)
     _ends: dict[cst.CSTNode, int] = field(default_factory=dict)
+    _functions: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict)
 
     def binding(self, name: cst.Name) -> Binding | None:
         """The variable that this name node reads or writes."""
@@ -143,6 +145,10 @@ class Names:
         statement = self.statement(node)
         return self.parents.get(statement, self.module)
 
+    def every(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        """The nodes of some kinds, in the order of the walk."""
+        return (node for node in self.parents if node.__class__ in kinds)
+
     def order(self, node: cst.CSTNode) -> int:
         """The position of a node in the source, as a number to compare with others."""
         if not self._order:
@@ -161,18 +167,17 @@ class Names:
 
     def function(self, node: cst.CSTNode) -> cst.CSTNode:
         """The function (or lambda) whose body runs a node; the module where there is none."""
-        below, parents = node, self.parents
-        around = parents.get(node)
-        while around is not None:
-            if (around.__class__ is cst.FunctionDef or around.__class__ is cst.Lambda) and below is around.body:
-                return around
-            below, around = around, parents.get(around)
-        return self.module
+        if not self._functions:
+            found = self._functions
+            for below, parent in self.parents.items():  # what is above comes in front
+                runs = parent.__class__ in _FUNCTIONS and below is parent.body
+                found[below] = parent if runs else found.get(parent, self.module)
+        return self._functions.get(node, self.module)
 
     def enclosing(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """The nodes of the given kinds around a node within its own function, from the inside out."""
         for around in self.ancestors(node):
-            if isinstance(around, (cst.FunctionDef, cst.Lambda)):
+            if around.__class__ in _FUNCTIONS:
                 return
             if isinstance(around, kinds):
                 yield around

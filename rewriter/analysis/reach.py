@@ -11,6 +11,10 @@ from .names import FunctionNode
 from .things import State, Unit
 from .walk import children
 
+_FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
+_LOOPS = frozenset({cst.For, cst.While, cst.CompFor})
+_WAITING = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
+
 Code = cst.CSTNode
 """A function node, or a module node for code at module level."""
 
@@ -93,9 +97,9 @@ class Reach:
         found: list[cst.CSTNode] = []
         here = node
         for around in unit.names.ancestors(node):
-            if isinstance(around, (cst.FunctionDef, cst.Lambda)):
+            if around.__class__ in _FUNCTIONS:
                 break
-            if isinstance(around, (cst.For, cst.While, cst.CompFor)):
+            if around.__class__ in _LOOPS:
                 found.append(around)
             elif isinstance(around, cst.BaseComp) and here is not around.for_in:
                 clause: cst.CompFor | None = around.for_in
@@ -149,8 +153,9 @@ class Reach:
 
 def _own(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The nodes below one that run with it: bodies of nested functions and classes wait until they are called."""
-    yield node
-    if isinstance(node, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
-        return
-    for child in children(node):
-        yield from _own(child)
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        yield node
+        if node.__class__ not in _WAITING:
+            pending += children(node)[::-1]

@@ -80,7 +80,7 @@ def _behind(unit: Unit, record: CallRecord) -> Iterator[cst.CSTNode]:
 def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """Products of all rows of a batch with all rows: contrastive losses."""
     steps = {n for loop in training.train_loops for n in _runs(reach, loop)}
-    for node in unit.names.parents:
+    for node in unit.names.every(cst.BinaryOperation, cst.Call):
         sides = _product(node)
         if sides is None or node not in steps:
             continue
