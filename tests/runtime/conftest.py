@@ -64,7 +64,7 @@ def _result(output: str) -> Any:
     return None
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def job(forks: Any) -> Callable[..., list[Any]]:
     """`job("name.py", processes, *arguments, VARIABLE="value")` runs a script of the jobs folder."""
     return lambda name, *rest, **more: run_job(forks, JOBS / name, *rest, **more)

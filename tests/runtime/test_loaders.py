@@ -6,11 +6,11 @@ import pytest
 
 
 def test_loaders_on_two_processes(job):
-    assert job("loaders.py", 2) == [True, True]
+    assert job("loaders.py", 2, 16) == [True, True]
 
 
 def test_loaders_on_three_processes(job):
-    assert job("loaders.py", 3, 24) == [True] * 3
+    assert job("loaders.py", 3, 48) == [True] * 3
 
 
 @pytest.mark.slow
