@@ -267,6 +267,8 @@ def _not(test: cst.BaseExpression) -> cst.BaseExpression:
 def _pure(test: cst.BaseExpression) -> bool:
     """Whether a condition can go without anything being lost: names, comparisons, questions of availability."""
     if isinstance(test, cst.Call):
+        if isinstance(test.func, cst.Name) and test.func.value == "len":
+            return all(_pure(arg.value) for arg in test.args)
         name = test.func.attr.value if isinstance(test.func, cst.Attribute) else ""
         return name in ("is_available", "device_count", "is_built")
     if isinstance(test, (cst.Name, cst.Attribute, cst.Integer, cst.SimpleString)):

@@ -65,6 +65,8 @@ class Surveyor:
         self.map = Map(self.library, lambda path: self._raw(path).excludes(path))
         self._progress: Callable[[int, int], None] = lambda done, total: None
         self._verdicts: dict[Path, Verdict] = {}
+        self._judged: set[Path] = set()
+        """The files that were given or found, in full."""
         self._folders: dict[str, RawConfig] = {}
         self._sound: list[RawConfig] = []
         self._check(options)
@@ -116,6 +118,7 @@ class Surveyor:
         A file that is given alone is read in full in any case: silence about a broken file would read as praise.
         """
         self.survey.checked += 1
+        self._judged.add(absolute(path))
         try:
             if path.suffix == ".ipynb":
                 self._notebook(path)
@@ -235,7 +238,7 @@ class Surveyor:
             self.survey.options.update(result.options)
         self.survey.files.extend(merged(kept, self.map, every=self.every))
         named = {absolute(path) for program in programs for path in program.paths}
-        self.survey.checked += len(named - set(self._verdicts))
+        self.survey.checked += len(named - self._judged)
 
     def _migrated(self, program: Program, inside: Collection[Path]) -> Result | None:
         from .pipeline import migrate

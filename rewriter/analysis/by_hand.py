@@ -30,10 +30,20 @@ from .things import CallRecord, Function, State, Unit, origins
 from .training import Training, method_name, outside_name
 from .walk import descendants
 
-_PURE = frozenset("is_available device_count device int getenv get get_rank get_world_size".split())
+_PURE = frozenset(
+    "is_available device_count device int getenv get get_rank get_world_size get_default_backend_for_device".split()
+)
 OPENS = "torch.distributed.init_process_group"
 _CLOSES = "torch.distributed.destroy_process_group"
-_ASKS = ("is_initialized", "is_available", "get_backend", "is_nccl_available", "is_gloo_available", "is_mpi_available")
+_ASKS = (
+    "is_initialized",
+    "is_available",
+    "get_backend",
+    "get_default_backend_for_device",
+    "is_nccl_available",
+    "is_gloo_available",
+    "is_mpi_available",
+)
 _SUMS = {"": "sum", "SUM": "sum", "AVG": "mean"}
 _SETS = frozenset({"MASTER_ADDR", "MASTER_PORT"})
 _SETTINGS = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_cap_mb")

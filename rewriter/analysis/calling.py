@@ -12,7 +12,9 @@ import libcst as cst
 from ..facts.roles import TENSORS, Origin, Role
 from .invocation import Call, bind, host, relate, trailing
 from .methods import method_call
-from .outside import outside_call
+from .outside import UNNAMED, outside_call
+from .registries import handed, members_of, of_program
+from .registries import made as named
 from .solver import Slot, Thing
 from .things import Bound, CallRecord, External, Function, Instance, Klass, State, Unit, Unknown
 
@@ -36,10 +38,14 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
             outside_call(call, thing.qualified)
         elif isinstance(thing, Function):
             bind(call, thing)
+            _configured(call, thing, bound=False)
         elif isinstance(thing, Klass):
             _construct(call, thing)
         elif isinstance(thing, Bound):
             method_call(call, thing)
+            method = _method(state, thing)
+            if method is not None:
+                _configured(call, method, bound=True)
         elif isinstance(thing, (Origin, Instance)):
             _called(call, thing)
         elif isinstance(thing, Unknown):  # an object of unknown origin is called: a loss module of some library, say
@@ -63,6 +69,37 @@ def _part_parameters(call: Call, part: cst.BaseExpression, evaluate: Evaluate) -
             call.make(Role.PARAMETERS, "a model's parameters", source=thing)
 
     call.state.solver.watch(evaluate(call.state, call.unit, part), arrive)
+
+
+def _method(state: State, bound: Bound) -> Function | None:
+    """The function of the program that a method call runs."""
+    receiver = bound.receiver
+    klass = state.klass.get(receiver) if isinstance(receiver, Origin) else getattr(receiver, "klass", None)
+    return klass.method(bound.name) if isinstance(klass, Klass) else None
+
+
+def _configured(call: Call, function: Function, *, bound: bool) -> None:
+    """A function that makes what configuration names, of the module that it is handed."""
+    found = handed(call, function, bound)
+    if found is None:
+        return
+    module, inner = found
+    state = call.state
+
+    def made(thing: Thing) -> None:
+        if isinstance(thing, Klass):
+            _construct(inner, thing)
+        elif isinstance(thing, Function):
+            bind(inner, thing)
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, External) and of_program(state, thing):
+            for slot in members_of(state, thing):
+                state.solver.watch(slot, lambda t: made(t) if named(t) is not None else None)
+        elif isinstance(thing, External):
+            outside_call(inner, f"{thing.qualified}.{UNNAMED}")
+
+    state.solver.watch(module, arrive)
 
 
 def _construct(call: Call, klass: Klass) -> None:

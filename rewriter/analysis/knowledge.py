@@ -160,7 +160,7 @@ def constructed(qualified: str) -> Role | None:
         return Role.LOSS
     if qualified in ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.Buffer"):
         return None
-    if qualified in DISTRIBUTED_DATA_PARALLEL or last == "convert_sync_batchnorm":
+    if qualified in WRAPPERS or last == "convert_sync_batchnorm":
         return None  # the model itself, looked through
     if qualified.startswith(("torch.nn.", "torch.nn.modules.")) and last[:1].isupper():
         return Role.CRITERION if last.endswith("Loss") else Role.MODEL

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import libcst as cst
+
 from ..facts.roles import SHARES, TENSORS, Origin, Role
 from . import knowledge
 from .containers import element, members
@@ -34,13 +36,19 @@ def method_call(call: Call, bound: Bound) -> None:
     elif isinstance(receiver, Klass):
         own = receiver.method(name)
         if own is not None:
-            bind(call, own)
+            bind(call, own, receiver if _of_class(own) else None)
     elif isinstance(receiver, Above):
         own = receiver.method(name)
         if own is not None:
             bind(call, own, receiver.receiver)
         elif isinstance(receiver.receiver, Origin):
             _METHODS.get(receiver.receiver.role, _tensor_method)(call, receiver.receiver, name)
+
+
+def _of_class(function: Function) -> bool:
+    """Whether a function is a class method: its first parameter is the class."""
+    decorators = function.node.decorators if isinstance(function.node, cst.FunctionDef) else ()
+    return any(isinstance(d.decorator, cst.Name) and d.decorator.value == "classmethod" for d in decorators)
 
 
 def _followed_method(call: Call, trace: Trace, name: str) -> None:

@@ -35,7 +35,8 @@ _KNOWN = {
 _COLLECTIVES = frozenset(
     "all_reduce reduce broadcast all_gather all_gather_into_tensor all_gather_object gather gather_object scatter "
     "scatter_object_list broadcast_object_list reduce_scatter reduce_scatter_tensor all_to_all all_to_all_single send "
-    "recv isend irecv is_initialized is_available get_backend is_nccl_available is_gloo_available is_mpi_available "
+    "recv isend irecv is_initialized is_available get_backend get_default_backend_for_device "
+    "is_nccl_available is_gloo_available is_mpi_available "
     "is_torchelastic_launched monitored_barrier".split()
 )
 """What torch does with the group that the accelerator opens as it did with the script's own."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import libcst as cst
 
 from ..facts.roles import SHARES, Origin, Role
-from . import knowledge, places
+from . import knowledge, places, registries
 from .containers import element, members
 from .invocation import Call, escape, host, relate, tensors, trailing
-from .modules import full
+from .modules import full, slot_of
 from .names import positional
 from .solver import Slot, Thing
 from .things import External, Instance, Klass, Mapping, Sequence, Trace, Trail
+
+UNNAMED = "Unnamed"
+"""Stands for a name that only the run knows."""
 
 
 def outside_call(call: Call, qualified: str) -> None:
@@ -25,7 +28,7 @@ def outside_call(call: Call, qualified: str) -> None:
     role = knowledge.constructed(qualified)
     if qualified in ("importlib.import_module", "builtins.__import__"):
         _imported(call, qualified)
-    elif qualified in knowledge.DISTRIBUTED_DATA_PARALLEL or last == "convert_sync_batchnorm":
+    elif qualified in knowledge.WRAPPERS or last == "convert_sync_batchnorm":
         state.solver.flow(call.first(), call.result)
     elif qualified in knowledge.SPAWNS:
         places.spawned(call)
@@ -141,7 +144,7 @@ def _builtin(call: Call, name: str) -> None:
         state.solver.add(call.result, given)
     elif name == "getattr" and len(call.args) > 1:
         named = call.node.args[1].value
-        word = named.evaluated_value if isinstance(named, cst.SimpleString) else "Unnamed"
+        word = named.evaluated_value if isinstance(named, cst.SimpleString) else UNNAMED
         state.solver.watch(call.first(), lambda t: _looked_up(call, t, str(word)))
     elif name == "super":
         _bases(call)
@@ -175,8 +178,19 @@ def _bases(call: Call) -> None:
 
 def _looked_up(call: Call, thing: Thing, name: str) -> None:
     """``getattr(torch.optim, args.name)``: something of that module, by whatever name."""
-    if isinstance(thing, External):
-        call.state.solver.add(call.result, call.state.external(f"{thing.qualified}.{name}"))
+    state = call.state
+    if not isinstance(thing, External) or (name == UNNAMED and registries.inside(call)):
+        return
+    if name != UNNAMED:
+        found = slot_of(state, f"{thing.qualified}.{name}")
+        if found is not None:
+            state.solver.flow(found, call.result)
+            return
+    elif registries.of_program(state, thing):
+        for slot in registries.members_of(state, thing):
+            state.solver.flow(slot, call.result, registries.made)
+        return
+    state.solver.add(call.result, state.external(f"{thing.qualified}.{name}"))
 
 
 def _drawn(call: Call) -> None:

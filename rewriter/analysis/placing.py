@@ -16,7 +16,8 @@ from ..facts.module import Prepare, Side
 from ..facts.roles import Origin, Role
 from .names import is_docstring
 from .reach import Code, Reach
-from .things import State, Unit, origins
+from .solver import Thing
+from .things import Instance, State, Unit, origins
 from .training import Training, outside_name
 
 _ORDER = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
@@ -57,6 +58,14 @@ def _why(taken: list[Held]) -> str:
     return f"the {', '.join(kinds)} that training uses are built, and not used yet"
 
 
+def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:
+    """Whether a loop stands in a generator: it runs where what it yields is consumed."""
+    unit = next((u for u in reach.units if loop in u.names.parents), None)
+    code = unit.names.function(loop) if unit is not None else None
+    own = reach.own(code) if isinstance(code, cst.FunctionDef) else ()
+    return any(isinstance(node, cst.Yield) for node in own)
+
+
 class _Block:
     """A block's statements, and which of them a node stands in."""
 
@@ -88,12 +97,27 @@ class _Placer:
         calls = (site for code in active for site in reach.sites(code))
         self.uses = [node for node in (*working, *calls) if node in unit.names.parents]
         self.passes = self._passes(reach, training)
+        self.kept = self._kept()
+
+    def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
+        """For each thing the calls that make an object which keeps it: behind them the object has it as it was."""
+        found: dict[Origin, list[cst.CSTNode]] = {}
+        made: dict[Thing, cst.Call] = {
+            thing: record.node
+            for record in self.state.calls.values()
+            for thing in record.result.things
+            if isinstance(thing, Instance) and thing.node is record.node
+        }
+        for keeper, held in self.state.fields():
+            for origin in origins(held) if keeper in made else ():
+                found.setdefault(origin, []).append(made[keeper])
+        return found
 
     def _passes(self, reach: Reach, training: Training) -> dict[Origin, list[cst.CSTNode]]:
         """For each loader the places where it is iterated without a model: figures of the data, a batch to look at."""
         found: dict[Origin, list[cst.CSTNode]] = {}
         for loop, loaders in self.state.loaders.items():
-            if loop not in training.train_loops and loop not in training.eval_loops:
+            if loop not in training.train_loops and loop not in training.eval_loops and not _gives_on(reach, loop):
                 for loader in loaders:
                     found.setdefault(loader, []).append(loop)
         for call, record in self.state.calls.items():
@@ -120,7 +144,7 @@ class _Placer:
         first_use = min(used, default=len(statements))
         places = {held: _built(block, held, first_use) for held in remaining}
         touched = {held: max(places[held], self._last_touch(block, held, first_use)) for held in remaining}
-        early = [h for h in remaining if touched[h] < first_use]
+        early = [h for h in remaining if touched[h] < first_use and not self._keeps(block, h, touched[h])]
         if early:
             last = max(touched[h] for h in early)
             if last < 0:  # all of it came through parameters
@@ -135,6 +159,12 @@ class _Placer:
             if index > first_use:
                 return statements[index], Side.AFTER, here
         return None
+
+    def _keeps(self, block: _Block, held: Held, touched: int) -> bool:
+        """Whether an object that is made up to a statement has the thing as it was before ``prepare``."""
+        if held.origin.role is Role.MODEL:
+            return False
+        return any(0 <= block.index(call) <= touched for call in self.kept.get(held.origin, ()))
 
     def _inside(self, statement: cst.CSTNode, held: list[Held]) -> tuple[cst.CSTNode, Side, list[Held]] | None:
         """A place in the blocks of a statement that builds things and uses them itself: an epoch, a fold."""

@@ -6,7 +6,7 @@ A shape is an allocation site: one for each place of the source that makes somet
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -191,6 +191,11 @@ class State:
     def field(self, thing: Thing, name: str) -> Slot:
         """The slot of an attribute of a thing."""
         return self._fields.setdefault((thing, name), Slot())
+
+    def fields(self) -> Iterator[tuple[Thing, Slot]]:
+        """What has attributes, and the slot of each."""
+        for (thing, _), slot in list(self._fields.items()):
+            yield thing, slot
 
     def returns(self, function: cst.CSTNode) -> Slot:
         """The slot of what a function returns."""

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.source import decode
 
 Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
@@ -170,3 +177,49 @@ train(torch.nn.Linear(2, 2), DataLoader(data))
 """)
     assert "        model, optimizer, loader\n    )\n    for x, y in loader:\n" in text
     assert text.count("prepare(") == 1
+
+
+CAPTURED = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Trainer:
+    def __init__(self, model, optimizer, loader):
+        self.model, self.optimizer, self.loader = model, optimizer, loader
+        {first}
+
+    def endless(self, loader):
+        while True:
+            for x, y in loader:
+                yield x, y
+
+    def train(self):
+        for x, y in self.loader:
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+model = torch.nn.Linear(8, 1)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+trainer = Trainer(model, optimizer, loader)
+trainer.train()
+"""
+
+
+def _migrated(first: str) -> FileResult:
+    source = decode(CAPTURED.format(first=first).encode(), Path("train.py"))
+    return migrate([source], CATALOGUE, Config()).files[0]
+
+
+def test_what_an_object_keeps_is_prepared_before_the_object_is_made() -> None:
+    after = _migrated("self.batches = self.endless(loader)").after.decode()
+    assert after.index("accelerator.prepare(") < after.index("trainer = Trainer(")
+
+
+def test_an_object_that_keeps_a_loader_and_reads_it_first_is_refused() -> None:
+    """Prepared behind, the object would have the loader as it was; in front, it would look at one process's share."""
+    file = _migrated("self.mean = sum(x.mean() for x, y in loader)")
+    assert not file.changed
+    assert "is used before everything it is prepared with is built" in file.diagnoses[0].message

@@ -217,3 +217,52 @@ def test_a_program_that_moves_too_much_is_given_up(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Solver, "LIMIT", 10)
     with pytest.raises(TooComplex):
         state_of(HEAD + "m = nn.Linear(1, 1)\nx = y = z = m\n")
+
+
+MAKER = """\
+class Config:
+    def init_obj(self, name, module, *args, **kwargs):
+        return getattr(module, self[name])(*args, **kwargs)
+
+    @classmethod
+    def load(cls, path):
+        return cls()
+
+def make(name, module, *args):
+    kind = getattr(module, name)
+    return kind(*args)
+
+config = Config.load("c.json")
+"""
+NETS = "from torch import nn\nclass A(nn.Module):\n    pass\nclass Note:\n    pass\ndef helper():\n    pass\n"
+CONFIGURED = {
+    "a model by a method": ("x = config.init_obj('arch', nets)", "model"),
+    "a model by a function": ("x = make(name, nets)", "model"),
+    "a model by getattr": ("x = getattr(nets, config['arch'])()", "model"),
+    "a model by keyword": ("x = config.init_obj('arch', module=nets)", "model"),
+    "an optimizer": ("x = config.init_obj('o', optim, make(name, nets).parameters())", "optimizer"),
+    "a schedule": (
+        "x = config.init_obj('s', optim.lr_scheduler, config.init_obj('o', optim, make(n, nets).parameters()))",
+        "scheduler",
+    ),
+    "an optimizer of a table": ("OPTIMIZERS = {'sgd': optim.SGD}\nx = OPTIMIZERS[name](p)", "optimizer"),
+}
+
+
+@pytest.mark.parametrize(("text", "role"), CONFIGURED.values(), ids=CONFIGURED)
+def test_what_configuration_names_is_told_by_the_module_that_is_searched(text: str, role: str) -> None:
+    """Each call of the same maker gives what that call's module holds, and nothing of the others'."""
+    others = "\nm = config.init_obj('arch', nets)\no = config.init_obj('o', optim, m.parameters())\n"
+    assert roles(f"import nets\n{MAKER}{text}{others}", "x", nets=NETS) == {role}
+
+
+def test_a_maker_that_is_handed_something_unknown_gives_nothing() -> None:
+    assert roles(f"import nets\n{MAKER}x = config.init_obj('a', unknown)\ny = make(n, nets)", "x", nets=NETS) == set()
+
+
+def test_the_optimizer_of_a_maker_knows_its_parameters() -> None:
+    state = state_of(f"{HEAD}import nets\n{MAKER}m = make(n, nets)\no = make(n, optim, m.parameters())", nets=NETS)
+    held = state.units["__main__"].names.scope.bindings
+    (optimizer,) = origins(state.binding(held["o"]), Role.OPTIMIZER)
+    (model,) = origins(state.binding(held["m"]), Role.MODEL)
+    assert [p.source for p in origins(state.related[optimizer], Role.PARAMETERS)] == [model]

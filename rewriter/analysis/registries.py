@@ -1,0 +1,111 @@
+"""
+What configuration names: ``getattr(models, config["arch"])(...)``, ``config.init_obj("opt", torch.optim, params)``.
+
+What is made is told by the module that is searched, not by the name: something of ``torch.optim`` is an optimizer, and
+something of the program's own module is one of the classes and functions that stand there. A function that searches the
+module that it is handed is looked through at each of its calls: one call makes a model, the next an optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from .invocation import Call
+from .modules import unit_named, variable
+from .names import parameters, positional
+from .solver import Slot, Thing
+from .things import External, Function, Klass, State, Unit
+
+
+def searched(function: Function) -> str | None:
+    """The parameter of which a function calls an attribute, by whatever name, and gives the result; None without."""
+    node, names = function.node, function.unit.names
+    if not isinstance(node, cst.FunctionDef):
+        return None
+    for returned in names.returns.get(node, ()):
+        made = returned.value
+        if not isinstance(made, cst.Call):
+            continue
+        found = _search(_value(function.unit, made.func))
+        if found is not None and any(p.name.value == found for p in parameters(node)):
+            return found
+    return None
+
+
+def _value(unit: Unit, node: cst.BaseExpression) -> cst.BaseExpression:
+    """What an expression is, or what the one assignment to it says."""
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    if binding is None or len(binding.definitions) != 1:
+        return node
+    target = unit.names.parents.get(binding.definitions[0])
+    assign = unit.names.parents.get(target) if isinstance(target, cst.AssignTarget) else None
+    return assign.value if isinstance(assign, cst.Assign) else node
+
+
+def _search(node: cst.BaseExpression) -> str | None:
+    """``module`` of ``getattr(module, name)``, for a name that is not written out."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or node.func.value != "getattr":
+        return None
+    if len(node.args) < 2 or isinstance(node.args[1].value, cst.SimpleString):
+        return None
+    first = node.args[0].value
+    return first.value if isinstance(first, cst.Name) else None
+
+
+def inside(call: Call) -> bool:
+    """Whether a ``getattr`` is the search of such a function: what it finds is told at the function's calls."""
+    node = call.unit.names.function(call.node)
+    if not isinstance(node, cst.FunctionDef):
+        return False
+    found = searched(call.unit.function(node))
+    return found is not None and found == _search(call.node)
+
+
+def handed(call: Call, function: Function, bound: bool) -> tuple[Slot, Call] | None:
+    """For a call of such a function: what it searches, and the call that it makes of what it finds."""
+    name = searched(function)
+    if name is None:
+        return None
+    places = [p.name.value for p in positional(function.node)][1 if bound else 0 :]
+    known = {p.name.value for p in parameters(function.node)}
+    module: Slot | None = None
+    rest: list[tuple[cst.Arg, Slot]] = []
+    plain = 0
+    for arg, slot in call.args:
+        if arg.keyword is None and not arg.star:
+            if plain < len(places) and places[plain] == name:
+                module = slot
+            elif plain >= len(places):
+                rest.append((arg, slot))
+            plain += 1
+        elif arg.keyword is not None and arg.keyword.value == name:
+            module = slot
+        elif arg.keyword is None or arg.keyword.value not in known:
+            rest.append((arg, slot))
+    if module is None:
+        return None
+    return module, Call(call.state, call.unit, call.node, call.result, rest)
+
+
+def members_of(state: State, module: External) -> Iterator[Slot]:
+    """The classes and functions at the top of a module of the program, with those that it imports."""
+    unit = unit_named(state, module.qualified)
+    if unit is None:
+        return
+    for name, binding in unit.names.scope.bindings.items():
+        if all(isinstance(d, (cst.ClassDef, cst.FunctionDef, cst.ImportAlias)) for d in binding.definitions):
+            slot = variable(state, unit, name)
+            if slot is not None:
+                yield slot
+
+
+def made(thing: Thing) -> Thing | None:
+    """Let pass what a configuration may name: functions, and classes whose instances have a role."""
+    return thing if isinstance(thing, Function) or (isinstance(thing, Klass) and thing.role is not None) else None
+
+
+def of_program(state: State, module: External) -> bool:
+    """Whether a full name is that of a module of the program."""
+    return unit_named(state, module.qualified) is not None
