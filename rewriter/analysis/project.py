@@ -28,7 +28,7 @@ from ..findings import Finding
 from . import checkpoints, knowledge, metrics
 from .accumulating import Window, window_of
 from .averages import averages
-from .by_hand import ByHand, by_hand, replaced, settled, unconnected, without_prefix
+from .by_hand import ByHand, replaced, unconnected, without_prefix
 from .chance import too_early, unseeded
 from .cpu_only import cpu_only
 from .decisions import decisions
@@ -36,6 +36,7 @@ from .device_attributes import kept_device
 from .device_reads import device_reads, vanished, vanishing
 from .devices import Mover, device_names
 from .differences import same_noise, weighted
+from .distribution import by_hand, settled
 from .effects import output
 from .equality import Equality
 from .fields import device_fields, follows_field, redefined
