@@ -50,7 +50,12 @@ def is_migrated(tree: ast.Module, nodes: Sequence[ast.AST], triggers: frozenset[
         return False
     survey = Survey(accelerators, foreign_modules(nodes))
     survey.visit_all(tree.body, Place(Scope()))
-    return all(_leaves(survey, call, triggers) for call in survey.calls)
+    left = [call for call in survey.calls if not _leaves(survey, call, triggers)]
+    if left and all(call.name == "cpu" for call in left):
+        from .cpu_values import end_in_files
+
+        return end_in_files(survey, nodes, _EFFECTS | _WRITING_METHODS | {"save"})
+    return not left
 
 
 def _types_of_old(nodes: Sequence[ast.AST]) -> bool:

@@ -110,6 +110,7 @@ REWRITER: list[tuple[str, ...]] = [
         "rewriter.spelling",
         "rewriter.done",
         "rewriter.gate",
+        "rewriter.cpu_values",
     ),
     ("rewriter.following", "rewriter.programs", "rewriter.merging"),
     ("rewriter.merge", "rewriter.pipeline"),
