@@ -68,10 +68,13 @@ def _nodes(tree: ast.Module) -> list[ast.AST]:
     while stack:
         node = stack.pop()
         found.append(node)
-        for value in node.__dict__.values():
+        if node.__class__ is ast.Name or node.__class__ is ast.Constant:  # nothing below them is asked for
+            continue
+        for name in node._fields:
+            value = getattr(node, name)
             if value.__class__ is list:
                 stack.extend([item for item in value if isinstance(item, ast.AST)])
-            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+            elif isinstance(value, ast.AST) and value._fields:
                 stack.append(value)
     return found
 

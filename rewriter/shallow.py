@@ -205,11 +205,14 @@ class Survey:
             elif isinstance(current, ast.IfExp) and self._is_guard(current.test):
                 stack += [(current.body, True), (current.orelse, alone)]
                 continue
-            for value in current.__dict__.values():
+            elif current.__class__ is ast.Name or current.__class__ is ast.Constant:  # no calls below
+                continue
+            for name in current._fields:
+                value = getattr(current, name)
                 if value.__class__ is list:
                     parts = [v for v in value if isinstance(v, ast.AST) and not isinstance(v, ast.stmt)]
                     stack.extend([(part, alone) for part in parts])
-                elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                elif isinstance(value, ast.AST) and value._fields:
                     stack.append((value, alone))
         return found
 
