@@ -36,10 +36,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of a process, its children included, in seconds."""
+    """One run of a process, its children included, in seconds; and the most memory that it held, in bytes."""
 
     cpu: float
     wall: float
+    peak: int
 
 
 def run(command: Sequence[str], folder: Path) -> Sample:
@@ -49,7 +50,8 @@ def run(command: Sequence[str], folder: Path) -> Sample:
     with subprocess.Popen(command, cwd=folder, env=_environment(), stdout=quiet, stderr=quiet) as process:
         _, _, used = os.wait4(process.pid, 0)
         process.returncode = 0  # it has been waited for
-    return Sample(used.ru_utime + used.ru_stime, time.perf_counter() - start)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return Sample(used.ru_utime + used.ru_stime, time.perf_counter() - start, used.ru_maxrss * unit)
 
 
 def _environment() -> dict[str, str]:
@@ -59,7 +61,7 @@ def _environment() -> dict[str, str]:
 
 
 def in_turn(commands: Mapping[str, Sequence[str]], folder: Path, rounds: int) -> dict[str, Sample]:
-    """Run the commands in turn, several rounds after one to warm up: the medians."""
+    """Run the commands in turn, several rounds after one to warm up: the medians, and the highest peak."""
     samples: dict[str, list[Sample]] = {name: [] for name in commands}
     for number in range(rounds + 1):
         for name, command in commands.items():
@@ -67,7 +69,11 @@ def in_turn(commands: Mapping[str, Sequence[str]], folder: Path, rounds: int) ->
             if number:
                 samples[name].append(sample)
     return {
-        name: Sample(statistics.median(s.cpu for s in taken), statistics.median(s.wall for s in taken))
+        name: Sample(
+            statistics.median(s.cpu for s in taken),
+            statistics.median(s.wall for s in taken),
+            max(s.peak for s in taken),
+        )
         for name, taken in samples.items()
     }
 
