@@ -12,7 +12,6 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
 
-from .gate import TORCH
 from .shallow import Call, Survey, dotted
 
 _UNFOLLOWED = (
@@ -20,7 +19,7 @@ _UNFOLLOWED = (
     ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 )  # fmt: skip
 """What decides by a value, or hands it on in a way that is not followed."""
-_KNOWN = TORCH - {"torchlift", "accelerate"} | {"numpy", "matplotlib", "PIL", "os", "math", "builtins"}
+_KNOWN = frozenset({"torch", "torchvision", "torchaudio", "numpy", "matplotlib", "PIL", "os", "math", "builtins"})
 """Modules that keep nothing of what they are given; any other one may be a file of the program."""
 
 
