@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
 from ..facts.module import Load, Save, StateDict
 from ..facts.roles import Origin, Role
 from .containers import members
+from .early import Stands
 from .guards import guarded
 from .reach import Code, Reach
 from .things import CallRecord, State, Unit, origins
@@ -45,9 +46,13 @@ def state_dicts(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -
 
 
 def plain_models(
-    state: State, unit: Unit, reach: Reach, training: Training, prepared: set[Origin], saved: set[cst.Call]
+    state: State, unit: Unit, reach: Reach, stands: Mapping[Origin, Stands], saved: set[cst.Call]
 ) -> Iterator[cst.BaseExpression]:
-    """Where a prepared model is read or loaded by its plain names, or exported: the model itself is wanted."""
+    """
+    Where a prepared model is read or loaded by its plain names, or exported: the model itself is wanted.
+
+    ``stands``: where each prepared model is prepared; in front of that it is the plain one.
+    """
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable or call in saved:
@@ -60,9 +65,18 @@ def plain_models(
         if isinstance(wanted, cst.Call):
             continue  # unwrapped already, or made on the way
         held = origins(state.values.get(wanted), Role.MODEL) if wanted is not None else []
-        if wanted is not None and any(o in prepared for o in held):
-            if not before_training(unit, reach, training, call):
-                yield wanted
+        if wanted is not None and any(o in stands and not _in_front(stands[o], unit, reach, call) for o in held):
+            yield wanted
+
+
+def _in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.Call, seen: frozenset[Code] = frozenset()) -> bool:
+    """Whether a call runs only in front of a ``prepare``, through whatever function it is reached."""
+    code = unit.names.function(call)
+    if code in seen or code is stands.unit.names.function(stands.prepare.node):
+        return stands.follows(unit, call)
+    sites = reach.sites(code)
+    below = seen | {code}
+    return bool(sites) and all(_in_front(stands, reach.unit(reach.function_of(s)), reach, s, below) for s in sites)
 
 
 _EXPORTS = frozenset("torch.onnx.export torch.jit.script torch.jit.trace torch.export.export pickle.dump".split())

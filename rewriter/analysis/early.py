@@ -35,6 +35,13 @@ class Stands:
     unit: Unit
     prepare: Prepare
 
+    def follows(self, unit: Unit, call: cst.Call) -> bool:
+        """Whether the ``prepare`` call stands behind another one in the same code."""
+        names, node = self.unit.names, self.prepare.node
+        if unit is not self.unit or names.function(call) is not names.function(node):
+            return False
+        return names.order(call) <= names.end(node) if self.prepare.side is Side.AFTER else _before(self, call)
+
 
 @dataclass(eq=False)
 class Early:

@@ -343,7 +343,7 @@ class _Collected:
         self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
         self.loads = list(checkpoints.loads(state, unit, reach, training))
         saved = {s.call for s in self.state_dicts}
-        plain = checkpoints.plain_models(state, unit, reach, training, plan_.prepared, saved)
+        plain = checkpoints.plain_models(state, unit, reach, plan_.stands, saved)
         self.plain_models = [] if program.abilities.transparent_models else list(plain)
         self.findings = [
             *(f for u, f in program.blocked if u is unit),

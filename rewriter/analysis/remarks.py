@@ -21,7 +21,7 @@ from .walk import descendants
 
 def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """All remarks on one module."""
-    yield from _batch_norms(state, unit)
+    yield from _batch_norms(state, unit, reach)
     yield from _masked_means(state, unit, training)
     yield from _pairs(state, unit, reach, training)
     yield from _memories(state, unit, training)
@@ -30,17 +30,27 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Itera
     yield from _unseen_savers(state, unit, reach)
 
 
-def _batch_norms(state: State, unit: Unit) -> Iterator[Finding]:
-    calls = [c for c in unit.names.calls if c in state.calls]
-    layers = [c for c in calls if outside_name(state.calls[c]).startswith("torch.nn.BatchNorm")]
-    if layers:
+def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+    """One remark a program, in the first of its modules that has such layers."""
+    layers = [c for c in unit.names.calls if _is_batch_norm(state, c)]
+    others = [
+        other for other in reach.units if other is not unit and any(_is_batch_norm(state, c) for c in other.names.calls)
+    ]
+    if layers and not any(reach.units.index(other) < reach.units.index(unit) for other in others):
         count = f"{len(layers)} layers" if len(layers) > 1 else "a layer"
+        more = f" (and more in {len(others)} other modules)" if len(others) > 1 else " (and more in another module)"
         yield Finding(
-            "batch-norm", layers[0], f"{count} of BatchNorm: each process normalises over its own batch, so that "
-            "training on N processes is close to the original's and not equal to it, also with the global batch kept",
+            "batch-norm", layers[0], f"{count} of BatchNorm{more if others else ''}: each process normalises over its "
+            "own batch, so that training on N processes is close to the original's and not equal to it, also with the "
+            "global batch kept",
             "nothing to do, if batches stay large; on GPUs: nn.SyncBatchNorm.convert_sync_batchnorm(model)",
             Severity.NOTE,
         )  # fmt: skip
+
+
+def _is_batch_norm(state: State, call: cst.Call) -> bool:
+    record = state.calls.get(call)
+    return record is not None and outside_name(record).startswith("torch.nn.BatchNorm")
 
 
 def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Finding]:

@@ -275,3 +275,13 @@ def test_one_blocked_file_keeps_the_whole_program_unchanged(look: Look) -> None:
     survey = look({**PROGRAM, "engine.py": "import pytorch_lightning\n" + ENGINE})
     assert findings(survey) == [("engine.py", "framework-owns-loop")]
     assert not changed(survey)
+
+
+def test_one_remark_a_program_speaks_of_its_layers_of_batch_norm(look: Look) -> None:
+    layer = "from torch import nn\ndef layer():\n    return nn.BatchNorm1d(2)\n"
+    script = "import one, two, three\n" + TRAIN + "one.layer(), two.layer(), three.layer()\n"
+    modules = dict.fromkeys(("one.py", "two.py", "three.py"), layer)
+    survey = look({**PROGRAM, **modules, "train.py": script})
+    told = [d.message for file in survey.files for d in file.diagnoses if d.id == "batch-norm"]
+    assert len(told) == 1
+    assert told[0].startswith("a layer of BatchNorm (and more in 2 other modules): ")
