@@ -24,7 +24,7 @@ from .collectives.world import World
 from .config.environment import read_environment
 from .config.handlers import AutocastKwargs, GradientAccumulationPlugin, KwargsHandler, TorchDynamoPlugin, one_of
 from .config.project import PathLike, ProjectConfiguration, project
-from .config.settings import DataLoaderConfiguration, either, resolve
+from .config.settings import DataLoaderConfiguration, either, resolve, with_loaders
 from .data.loader import skip_first_batches
 from .data.progress import Progress
 from .data.remainder import real_rows
@@ -170,6 +170,17 @@ class Accelerator(Placed, Records, ComesLater):
     def split_batches(self) -> bool:
         """Every batch of the script is shared among the processes."""
         return self._settings.split_batches
+
+    @property
+    def dataloader_config(self) -> DataLoaderConfiguration:
+        """How loaders are prepared. May be set; it counts for those that are prepared from now on."""
+        return self._loader_config
+
+    @dataloader_config.setter
+    def dataloader_config(self, config: DataLoaderConfiguration) -> None:
+        self._settings = with_loaders(self._settings, config)
+        self._prepared.configure(self._settings)
+        self._loader_config = config
 
     @property
     def even_batches(self) -> bool:

@@ -79,6 +79,11 @@ class Preparation:
         self.schedulers: list[LRScheduler] = []
         self.loaders: list[DataLoader[Any]] = []
 
+    def configure(self, settings: Settings) -> None:
+        """Prepare what comes from now on in another way."""
+        self._settings = settings
+        self.even_batches = settings.even_batches
+
     def all_of(self, things: tuple[Any, ...], placements: list[bool | None]) -> list[Any]:
         """Prepare many things: models, optimizers and loaders first, then schedulers, which ask their optimizers."""
         first = [self._walk(thing, place, False) for thing, place in zip(things, placements, strict=True)]

@@ -224,10 +224,9 @@ _NONE_OF_THESE = (
 """What scripts ask a state for, and what is not there yet."""
 
 _NAMES: dict[str, Callable[[Any], Any]] = {
-    "dataloader_config": lambda a: a._loader_config,
     "dispatch_batches": lambda a: a._settings.dispatch_batches,
     "use_seedable_sampler": lambda a: a._settings.use_seedable_sampler,
-    "use_stateful_dataloader": lambda a: False,
+    "use_stateful_dataloader": lambda a: a._settings.stateful,
     "non_blocking": lambda a: a._settings.non_blocking,
     "device_placement": lambda a: a._settings.device_placement,
     "rng_types": lambda a: [str(word) for word in a._settings.rng_types],

@@ -26,7 +26,11 @@ T = TypeVar("T")
 
 @dataclass(kw_only=True)
 class DataLoaderConfiguration:
-    """How prepared loaders share their batches among the processes. It is read when an accelerator is made."""
+    """
+    How prepared loaders share their batches among the processes.
+
+    It is read when an accelerator is made, or when its `dataloader_config` is set.
+    """
 
     split_batches: bool | None = None
     """True: every batch of the script is shared among the processes, so that the global batch is the script's.
@@ -118,6 +122,21 @@ def resolve(
         joining=one_of(handlers, InitProcessGroupKwargs),
         dynamo=_dynamo(dynamo_backend, dynamo_plugin),
         handlers=handlers,
+    )
+
+
+def with_loaders(settings: Settings, loaders: DataLoaderConfiguration) -> Settings:
+    """The same settings with others for loaders."""
+    expect("dataloader_config", loaders, DataLoaderConfiguration, "a DataLoaderConfiguration(...)")
+    return replace(
+        settings,
+        split_batches=settings.split_batches if loaders.split_batches is None else loaders.split_batches,
+        even_batches=loaders.even_batches,
+        non_blocking=loaders.non_blocking,
+        dispatch_batches=bool(loaders.dispatch_batches),
+        data_seed=loaders.data_seed,
+        use_seedable_sampler=loaders.use_seedable_sampler,
+        stateful=loaders.use_stateful_dataloader,
     )
 
 

@@ -110,7 +110,11 @@ def test_a_loader_with_a_state():
         assert second.state_dict()["position"] == state["position"] == seen
         assert [b.tolist() for b in second] == [b.tolist() for b in batches]
         assert first.state_dict()["position"] == second.state_dict()["position"] == 0, "the pass is over"
-    assert not hasattr(Accelerator().prepare(DataLoader(range(3))), "state_dict")
+    other = Accelerator()
+    assert not hasattr(other.prepare(DataLoader(range(3))), "state_dict") and not other.use_stateful_dataloader
+    other.dataloader_config = DataLoaderConfiguration(use_stateful_dataloader=True, even_batches=False)
+    assert hasattr(other.prepare(DataLoader(range(3))), "state_dict") and other.use_stateful_dataloader
+    assert not other.even_batches and other.dataloader_config.use_stateful_dataloader
     with pytest.raises(CheckpointError, match="not the state of a loader"):
         second.load_state_dict({"_num_yielded": 3})
     with pytest.raises(CheckpointError, match="on 2 processes, and there are 1"):
