@@ -33,7 +33,7 @@ _REMEDY = (
 _BECAUSE = "all processes must decide alike, and each holds only its share"
 
 
-class Together:
+class Joint:
     """What all processes must do together: a branch that runs it must be taken by all of them or by none."""
 
     def __init__(self, state: State, reach: Reach, training: Training, equality: Equality) -> None:
@@ -66,11 +66,11 @@ def decisions(
 ) -> Iterator[Gather | Finding]:
     """What becomes of the local decisions of a module: a loss that is reduced first, or a finding."""
     reducer = Reducer(state, training, equality)
-    together = Together(state, reach, training, equality)
+    joint = Joint(state, reach, training, equality)
     for node in unit.names.every(cst.If, cst.While):
         if isinstance(node, (cst.If, cst.While)) and unit.names.function(node) in reach.reachable:
             if equality.is_local(unit, node.test):
-                yield from _test(unit, node, reducer, together)
+                yield from _test(unit, node, reducer, joint)
     for record in training.ticks:
         if record.unit is unit:
             for arg in record.node.args:
@@ -83,15 +83,15 @@ def decisions(
             yield from _settled(reducer, unit, value, node, cause)
 
 
-def _test(unit: Unit, node: cst.If | cst.While, reducer: Reducer, together: Together) -> Iterator[Gather | Finding]:
+def _test(unit: Unit, node: cst.If | cst.While, reducer: Reducer, joint: Joint) -> Iterator[Gather | Finding]:
     branches = [node.body, *([node.orelse] if node.orelse is not None else [])]
-    runs = any(together.runs(branch, unit) is not None for branch in branches)
-    if runs or any(_changes_rate(branch) for branch in branches) or _leaves(unit, node, together):
+    runs = any(joint.runs(branch, unit) is not None for branch in branches)
+    if runs or any(_changes_rate(branch) for branch in branches) or _leaves(unit, node, joint):
         yield from _settled(reducer, unit, node.test, node, _CAUSE)
-    elif any(_saves(together, unit, branch) for branch in branches):
+    elif any(_saves(joint, unit, branch) for branch in branches):
         what = "which state is saved is decided by a value of one process's own share of the data: that of the process "
         yield from _better_settled(reducer, unit, node, f"{what}that writes")
-    elif any(_chooses_loss(together.state, unit, branch) for branch in branches):
+    elif any(_chooses_loss(joint.state, unit, branch) for branch in branches):
         what = "what the loss is made of is decided by a value of one process's own share of the data"
         yield from _better_settled(reducer, unit, node, f"{what}: each process may train on another one")
 
@@ -151,23 +151,23 @@ def _changes_rate(branch: cst.CSTNode) -> bool:
     return any(_is_rate(node) for node in descendants(branch))
 
 
-def _saves(together: Together, unit: Unit, branch: cst.CSTNode) -> bool:
-    calls = (n for n in together.reach.runs(branch, unit) if isinstance(n, cst.Call) and n in together.state.calls)
-    return any(outside_name(together.state.calls[call]) == "torch.save" for call in calls)
+def _saves(joint: Joint, unit: Unit, branch: cst.CSTNode) -> bool:
+    calls = (n for n in joint.reach.runs(branch, unit) if isinstance(n, cst.Call) and n in joint.state.calls)
+    return any(outside_name(joint.state.calls[call]) == "torch.save" for call in calls)
 
 
-def _leaves(unit: Unit, node: cst.If | cst.While, together: Together) -> bool:
+def _leaves(unit: Unit, node: cst.If | cst.While, joint: Joint) -> bool:
     """Whether a branch leaves a loop, or a function, in which all processes work together."""
     branches = [node.body, node.orelse] if node.orelse is not None else [node.body]
     words = {word for branch in branches for word in _jumps(branch, inner=isinstance(node, cst.While))}
     if "loop" in words:
         loop = next(unit.names.enclosing(node, cst.For, cst.While), None)
         if isinstance(loop, (cst.For, cst.While)):
-            return together.runs(loop.body, unit) is not None or loop in together.equality.shared
+            return joint.runs(loop.body, unit) is not None or loop in joint.equality.shared
     if "function" in words:
         code = unit.names.function(node)
         body = code.body if isinstance(code, (cst.FunctionDef, cst.Lambda)) else code
-        return together.runs(body, unit) is not None
+        return joint.runs(body, unit) is not None
     return False
 
 
