@@ -70,8 +70,10 @@ def plan(
             else FileResult(source, source.data, diagnoses=(_unread(),))
             for source in sources
         )
-    except (RecursionError, TooComplex):
+    except RecursionError:
         files = tuple(_too_deep(source) for source in sources)
+    except TooComplex:
+        files = tuple(_too_complex(source) for source in sources)
     return Plan(files, config)
 
 
@@ -275,7 +277,13 @@ def _unread() -> Diagnosis:
 
 
 def _too_deep(source: Source) -> FileResult:
-    finding = Diagnosis(
-        "too-deep", Severity.BLOCKED, "the file nests too deeply to be analysed", "split the deepest expression",
-    )  # fmt: skip
-    return FileResult(source, source.data, diagnoses=(finding,))
+    return _given_up(source, "the file nests too deeply to be analysed", "split the deepest expression")
+
+
+def _too_complex(source: Source) -> FileResult:
+    remedy = "move what does not train into modules of its own"
+    return _given_up(source, "more values move about in the program than can be followed", remedy)
+
+
+def _given_up(source: Source, cause: str, remedy: str) -> FileResult:
+    return FileResult(source, source.data, diagnoses=(Diagnosis("too-deep", Severity.BLOCKED, cause, remedy),))

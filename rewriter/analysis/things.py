@@ -17,6 +17,9 @@ from ..facts.roles import Origin, Role
 from .names import Binding, FunctionNode, Names, Scope
 from .solver import Slot, Solver, Thing
 
+_DEEPEST = 8
+"""Parts of the longest name of something outside; public names have six or seven."""
+
 
 @dataclass(eq=False)
 class External:
@@ -202,7 +205,17 @@ class State:
         return self._returns.setdefault(function, Slot())
 
     def external(self, qualified: str) -> External:
-        """The thing outside the program with this full name."""
+        """
+        The thing outside the program with this full name.
+
+        What is asked for attributes in a loop (``kind = kind.first.second``) has names without end: a word that comes
+        again leads back to where it came first, and what is too long is cut, so that there are few.
+        """
+        parts = qualified.split(".")
+        if parts[-1] in parts[1:-2]:
+            qualified = ".".join(parts[: parts.index(parts[-1], 1) + 1])
+        elif len(parts) > _DEEPEST:
+            qualified = ".".join(parts[:_DEEPEST])
         thing = self._memo.setdefault(("external", qualified), External(qualified))
         assert isinstance(thing, External)
         return thing

@@ -213,6 +213,14 @@ def test_recursion_and_mutual_calls_come_to_an_end() -> None:
     assert "model" in roles(text, "x")
 
 
+def test_names_without_end_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Solver, "LIMIT", 20_000)
+    words = "first", "second", "third"
+    steps = "".join(f"    if kind.{word}:\n        kind = kind.{word}\n" for word in words)
+    text = f"import outside\nkind = outside.kind\nfor word in range(9):\n{steps}    kind = getattr(kind, word)\n"
+    assert state_of(HEAD + text + "m = nn.Linear(1, 1)\n").units
+
+
 def test_a_program_that_moves_too_much_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Solver, "LIMIT", 10)
     with pytest.raises(TooComplex):
