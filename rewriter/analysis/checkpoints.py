@@ -65,18 +65,18 @@ def plain_models(
         if isinstance(wanted, cst.Call):
             continue  # unwrapped already, or made on the way
         held = origins(state.values.get(wanted), Role.MODEL) if wanted is not None else []
-        if wanted is not None and any(o in stands and not _in_front(stands[o], unit, reach, call) for o in held):
+        if wanted is not None and any(o in stands and not in_front(stands[o], unit, reach, call) for o in held):
             yield wanted
 
 
-def _in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.Call, seen: frozenset[Code] = frozenset()) -> bool:
+def in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
     """Whether a call runs only in front of a ``prepare``, through whatever function it is reached."""
     code = unit.names.function(call)
     if code in seen or code is stands.unit.names.function(stands.prepare.node):
         return stands.follows(unit, call)
     sites = reach.sites(code)
     below = seen | {code}
-    return bool(sites) and all(_in_front(stands, reach.unit(reach.function_of(s)), reach, s, below) for s in sites)
+    return bool(sites) and all(in_front(stands, reach.unit(reach.function_of(s)), reach, s, below) for s in sites)
 
 
 _EXPORTS = frozenset("torch.onnx.export torch.jit.script torch.jit.trace torch.export.export pickle.dump".split())

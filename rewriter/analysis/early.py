@@ -16,7 +16,7 @@ from .reach import Code, Reach
 from .things import CallRecord, State, Unit, origins
 from .training import Training, method_name, outside_name, whole
 
-_OF_MODULES = knowledge.KEEPS_MODULE | frozenset(
+OF_MODULES = knowledge.KEEPS_MODULE | frozenset(
     "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
     "load_state_dict zero_grad add_module register_module register_buffer register_parameter register_forward_hook "
     "register_forward_pre_hook register_full_backward_hook get_submodule get_parameter get_buffer compile "
@@ -35,7 +35,7 @@ class Stands:
     unit: Unit
     prepare: Prepare
 
-    def follows(self, unit: Unit, call: cst.Call) -> bool:
+    def follows(self, unit: Unit, call: cst.CSTNode) -> bool:
         """Whether the ``prepare`` call stands behind another one in the same code."""
         names, node = self.unit.names, self.prepare.node
         if unit is not self.unit or names.function(call) is not names.function(node):
@@ -93,7 +93,7 @@ class Early:
             return False  # what the called function does with the model is seen there
         receiver = [o for o in origins(record.receiver, Role.MODEL) if whole(self.state, o) is model]
         if receiver:
-            return method_name(record.node) not in _OF_MODULES
+            return method_name(record.node) not in OF_MODULES
         if not any(self._is(arg, model) for arg in record.node.args):
             return False
         name = outside_name(record)
@@ -121,7 +121,7 @@ class Early:
         return self._sites[code]
 
 
-def _before(stands: Stands, call: cst.Call) -> bool:
+def _before(stands: Stands, call: cst.CSTNode) -> bool:
     """Whether a call of the function that prepares runs before it does."""
     names, node = stands.unit.names, stands.prepare.node
     if node in names.ancestors(call):

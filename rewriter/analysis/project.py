@@ -63,6 +63,7 @@ from .training import Training, find, is_loss, method_name, outside_name
 from .unreached import unreached_backwards, unreached_effects, unreached_work
 from .visible import left_to_launcher, visible_devices
 from .walk import descendants
+from .wrapped import hidden
 
 _ABILITIES = {Target.TORCHLIFT: TORCHLIFT, Target.ACCELERATE: ACCELERATE}
 _NAMES = ("accelerator", "torchlift_accelerator", *(f"torchlift_accelerator_{n}" for n in range(2, 99)))
@@ -344,7 +345,10 @@ class _Collected:
         self.loads = list(checkpoints.loads(state, unit, reach, training))
         saved = {s.call for s in self.state_dicts}
         plain = checkpoints.plain_models(state, unit, reach, plan_.stands, saved)
-        self.plain_models = [] if program.abilities.transparent_models else list(plain)
+        wraps = not program.abilities.transparent_models
+        seen = list(hidden(state, unit, reach, training, plan_.stands)) if wraps else []
+        hides = [a for a in seen if not isinstance(a, Finding)]
+        self.plain_models = list(dict.fromkeys([*plain, *hides])) if wraps else []
         self.findings = [
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in plan_.findings if u is unit),
@@ -355,6 +359,7 @@ class _Collected:
             *remarks(state, unit, reach, training),
             *same_noise(state, unit, reach, training),
             *self.output.findings,
+            *(a for a in seen if isinstance(a, Finding)),
             *(a for a in answers if isinstance(a, Finding)),
         ]
         if program.settled:
