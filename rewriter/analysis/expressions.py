@@ -18,8 +18,6 @@ from .things import External, Instance, Klass, Mapping, Sequence, State, Trace, 
 from .walk import children
 
 _BUILTINS = frozenset(dir(builtins))
-_LONGEST = 12
-"""Dots in a name that still means something: ``node = node.next`` in a loop would make it ever longer."""
 
 
 def evaluate(state: State, unit: Unit, node: cst.BaseExpression) -> Slot:
@@ -62,7 +60,7 @@ def outside(state: State, qualified: str, slot: Slot) -> None:
     found = modules.slot_of(state, qualified)
     if found is not None:
         state.solver.flow(found, slot)
-    elif qualified.count(".") < _LONGEST:
+    else:
         state.solver.add(slot, state.external(qualified))
 
 

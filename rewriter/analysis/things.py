@@ -17,8 +17,10 @@ from ..facts.roles import Origin, Role
 from .names import Binding, FunctionNode, Names, Scope
 from .solver import Slot, Solver, Thing
 
-_DEEPEST = 8
-"""Parts of the longest name of something outside; public names have six or seven."""
+_DEEPEST = {"builtins": 3}
+"""Parts of the longest name of something outside, by its first part."""
+_DEEPEST_ELSEWHERE = 8
+"""Public names have six or seven."""
 
 
 @dataclass(eq=False)
@@ -212,10 +214,11 @@ class State:
         again leads back to where it came first, and what is too long is cut, so that there are few.
         """
         parts = qualified.split(".")
+        most = _DEEPEST.get(parts[0], _DEEPEST_ELSEWHERE)
         if parts[-1] in parts[1:-2]:
             qualified = ".".join(parts[: parts.index(parts[-1], 1) + 1])
-        elif len(parts) > _DEEPEST:
-            qualified = ".".join(parts[:_DEEPEST])
+        elif len(parts) > most:
+            qualified = ".".join(parts[:most])
         thing = self._memo.setdefault(("external", qualified), External(qualified))
         assert isinstance(thing, External)
         return thing
