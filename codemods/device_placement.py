@@ -85,16 +85,23 @@ def _without_link(placement: Placement) -> Callable[[cst.CSTNode], cst.CSTNode]:
 
     def make(node: cst.CSTNode) -> cst.CSTNode:
         assert isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+        inner = _unpinned(node.func.value)
         if not kept:
-            inner = node.func.value
             if node.lpar:
                 return inner.with_changes(lpar=[*node.lpar, *inner.lpar], rpar=[*inner.rpar, *node.rpar])
             return inner
         args = [node.args[i] for i in positions]
         args[-1] = args[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return node.with_changes(args=args)
+        return node.with_changes(func=node.func.with_changes(value=inner), args=args)
 
     return make
+
+
+def _unpinned(node: cst.BaseExpression) -> cst.BaseExpression:
+    """``x.pin_memory()`` as ``x``: it served the move, and a tensor on a GPU cannot be pinned."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "pin_memory":
+        return _unpinned(node.func.value)
+    return node
 
 
 def _on_the_host(node: cst.CSTNode) -> cst.CSTNode:

@@ -342,18 +342,47 @@ def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> l
 def _with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
     params = list(function.params.params)
     index = min(edit.index - len(function.params.posonly_params), len(params))
-    new = cst.Param(cst.Name(edit.name))
-    if index > 0 and index == len(params) and not _more(function.params):
-        params[-1] = params[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-        new = new.with_changes(comma=function.params.params[-1].comma)
-    else:
-        new = new.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-        if index == len(params) and params:
-            params[-1] = params[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-        if not params and not _more(function.params):
-            new = new.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    between = cst.Comma(whitespace_after=_between(params))
+    new = cst.Param(cst.Name(edit.name), comma=between)
+    last = index == len(params) and not _more(function.params)
+    if index > 0 and last:
+        old, plain = params[-1], cst.SimpleWhitespace("")
+        comma, behind = _commas(old.comma, between)
+        params[-1] = old.with_changes(comma=comma, whitespace_after_param=plain)
+        new = new.with_changes(comma=behind, whitespace_after_param=old.whitespace_after_param)
+    elif index == len(params) and params:
+        params[-1] = params[-1].with_changes(comma=between)
+    elif last:
+        new = new.with_changes(comma=cst.MaybeSentinel.DEFAULT)
     params.insert(index, new)
     return function.with_changes(params=function.params.with_changes(params=params))
+
+
+def _between(parts: Sequence[cst.Param] | Sequence[cst.Arg]) -> cst.BaseParenthesizableWhitespace:
+    """What stands between two parameters (or arguments): a line's end where each has a line of its own."""
+    spaces = [p.comma.whitespace_after for p in parts[:-1] if isinstance(p.comma, cst.Comma)]
+    if spaces and all(isinstance(space, cst.ParenthesizedWhitespace) for space in spaces):
+        for space in spaces:
+            if isinstance(space, cst.ParenthesizedWhitespace) and space.first_line.comment is None:
+                return space.with_changes(empty_lines=[])
+    return cst.SimpleWhitespace(" ")
+
+
+_Comma = cst.Comma | cst.MaybeSentinel
+
+
+def _commas(old: _Comma, between: cst.Comma) -> tuple[_Comma, _Comma]:
+    """The commas of the last part and of one more behind it; the comment of a line stays on its line."""
+    space = old.whitespace_after if isinstance(old, cst.Comma) else None
+    rest = between.whitespace_after
+    if isinstance(space, cst.ParenthesizedWhitespace) and isinstance(rest, cst.ParenthesizedWhitespace):
+        line = space.first_line
+        plain = line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
+        return (
+            cst.Comma(whitespace_after=rest.with_changes(first_line=line)),
+            cst.Comma(whitespace_after=space.with_changes(first_line=plain)),
+        )
+    return between, old
 
 
 def _more(params: cst.Parameters) -> bool:
@@ -364,7 +393,7 @@ def _with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
     args = list(call.args)
     plain = next((i for i, a in enumerate(args) if a.keyword is not None or a.star), len(args))
     value = cst.parse_expression(edit.value or edit.name)
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    comma = cst.Comma(whitespace_after=_between(args))
     if plain >= edit.index:
         index, new = edit.index, cst.Arg(value)
     else:
@@ -373,7 +402,9 @@ def _with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
     if index < len(args):
         new = new.with_changes(comma=comma)
     elif args:
-        new = new.with_changes(comma=args[-1].comma)
-        args[-1] = args[-1].with_changes(comma=comma)
+        old, space = args[-1], cst.SimpleWhitespace("")
+        own, behind = _commas(old.comma, comma)
+        args[-1] = old.with_changes(comma=own, whitespace_after_arg=space)
+        new = new.with_changes(comma=behind, whitespace_after_arg=old.whitespace_after_arg)
     args.insert(index, new)
     return call.with_changes(args=args)

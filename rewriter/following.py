@@ -141,7 +141,7 @@ class Library:
         if script in self._extra or self.imports(given):
             for text in self._extra.get(script, ()):
                 found += [f for f in (_plain(folder / text), _plain(top / text)) if f.is_dir()]
-        while folder != top or (folder / "__init__.py").exists():
+        while top in folder.parents or (folder / "__init__.py").exists():
             folder = folder.parent
             found.append(folder)
         found += [top / "src"] if (top / "src").is_dir() else []

@@ -117,17 +117,21 @@ class Tree(NamedTuple):
 
     module: cst.Module
     starts: Starts
+    tail: str = ""
+    """Blanks behind the last line, which the parser would drop or double."""
 
 
 def parse(source: Source) -> Tree | None:
     """The tree of a source; None where it would not give the same text again. ``SourceError`` for invalid Python."""
+    body = source.text.rstrip(" \t\f")
+    body = body if not body or body.endswith(("\n", "\r")) else source.text
     try:
-        tree = cst.parse_module(source.text)
+        tree = cst.parse_module(body)
     except cst.ParserSyntaxError as error:
         _, line, cause = _syntax(source, error)
         raise SourceError(source.path, line, f"not valid Python: {cause}", "Correct the syntax, then migrate") from None
     text, starts = locate(tree)
-    return Tree(tree, starts) if text == source.text else None
+    return Tree(tree, starts, source.text[len(body) :]) if text == body else None
 
 
 def _syntax(source: Source, error: cst.ParserSyntaxError) -> tuple[str, int, str]:
@@ -205,7 +209,7 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
         tree = _with_imports(tree, made, file.known)
     after = source.data
     if made and tree is not file.parsed.module:
-        problem, after = _checked(source, tree)
+        problem, after = _checked(source, code(tree) + file.parsed.tail)
         findings.extend(problem)
     if any(f.severity is Severity.BLOCKED for f in findings) and not config.partial:
         made, after = [], source.data
@@ -244,9 +248,8 @@ def _with_imports(tree: cst.Module, made: Sequence[Edit], before: Understood) ->
     return imports.add(tree, [edit for edit in made if isinstance(edit, AddImport)])
 
 
-def _checked(source: Source, tree: cst.Module) -> tuple[list[Finding], bytes]:
+def _checked(source: Source, text: str) -> tuple[list[Finding], bytes]:
     """The new text, and a finding where it would not be valid Python: a fault of ours, never written."""
-    text = code(tree)
     try:
         ast.parse(text)
     except SyntaxError as error:

@@ -49,9 +49,19 @@ def unseeded(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
                 kind = _kind(call, outside_name(state.calls[call]))
                 if kind is None and not reach.batch_loops(call, unit):
                     kind = _VALUES.get(outside_name(state.calls[call]))
-                if kind is not None and kind not in seeded:
+                if kind is not None and (kind not in seeded or _makes_seed(state, unit, call)):
                     found.append((unit, call))
     return found
+
+
+def _makes_seed(state: State, unit: Unit, call: cst.Call) -> bool:
+    """``seed = random.randint(1, 10000)``: what seeds the script is drawn before anything is seeded."""
+    assign = unit.names.parents.get(call)
+    if not isinstance(assign, cst.Assign) or assign.value is not call or len(assign.targets) != 1:
+        return False
+    target = assign.targets[0].target
+    seeds = (r.node for r in state.calls.values() if r.unit is unit and outside_name(r) in _SEEDS)
+    return any(arg.value.deep_equals(target) for seed in seeds for arg in seed.args)
 
 
 def _seeded(state: State, reach: Reach) -> Iterator[str]:

@@ -38,7 +38,7 @@ def at(state: State, source: Slot, position: int) -> Slot:
     result = Slot()
 
     def arrive(thing: Thing) -> None:
-        if isinstance(thing, Origin) and thing.role in SHARES:
+        if isinstance(thing, Origin) and (thing.role in SHARES or thing.role is Role.PARAMETERS):
             state.solver.add(result, thing)
         elif isinstance(thing, Sequence):
             if -len(thing.items) <= position < len(thing.items):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..facts.roles import Origin
-from .devices import condition_of
+from .device_names import condition_of
 from .flags import Flag
 from .names import Binding
 from .reach import Code, Reach

@@ -29,6 +29,12 @@ INSTEAD = {
     "broadcast": "broadcast(x) of torchlift.runtime.utils",
     "broadcast_object_list": "broadcast_object_list(x) of torchlift.runtime.utils",
     "is_initialized": "accelerator.use_distributed",
+    "init_device_mesh": "there is no place for a mesh of several dimensions yet: leave this script as it is",
+    "parallelize_module": "the runtime distributes data, not the layers of a model: leave this script as it is",
+    "FullyShardedDataParallel": "the runtime keeps the whole model on each device: leave this script as it is if the "
+    "model needs sharding",
+    "fully_shard": "the runtime keeps the whole model on each device: leave this script as it is if the model needs "
+    "sharding",
     "convert_sync_batchnorm": "keep it, in front of prepare(model): it only matters on GPUs",
 }
 _VARIABLES = {

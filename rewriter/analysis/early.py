@@ -15,6 +15,7 @@ from . import knowledge
 from .reach import Code, Reach
 from .things import CallRecord, State, Unit, origins
 from .training import Training, method_name, outside_name, whole
+from .walk import descendants
 
 OF_MODULES = knowledge.KEEPS_MODULE | frozenset(
     "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
@@ -53,6 +54,7 @@ class Early:
     stands: dict[Origin, Stands]
     _uses: dict[Origin, list[cst.Call]] = field(default_factory=dict)
     _sites: dict[Code, list[tuple[cst.Call, set[Code]]]] = field(default_factory=dict)
+    _hosted: list[CallRecord] | None = None
 
     def use(self, move: cst.Call, unit: Unit, model: Origin) -> cst.Call | None:
         """The first call that works with a model's weights behind ``move`` and before the model is prepared."""
@@ -77,6 +79,25 @@ class Early:
             return False
         code = stands.unit.names.function(stands.prepare.node)
         return any(_before(stands, here) for here in self._places(call, {code}))
+
+    def away(self, move: cst.Call, unit: Unit, model: Origin) -> bool:
+        """Whether a model may have been taken to the CPU, ``model.cpu()``, by the time that ``move`` brings it back."""
+        if self._hosted is None:
+            self._hosted = [r for r in self.state.calls.values() if _takes_away(r)]
+        home = unit.names.function(move)
+        around = set(unit.names.enclosing(move, cst.For, cst.While))
+        for record in self._hosted:
+            if not any(whole(self.state, o) is model for o in origins(record.receiver, Role.MODEL)):
+                continue
+            first = record.unit is unit and unit.names.order(move) < unit.names.order(record.node)
+            again = around.intersection(record.unit.names.enclosing(record.node, cst.For, cst.While))
+            if not first or again or record.unit.names.function(record.node) is not home:
+                return not self._built_by(move, model)
+        return False
+
+    def _built_by(self, move: cst.Call, model: Origin) -> bool:
+        """``Net().to(device)``: the model is new."""
+        return model.node in set(descendants(move))
 
     def _of(self, model: Origin) -> list[cst.Call]:
         """The calls that compute with a model's weights, copy them, or hand the model to code that was not seen."""
@@ -119,6 +140,18 @@ class Early:
                 if (called := self.reach.called(call))
             ]
         return self._sites[code]
+
+
+def _takes_away(record: CallRecord) -> bool:
+    """``model.cpu()``, ``model.to("cpu")``."""
+    if not origins(record.receiver, Role.MODEL):
+        return False
+    if method_name(record.node) == "cpu":
+        return True
+    word = record.node.args[0].value if method_name(record.node) == "to" and record.node.args else None
+    if isinstance(word, cst.Call) and method_name(word) == "device" and word.args:
+        word = word.args[0].value
+    return isinstance(word, cst.SimpleString) and word.evaluated_value == "cpu"
 
 
 def _before(stands: Stands, call: cst.CSTNode) -> bool:

@@ -82,6 +82,8 @@ class _Search:
         calls = [c for c in calls if self.unit.names.function(c) in self.reach.reachable]
         calls = [c for c in calls if not guarded(self.state, self.unit, c)]
         for call in calls:
+            self._fetch(call)
+        for call in calls:
             self._write(call)
         for (line, kind), parts in self.lines.items():
             self._add(Effect(line, kind, _WHY, parts=tuple(sorted(parts))))
@@ -108,16 +110,19 @@ class _Search:
 
     # Writes -----------------------------------------------------------------------------------------------------------
 
+    def _fetch(self, call: cst.Call) -> None:
+        """Calls that download or unpack. They come first: what one process brings it writes there as well."""
+        fetched = self.fetches.of(call) if not self._is_settled(call) else None
+        if fetched is not None:
+            self.settled.update([fetched.node] if isinstance(fetched, Effect) else [call])
+            self._add(fetched)
+
     def _write(self, call: cst.Call) -> None:
-        """Calls that write, download or fetch: guarded as statements."""
+        """Calls that write: guarded as statements."""
         if self._is_settled(call):
             return
         name = outside_name(self.state.calls[call])
-        fetched = self.fetches.of(call)
-        if fetched is not None:
-            self.settled.update([fetched.node] if isinstance(fetched, Effect) else [])
-            self._add(fetched)
-        elif self._writes(call, name):
+        if self._writes(call, name):
             self._written(call, EffectKind.CONSOLE if name in CONSOLE else EffectKind.WRITE)
         elif self._opens(call):
             self._opened(call)

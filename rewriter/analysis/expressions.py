@@ -18,6 +18,7 @@ from .things import External, Instance, Klass, Mapping, Sequence, State, Trace, 
 from .walk import children
 
 _BUILTINS = frozenset(dir(builtins))
+_PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
 def evaluate(state: State, unit: Unit, node: cst.BaseExpression) -> Slot:
@@ -68,10 +69,13 @@ def _attribute(state: State, unit: Unit, node: cst.Attribute, slot: Slot) -> Non
     name = node.attr.value
     parent = unit.names.parents.get(node)
     called = isinstance(parent, cst.Call) and parent.func is node
+    listed = isinstance(parent, cst.Element) or (isinstance(parent, cst.Arg) and not called)
 
     def arrive(thing: Thing) -> None:
         if isinstance(thing, External):
             outside(state, f"{thing.qualified}.{name}", slot)
+        elif listed and isinstance(thing, Origin) and thing.role is Role.MODEL:
+            _parameter(state, node, thing, name, slot)
         elif called:
             state.solver.add(slot, state.bound(thing, name))
             if isinstance(thing, (Origin, Instance, Unknown)):
@@ -80,6 +84,20 @@ def _attribute(state: State, unit: Unit, node: cst.Attribute, slot: Slot) -> Non
             attribute(state, node, thing, name, slot)
 
     state.solver.watch(evaluate(state, unit, node.value), arrive)
+
+
+def _parameter(state: State, node: cst.Attribute, model: Origin, name: str, slot: Slot) -> None:
+    """Let a list (or a call) hold a parameter of a model as such: ``[model.scale, model.head.bias]``."""
+    found = state.origin(Role.PARAMETERS, node, "a parameter of a model", "", model)
+    if model not in state.klass and name.startswith(("weight", "bias")):
+        state.solver.add(slot, found)
+    seen = Slot()
+    attribute(state, node, model, name, seen)
+
+    def made(thing: Thing) -> Thing:
+        return found if isinstance(thing, Unknown) and thing.qualified in _PARAMETERS else thing
+
+    state.solver.flow(seen, slot, made)
 
 
 def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Slot) -> None:

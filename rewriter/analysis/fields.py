@@ -9,7 +9,7 @@ import libcst as cst
 
 from ..facts.module import DeviceRead, Move, Placement
 from ..facts.roles import Origin, Role
-from .devices import DeviceName
+from .device_names import DeviceName
 from .names import Binding
 from .things import State, Unit, origins
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from ..facts.module import Placement
 from ..findings import Finding, Severity
-from .devices import refused
+from .device_names import refused
 from .reach import Reach
 from .things import External, State, Unit
 from .walk import descendants

@@ -14,7 +14,7 @@ import libcst as cst
 
 from ..facts.module import HandDown, Handing, Home, Prepare, Side
 from ..facts.roles import Origin, Role
-from .devices import DeviceName, cpu_condition
+from .device_names import DeviceName, cpu_condition
 from .fields import DeviceField
 from .flags import Flag
 from .holding import Holders, base_call, receiver

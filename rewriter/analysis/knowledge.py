@@ -39,6 +39,12 @@ DEVICE_CALLS = frozenset(
 )
 DEVICE_WORDS = frozenset({"cpu", "cuda", "mps", "xpu", "npu", "hpu"})
 
+GPU_NUMBERS = frozenset(
+    "gpu gpu_id gpuid gpu_idx gpu_num gpu_number cuda_id cuda_idx cuda_device cuda_num device_id device_idx device_num "
+    "device dev local_rank".split()
+)
+"""How scripts call the number of a GPU."""
+
 DATA_PARALLEL = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
 
 DISTRIBUTED_DATA_PARALLEL = frozenset(
@@ -84,6 +90,13 @@ DISTRIBUTED = (
     | {
         "torch.distributed.init_process_group",
         "torch.distributed.rpc.init_rpc",
+        "torch.distributed.init_device_mesh",
+        "torch.distributed.device_mesh.init_device_mesh",
+        "torch.distributed._tensor.device_mesh.init_device_mesh",
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_shard",
+        "torch.distributed._composable.fsdp.fully_shard",
+        "torch.distributed.tensor.parallel.parallelize_module",
         "horovod.torch.init",
         "deepspeed.initialize",
         "deepspeed.init_distributed",

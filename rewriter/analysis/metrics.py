@@ -17,8 +17,10 @@ from ..facts.module import Form, Gather, Side
 from ..facts.once import Effect, EffectKind
 from ..facts.roles import SHARES, TENSORS, Origin, Role
 from .counting import counted
+from .drained import drained
 from .names import Binding
 from .reach import Reach
+from .sized import batch_sizes, shaped_by
 from .things import State, Unit, Unknown, origins
 from .training import Training, method_name
 from .walk import descendants
@@ -59,6 +61,8 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
 
     if not isinstance(loop, cst.For) or not isinstance(loop.body, cst.IndentedBlock):
         return answer(None, False, "it is not a plain for loop")
+    if drained(state, unit, loop) is not None:
+        return answer(None, False, "its batches were drawn once and kept")
     if _already_gathered(state, loop):
         return answer(None, True, "gathered by the script")
     forward = _last_forward(unit, reach, training, loop)
@@ -156,6 +160,15 @@ class Step:
         bindings = [b for n in names if n in self.unit.names.within and (b := self.unit.names.binding(n)) is not None]
         return bool(bindings) and all(self.is_tensor(b) or self.is_number(b) for b in bindings)
 
+    def cuts_rows(self, node: cst.CSTNode) -> bool:
+        """``target[1:]``, ``scores[:-1, :]`` of a tensor of the batch: the idiom of sequences shifted by one."""
+        first = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+        if not isinstance(node, cst.Subscript) or not isinstance(first, cst.Slice) or first.step is not None:
+            return False
+        later = isinstance(first.lower, cst.Integer) and first.lower.evaluated_value > 0 and first.upper is None
+        shifted = later or (isinstance(first.upper, cst.UnaryOperation) and first.lower is None)
+        return shifted and bool(origins(self.state.values.get(node.value), *TENSORS))
+
     def is_number(self, binding: Binding) -> bool:
         """Whether a variable holds a number computed from the batch, and no tensor."""
         return bool(origins(self.state.binding(binding), Role.LOCAL)) and not self.is_tensor(binding)
@@ -235,6 +248,11 @@ def _doubt(step: Step, training: Training) -> str | None:
         return "it runs several forward passes in one statement"
     if inline and not set(step.read_outside(training)).isdisjoint(step.read_inside(training)):
         return "it compares the result of its forward pass with what it fed in"
+    if any(step.cuts_rows(node) for node in step.behind):
+        return "it cuts off first or last rows: what stands first may be the positions of a sequence, not the batch"
+    sizes = batch_sizes(step.state.loaders.get(step.loop, ()))
+    if any(shaped_by(statement, sizes) is not None for statement in step.tail):
+        return "it shapes what it reads by the size of a batch, and gathered ones are larger"
     for statement in step.tail:
         for node in descendants(statement):
             target = node.targets[0].target if isinstance(node, cst.Assign) else None

@@ -33,13 +33,16 @@ from .chance import too_early, unseeded
 from .cpu_only import cpu_only
 from .decisions import decisions
 from .device_attributes import kept_device
+from .device_names import device_names
 from .device_reads import device_reads, vanished, vanishing
-from .devices import Mover, device_names
+from .devices import Mover
 from .differences import same_noise, weighted
 from .distribution import by_hand, settled
+from .drained import kept_batches
 from .effects import output
 from .equality import Equality
 from .fields import device_fields, follows_field, redefined
+from .figures import mean_of_batches, one_share
 from .flags import Flag, always_cpu, cpu_flag
 from .flow import solve
 from .folders import folders, received
@@ -57,6 +60,7 @@ from .reach import Code, Reach
 from .refusals import contradictions, refusals
 from .remarks import remarks
 from .sharing import shared_code
+from .sized import tied_shapes
 from .summed import reduction_of
 from .things import CallRecord, State, Unit, origins
 from .training import Training, find, is_loss, method_name, outside_name
@@ -356,6 +360,7 @@ class _Collected:
             *left_to_launcher(state, unit, reach, self.visible),
             *contradictions(state, unit, reach),
             *(f for u, f in weighted(state, training) if u is unit),
+            *kept_batches(state, unit, reach, training),
             *remarks(state, unit, reach, training),
             *same_noise(state, unit, reach, training),
             *self.output.findings,
@@ -395,6 +400,11 @@ class _Collected:
         found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
         self.gathers.extend(found.values())
         self.findings.extend(a for a in answers if isinstance(a, Finding))
+        self.findings.extend(one_share(state, self.unit, equality, self.effects))
+        if self.program.config.keep_global_batch:
+            self.findings.extend(tied_shapes(self.unit, reach, training))
+        else:
+            self.findings.extend(mean_of_batches(state, self.unit, equality.shared))
 
     def needs(self, apart: Container[cst.CSTNode] = ()) -> Iterable[tuple[Code, cst.CSTNode]]:
         """The code in which the accelerator is needed, and for what; without some effects that are no reason."""

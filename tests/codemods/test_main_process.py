@@ -134,7 +134,8 @@ ONCE: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize(("imports", "call"), ONCE.values(), ids=ONCE)
 def test_done_once(imports: str, call: str, lines: Lines) -> None:
     guard = ["if accelerator.is_main_process:", f"    {call}"]
-    assert lines(imports=imports, end=call) == ([call], guard, [])
+    shown = ["one-share"] if call.startswith(("save_image(x", "Image.fromarray(x")) else []
+    assert lines(imports=imports, end=call) == ([call], guard, shown)
 
 
 HOISTED: dict[str, tuple[str, list[str]]] = {

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Migrated = Callable[..., str]
 Findings = Callable[..., list[str]]
@@ -133,3 +139,85 @@ def test_gpus_by_number_are_the_launchers(line: str, migrated: Migrated, finding
 def test_no_gpu_at_all_and_other_settings_stay(line: str, migrated: Migrated, findings: Findings) -> None:
     assert line in migrated(f"import os\n{line}\n{TRAINING}")
     assert findings(f"import os\n{line}\n{TRAINING}") == []
+
+
+PARALLEL = """
+from torch.distributed.{module} import {name}
+model = {name}(nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(10):
+    x, y = torch.rand(4, 8), torch.rand(4, 2)
+    STEP
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("fsdp", "FullyShardedDataParallel"), ("fsdp", "fully_shard"), ("tensor.parallel", "parallelize_module")],
+)
+def test_models_that_are_split_by_hand(module: str, name: str, findings: Findings) -> None:
+    assert set(findings(PARALLEL.format(module=module, name=name))) == {"already-distributed"}
+
+
+PARTS = {
+    "a parameter": "[model.bias]",
+    "groups of parameters": '[{"params": [model.weight]}, {"params": [model.bias], "lr": 0.2}]',
+    "parameters by name": '[p for name, p in model.named_parameters() if "bias" in name]',
+    "a list that grows": "chosen",
+}
+TRAINS = """
+model = nn.Linear(8, 2)
+chosen = []
+for name, parameter in model.named_parameters():
+    if "bias" in name:
+        chosen.append(parameter)
+loader = DataLoader(data)
+optimizer = torch.optim.SGD({parts}, lr=0.1)
+for x, y in loader:
+    STEP
+"""
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_an_optimizer_of_some_parameters(parts: str, migrated: Migrated) -> None:
+    new = migrated(TRAINS.format(parts=parts))
+    assert "accelerator.prepare(\n    model, optimizer, loader\n)" in new
+
+
+def test_an_optimizer_of_a_loose_parameter(findings: Findings) -> None:
+    assert "loose-parameters" in findings(TRAINS.format(parts="[model.bias, nn.Parameter(torch.zeros(2))]"))
+
+
+SEEDS = ["seed = random.randint(0, 99)", "opt.seed = random.randint(0, 99)"]
+
+
+@pytest.mark.parametrize("line", SEEDS)
+def test_a_random_seed_is_drawn_behind_the_accelerator(line: str, migrated: Migrated) -> None:
+    name = line.partition(" =")[0]
+    top = f"import random\n{line}\ntorch.manual_seed({name})\nrandom.seed({name})\n"
+    text = top + TRAINS.format(parts="model.parameters()")
+    new = migrated(text)
+    assert new.index("accelerator = Accelerator()") < new.index(line)
+
+
+@pytest.mark.parametrize("end", ["", "    ", "\n  ", "\n\t"])
+def test_blanks_at_the_end_stay(end: str, script: Migrated) -> None:
+    text = script(TRAINS.format(parts="model.parameters()")) + end
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert file.changed and file.after.decode().endswith("optimizer.step()\n" + end)
+
+
+GPUS = ["model.to(0)", "model = model.to(gpu_id)", "model.cuda(1)"]
+
+
+@pytest.mark.parametrize("line", GPUS)
+def test_a_gpu_by_its_number(line: str, migrated: Migrated) -> None:
+    text = TRAINS.format(parts="model.parameters()").replace("chosen = []", f"gpu_id = 3\n{line}\nchosen = []")
+    new = migrated(text.replace("    STEP", "    x, y = x.to(gpu_id), y.to(gpu_id)\n    STEP"))
+    assert line not in new and "x.to(" not in new
+
+
+@pytest.mark.parametrize("line", ["model = model.to(dtype)", "number = data.to(3)"])
+def test_not_a_gpu_by_its_number(line: str, migrated: Migrated) -> None:
+    text = TRAINS.format(parts="model.parameters()").replace("chosen = []", f"dtype = torch.half\n{line}\nchosen = []")
+    assert line in migrated(text)

@@ -92,6 +92,13 @@ def test_a_file_with_two_names_is_one_module(make: Make) -> None:
     assert program.aliases["src.utils"] == "utils"
 
 
+def test_a_script_in_a_package_of_which_nothing_marks_the_top(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make({"nets/__init__.py": "", "nets/train.py": "import utils", "nets/utils.py": ""})
+    (folder / "pyproject.toml").unlink()
+    monkeypatch.chdir(folder / "nets")
+    assert [file.path.name for file in follow(Library(), Path("train.py")).files] == ["train.py", "utils.py"]
+
+
 def test_a_circle_of_imports_ends(make: Make) -> None:
     make({"train.py": "import a", "a.py": "import b", "b.py": "import a, train"})
     program = follow(Library(), Path("train.py"))

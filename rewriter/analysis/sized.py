@@ -1,0 +1,60 @@
+"""Shapes that are tied to the number of rows which the script's loader gives: ``x.view(args.batch_size, -1)``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import libcst as cst
+
+from ..facts.roles import Origin
+from ..findings import Finding, Severity
+from .reach import Reach
+from .things import Unit
+from .training import Training, method_name
+from .walk import descendants
+
+_SHAPING = frozenset(
+    "view reshape expand unflatten repeat zeros ones full empty rand randn eye arange init_hidden Tensor FloatTensor "
+    "LongTensor normal new_zeros new_ones new_full new_empty fill_".split()
+)
+
+
+def batch_sizes(loaders: Iterable[Origin]) -> list[cst.BaseExpression]:
+    """The names that the constructors of loaders are given as the size of a batch."""
+    found: list[cst.BaseExpression] = []
+    for loader in loaders:
+        args = loader.node.args if isinstance(loader.node, cst.Call) else ()
+        named = [a.value for a in args if a.keyword is not None and a.keyword.value == "batch_size"]
+        value = named[0] if named else (args[1].value if len(args) > 1 and args[1].keyword is None else None)
+        if isinstance(value, (cst.Name, cst.Attribute)):
+            found.append(value)
+    return found
+
+
+def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Call | None:
+    """The first call below a node that makes a shape of such a size."""
+    for call in descendants(node) if sizes else ():
+        if isinstance(call, cst.Call) and method_name(call) in _SHAPING:
+            given = [part for arg in call.args for part in (arg.value, *_members(arg.value))]
+            if any(part.deep_equals(size) for part in given for size in sizes):
+                return call
+    return None
+
+
+def _members(value: cst.BaseExpression) -> list[cst.BaseExpression]:
+    return [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else []
+
+
+def tied_shapes(unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+    """Training steps that shape tensors by the size of the whole batch, of which each process has its share."""
+    for loop in training.train_loops:
+        if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
+            call = shaped_by(loop.body, batch_sizes(reach.loaders(loop)))
+            if call is not None:
+                yield Finding(
+                    "batch-size-shape", call, "this shape is the script's batch size, and with the global batch kept "
+                    "each process has only its share of the rows",
+                    "take the number of rows from the batch (x.size(0)), or leave out --keep-global-batch",
+                    Severity.BLOCKED,
+                )  # fmt: skip
+                return
