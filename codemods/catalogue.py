@@ -10,6 +10,7 @@ def _entry(id: str, *triggers: str) -> Entry:
 
 
 CATALOGUE: tuple[Entry, ...] = (
+    _entry("accelerate_imports", "accelerate"),
     _entry("accelerator_setup", "backward"),
     _entry("hand_written_ddp", "init_process_group", "DistributedDataParallel", "spawn"),
     _entry("data_parallel", "DataParallel"),

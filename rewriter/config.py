@@ -38,6 +38,8 @@ class Config(NamedTuple):
     """Glob patterns of files that are never touched."""
     partial: bool = False
     """Apply the safe edits of a file although a finding blocks it."""
+    tells: bool = False
+    """Say also which values are equal on all processes, and what they do together."""
 
     def enables(self, id: str) -> bool:
         """Whether a rule is to be run."""
@@ -73,6 +75,7 @@ class RawConfig(NamedTuple):
     keep_global_batch: bool | None = None
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     partial: bool = False
+    tells: bool = False
 
     def matches(self, pattern: str, path: Path) -> bool:
         """
@@ -133,6 +136,7 @@ def final(raw: RawConfig, options: RawConfig, path: Path) -> Config:
         assume=(*raw.assume, *options.assume),
         exclude=(*raw.exclude, *options.exclude),
         partial=options.partial,
+        tells=options.tells,
     )
 
 

@@ -46,6 +46,8 @@ _WRITING_METHODS = frozenset({
 def is_migrated(tree: ast.Module, nodes: Sequence[ast.AST], triggers: frozenset[str]) -> bool:
     """Whether an accelerator is at work in a file and no call named in ``triggers`` is left for the rules."""
     accelerators = accelerators_of(nodes)
+    if "accelerate" in triggers and _on_accelerate(nodes):
+        return False
     if not accelerators or _renames(nodes, triggers | _RAW) or _types_of_old(nodes) or _searches(nodes):
         return False
     survey = Survey(accelerators, foreign_modules(nodes))
@@ -62,6 +64,16 @@ def _types_of_old(nodes: Sequence[ast.AST]) -> bool:
     """Whether ``torch.cuda.FloatTensor`` and the like are named, whatever is made with them."""
     attributes = (node for node in nodes if isinstance(node, ast.Attribute) and node.attr.endswith("Tensor"))
     return any(isinstance(node.value, ast.Attribute) and node.value.attr == "cuda" for node in attributes)
+
+
+def _on_accelerate(nodes: Sequence[ast.AST]) -> bool:
+    """Whether something is imported from Accelerate, whose names the runtime has."""
+    for node in nodes:
+        modules = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if any(module.partition(".")[0] == "accelerate" for module in modules):
+            return True
+    return False
 
 
 def _searches(nodes: Sequence[ast.AST]) -> bool:

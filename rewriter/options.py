@@ -63,7 +63,7 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.option("--hook", is_flag=True, help="PATHs are changed files: migrate the programs that reach them.")
 @click.option("--rules", is_flag=True, help="List the rules.")
 @click.option("--explain", metavar="ID", help="Show what a rule does, with an example.")
-@click.option("--roles", is_flag=True, help="Show what each name was taken for, and why; no diff.")
+@click.option("--roles", is_flag=True, help="Show what names and loops were taken for, and why; no diff.")
 @click.option("--assume", multiple=True, metavar="ROLE=NAME", help="Vouch for what a name is, e.g. loss=err.")
 @click.option("--target", type=click.Choice([t.value for t in Target]), help="Whose runtime the new code calls.")
 @click.option("--mixed-precision", type=click.Choice(PRECISIONS), help="Precision that the new code asks for.")

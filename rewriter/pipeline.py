@@ -21,7 +21,7 @@ from .facts.layout import ENTRY, Layout, Place
 from .findings import Finding, Severity
 from .leftovers import drop_idle
 from .positions import Starts, code, locate, start
-from .result import Change, Diagnosis, FileResult, Result, RoleReport, Trait
+from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode
 from .spelling import spell
@@ -221,6 +221,15 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
         roles=tuple(
             RoleReport(r.name, r.scope, r.role.value, r.because, start(starts, r.node)[0])
             for r in file.known.facts.roles
+        ),
+        behaviour=tuple(
+            sorted(
+                (
+                    BehaviourReport(b.name, b.scope, b.kind, b.because, start(starts, b.node)[0])
+                    for b in file.known.facts.behaviour
+                ),
+                key=lambda told: told.line,
+            )
         ),
         traits=tuple(
             Trait(kind, name, start(starts, node)[0]) for node, kind, name in nature(file.known.names, file.known.facts)

@@ -108,6 +108,7 @@ def _request(given: Mapping[str, Any]) -> Request:
     if "-" in given["paths"] and (len(given["paths"]) > 1 or given["interactive"]):
         raise UsageError("- (stdin) goes alone")
     options = RawConfig(
+        tells=given["roles"],
         select=given["select"] or None,
         ignore=given["ignore"],
         assume=tuple(assumption("--assume", text) for text in given["assume"]),

@@ -49,6 +49,17 @@ class RoleReport(NamedTuple):
     line: int
 
 
+class BehaviourReport(NamedTuple):
+    """One line of what ``--roles`` tells of the code: a loop, a statement, or whether a value is equal everywhere."""
+
+    name: str
+    scope: str
+    kind: str
+    """``training step``, ``micro-step``, ``epoch loop``, ``evaluation loop``, ``together``, ``equal`` or ``local``."""
+    because: str
+    line: int
+
+
 class Trait(NamedTuple):
     """Something in the script that is different by nature on several processes."""
 
@@ -70,6 +81,7 @@ class FileResult(NamedTuple):
     traits: tuple[Trait, ...] = ()
     idle: tuple[int, ...] = ()
     """The lines on which functions begin that the program does not run: another program may change them alone."""
+    behaviour: tuple[BehaviourReport, ...] = ()
 
     @property
     def texts(self) -> tuple[str, str]:

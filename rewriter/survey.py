@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .config import Config, RawConfig, check_rules, check_word, final, load
+from .config import Config, RawConfig, Target, check_rules, check_word, final, load
 from .facts.layout import ENTRY, Layout
 from .following import File, Library, Program, absolute, follow, shortened
 from .gate import Verdict, syntax_error, verdict
@@ -60,6 +60,8 @@ class Surveyor:
         self.options = options
         self.every = every or bool(options.assume)
         self.triggers = frozenset[str]().union(*(entry.triggers for entry in catalogue))
+        if options.target is Target.ACCELERATE:
+            self.triggers -= {"accelerate"}
         self.survey = Survey()
         self.library = Library()
         self.map = Map(self.library, lambda path: self._raw(path).excludes(path))

@@ -45,7 +45,7 @@ def test_every_field_of_the_json_report_is_described() -> None:
 
     from torchlift.rewriter.findings import Severity
     from torchlift.rewriter.report.json_report import json_report
-    from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result, RoleReport, Trait
+    from torchlift.rewriter.result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
     from torchlift.rewriter.source import SourceError, decode
 
     file = FileResult(
@@ -55,12 +55,13 @@ def test_every_field_of_the_json_report_is_described() -> None:
         (Diagnosis("once", Severity.NOTE, "m", "r"),),
         (RoleReport("x", "s", "loss", "b", 1),),
         (Trait("noise", "D", 1),),
+        behaviour=(BehaviourReport("x", "s", "local", "b", 1),),
     )
     result = Result((file,), 1, {"target": "", "mixed_precision": "", "batch": ""})
     error = SourceError("x", 1, "c")
     document = json.loads(json_report(result, [error], status=0, written=False, verdict={"version": 1}))
     described = set(re.findall(r"`(\w+)`", (ROOT / "docs" / "json.md").read_text(encoding="utf-8")))
     fields = {*document, *document["options"], *document["files"][0], *document["errors"][0]}
-    for key in ("changes", "findings", "roles", "traits"):
+    for key in ("changes", "findings", "roles", "behaviour", "traits"):
         fields |= set(document["files"][0][key][0])
     assert not fields - described

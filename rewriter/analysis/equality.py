@@ -104,6 +104,19 @@ class Equality:
         """Whether a variable holds something of one process's own, somewhere in its life."""
         return self._comes_from_share(Variable(binding, tuple(binding.definitions)))
 
+    def source(self, binding: Binding) -> cst.CSTNode | None:
+        """The place from which something of one process's own comes into a variable; None where nothing does."""
+        seen: set[Key] = set()
+        pending: list[Key] = [Variable(binding, tuple(binding.definitions))]
+        while pending:
+            key = pending.pop(0)
+            if isinstance(key, Source):
+                return key.node
+            if key not in seen and self._verdicts.get(key) is not False:
+                seen.add(key)
+                pending.extend(self._behind(key))
+        return None
+
     # What is made whole -----------------------------------------------------------------------------------------------
 
     def _join(self, unit: Unit, gather: Gather) -> None:

@@ -11,6 +11,7 @@ from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
 from ..facts.layout import Layout
 from ..facts.module import (
+    Behaviour,
     Call,
     Fact,
     Gather,
@@ -61,7 +62,9 @@ from .refusals import contradictions, refusals
 from .remarks import remarks
 from .sharing import shared_code
 from .sized import tied_shapes
+from .story import story
 from .summed import reduction_of
+from .swapping import Swaps, swaps
 from .things import CallRecord, State, Unit, origins
 from .training import Training, find, is_loss, method_name, outside_name
 from .unreached import unreached_backwards, unreached_effects, unreached_work
@@ -120,6 +123,8 @@ class _Program:
         self.reach = Reach(state)
         self.training: Training = find(state, self.reach)
         self.existing = self._existing()
+        swapped = self.existing is not None and config.target is Target.TORCHLIFT
+        self.swaps = swaps(state, self.reach.units) if swapped else Swaps()
         self.abilities = _ABILITIES[config.target]
         self.shared = shared_code(self.reach)
         self.hand = self._by_hand()
@@ -324,6 +329,7 @@ class _Collected:
     ) -> None:
         state, reach, training = program.state, program.reach, program.training
         self.program, self.unit, self.plan = program, unit, plan_
+        self.behaviour: tuple[Behaviour, ...] = ()
         self.placements = [*mover.placements(unit), *mover.pins(unit), *hosted(mover, unit)]
         self.visible = visible_devices(state, unit, reach) if program.existing is None else []
         self.legacy = legacy_tensors(state, unit, mover)
@@ -401,6 +407,8 @@ class _Collected:
         self.gathers.extend(found.values())
         self.findings.extend(a for a in answers if isinstance(a, Finding))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
+        if self.program.config.tells:
+            self.behaviour = tuple(story(state, self.unit, reach, training, equality, self.gathers))
         if self.program.config.keep_global_batch:
             self.findings.extend(tied_shapes(self.unit, reach, training))
         else:
@@ -494,8 +502,11 @@ class _Collected:
             state_dicts=tuple(s for s in self.state_dicts if here(s.call)),
             loads=tuple(ld for ld in self.loads if here(ld.call)),
             schedules=tuple(s for u, s in self.plan.schedules if u is unit),
+            swaps=tuple(program.swaps.imports.get(unit, ())),
+            unswapped=tuple(f for u, f in program.swaps.findings if u is unit),
             findings=tuple(self.findings),
             roles=tuple(roles(program.state, unit)),
+            behaviour=self.behaviour,
         )
 
     def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:

@@ -57,6 +57,14 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
     """Losses divided by a sum of the batch: ``(loss * mask).sum() / mask.sum()``."""
     for record in training.backwards:
         for node in _behind(unit, record) if record.unit is unit else ():
+            if isinstance(node, cst.Call) and method_name(node) in ("log", "log2", "log10", "sqrt") and node.args:
+                if reduction_of(state, unit, node.args[0].value) == "sum":
+                    yield Finding(
+                        "weighted-mean", node, "this loss takes a logarithm (or a root) of a sum over the batch: each "
+                        "process takes it of its own share, close to the original's and not equal to it",
+                        "nothing to do, if close is good enough; else keep this script on one device",
+                    )  # fmt: skip
+                    return
             if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
                 if _is_sum(state, node.right) and reduction_of(state, unit, node.left) == "sum":
                     yield Finding(

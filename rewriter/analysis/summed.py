@@ -15,6 +15,7 @@ from .names import bindings_value, reaching
 from .things import CallRecord, Function, State, Unit, origins
 
 _DEPTH = 8
+_COUPLING = frozenset("log log10 log2 log1p sqrt exp".split())
 
 
 def reduction_of(state: State, unit: Unit, expression: cst.BaseExpression) -> str:
@@ -61,7 +62,19 @@ class _Reader:
         if isinstance(node.operator, (cst.Divide, cst.FloorDivide)):
             shares = origins(self.state.values.get(node.right), *SHARES)
             return {"mean"} if "sum" in left and (shares or _is_length(node.right)) else left
+        if isinstance(node.operator, cst.Multiply) and "sum" in left | right:
+            other = node.right if "sum" in left else node.left
+            if self._is_weight(unit, other, depth):
+                return {"mean"}
         return left | right
+
+    def _is_weight(self, unit: Unit, node: cst.BaseExpression, depth: int) -> bool:
+        """``1 / len(x)``, and a variable that holds it: what makes a mean of a sum."""
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+            return bool(origins(self.state.values.get(node.right), *SHARES)) or _is_length(node.right)
+        binding = unit.names.binding(node) if isinstance(node, cst.Name) and depth < _DEPTH else None
+        values = bindings_value(unit.names, binding) if binding is not None else []
+        return bool(values) and all(self._is_weight(unit, value, _DEPTH) for value in values)
 
     def _call(self, unit: Unit, node: cst.Call, depth: int) -> set[str]:
         record = self.state.calls.get(node)
@@ -80,6 +93,11 @@ class _Reader:
             return {last} if self._reduces_batch(record) else set()
         if last in knowledge.LOSS_FUNCTIONS:
             return {_by_keyword(node)}
+        if last in _COUPLING:  # no sum over the rows any more: near to it is the mean over the processes
+            parts = [arg.value for arg in node.args[:1]]
+            if isinstance(node.func, cst.Attribute) and origins(record.receiver, *TENSORS):
+                parts.append(node.func.value)
+            return {"mean"} if any(self.read(unit, part, depth + 1) for part in parts) else set()
         if isinstance(node.func, cst.Attribute) and last in (
             "to",
             "float",

@@ -234,6 +234,14 @@ class Schedule(NamedTuple):
     prepared: bool
 
 
+class Swap(NamedTuple):
+    """An import of Accelerate that can be one of this runtime."""
+
+    node: cst.Import | cst.ImportFrom
+    module: str
+    """The module to import from; empty for ``import accelerate``."""
+
+
 class Fact(NamedTuple):
     """One line of ``--roles``."""
 
@@ -241,6 +249,17 @@ class Fact(NamedTuple):
     name: str
     scope: str
     role: Role
+    because: str
+
+
+class Behaviour(NamedTuple):
+    """What ``--roles`` tells of a loop, a statement or a variable."""
+
+    node: cst.CSTNode
+    name: str
+    scope: str
+    kind: str
+    """``training step``, ``micro-step``, ``epoch loop``, ``evaluation loop``, ``together``, ``equal`` or ``local``."""
     because: str
 
 
@@ -296,9 +315,14 @@ class ModuleFacts(NamedTuple):
     accumulation: Accumulation | None = None
     accumulation_steps: str | None = None
     """Source text of the number of batches that an optimizer step takes."""
+    swaps: tuple[Swap, ...] = ()
+    unswapped: tuple[Finding, ...] = ()
+    """Why the imports of Accelerate stay."""
     findings: tuple[Finding, ...] = ()
     """What the analysis itself has to say: refusals, conflicts."""
     roles: tuple[Fact, ...] = ()
+    behaviour: tuple[Behaviour, ...] = ()
+    """Collected only where somebody asked (``Config.tells``)."""
     reading: frozenset[str] = frozenset()
     """Names that are still read after the migration; an import whose name is not among them may go."""
 

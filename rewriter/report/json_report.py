@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..result import FileResult, Result, RoleReport
+from ..result import BehaviourReport, FileResult, Result, RoleReport
 from ..source import SourceError
 from .diff import patch, shown
 
@@ -72,9 +72,15 @@ def _file(file: FileResult, written: bool) -> dict[str, Any]:
             for diagnosis in file.diagnoses
         ],
         "roles": [_role(file, role) for role in file.roles],
+        "behaviour": [_behaviour(file, told) for told in file.behaviour],
         "traits": [{"kind": trait.kind, "name": trait.name, **_place(file, trait.line)} for trait in file.traits],
         "diff": patch(file.source.path, file.source.data, file.after).decode(file.source.encoding, "replace"),
     }
+
+
+def _behaviour(file: FileResult, told: BehaviourReport) -> dict[str, Any]:
+    place = _place(file, told.line)
+    return {"name": told.name, "scope": told.scope, "kind": told.kind, "because": told.because, **place}
 
 
 def _role(file: FileResult, role: RoleReport) -> dict[str, Any]:

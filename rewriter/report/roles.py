@@ -1,4 +1,4 @@
-"""The ``--roles`` table: what every name was taken for, and on what evidence."""
+"""The ``--roles`` tables: what every name was taken for, what the code does, and which values are equal everywhere."""
 
 from __future__ import annotations
 
@@ -7,15 +7,30 @@ from .diff import shown
 
 
 def roles_table(result: Result) -> str:
-    """Return one table a file, its columns as wide as they need to be."""
-    return "\n".join(_table(file) for file in result.files if file.roles)
+    """Return the tables of each file, their columns as wide as they need to be."""
+    return "\n".join(_tables(file) for file in result.files if file.roles or file.behaviour)
 
 
-def _table(file: FileResult) -> str:
-    rows = [("line", "scope", "name", "role", "because")]
-    rows += [(str(role.line), role.scope, role.name, role.role, role.because) for role in file.roles]
+_VALUES = ("equal", "local")
+
+
+def _tables(file: FileResult) -> str:
+    names = [(str(role.line), role.scope, role.name, role.role, role.because) for role in file.roles]
+    told = [(str(b.line), b.scope, b.name, b.kind, b.because) for b in file.behaviour]
+    parts = [
+        _table("role", names),
+        _table("step", [row for row in told if row[3] not in _VALUES]),
+        _table("on all processes", [row for row in told if row[3] in _VALUES]),
+    ]
+    return "\n".join([shown(file.source.path), "\n".join(part for part in parts if part)])
+
+
+def _table(what: str, found: list[tuple[str, str, str, str, str]]) -> str:
+    if not found:
+        return ""
+    rows = [("line", "scope", "name", what, "because"), *dict.fromkeys(found)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
     ]
-    return "\n".join([shown(file.source.path), *(f"  {line}".rstrip() for line in lines)]) + "\n"
+    return "".join(f"  {line}".rstrip() + "\n" for line in lines)

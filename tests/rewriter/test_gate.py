@@ -124,10 +124,15 @@ def test_a_file_in_the_spelling_that_we_emit_is_done() -> None:
     assert _verdict(DONE) is Verdict.DONE
 
 
+def test_a_file_on_accelerate_is_done_for_those_who_stay_there() -> None:
+    text = DONE.replace("from torchlift.runtime import", "from accelerate import")
+    assert _verdict(text) is Verdict.WORK  # its imports can be swapped
+    assert verdict(text.encode(), TRIGGERS - {"accelerate"}) is Verdict.DONE
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        pytest.param("from torchlift.runtime import", "from accelerate import", id="on accelerate"),
         pytest.param("train_loader = DataLoader(range(10))\n", "", id="a loader less"),
         pytest.param(
             "accelerator = Accelerator()", 'accelerator = Accelerator(mixed_precision="bf16")', id="arguments"

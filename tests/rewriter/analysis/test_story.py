@@ -1,0 +1,92 @@
+"""What ``--roles`` tells of the code: which loops train, what all processes do together, which values are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.report.roles import roles_table
+from torchlift.rewriter.result import Result
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+
+def evaluate(model, loader):
+    hits = 0
+    for x, y in loader:
+        output = model(x)
+        hits += (output.argmax(1) == y).sum().item()
+    return hits
+
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(train, batch_size=32)
+test_loader = DataLoader(test, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for i, (x, y) in enumerate(loader):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        STEP
+    best = evaluate(model, test_loader)
+    print(best)
+"""
+STEP = "optimizer.step()"
+GATED = "if i % 2 == 1:\n            optimizer.step()"
+
+Told = Callable[..., list[tuple[int, str, str]]]
+
+
+def told(step: str = STEP, *, tells: bool = True) -> list[tuple[int, str, str]]:
+    """(line, kind, name) of everything that is told, in order."""
+    return [(b.line, b.kind, b.name) for b in _result(step, tells=tells).files[0].behaviour]
+
+
+def _result(step: str = STEP, *, tells: bool = True) -> Result:
+    text = SCRIPT.replace("STEP", step)
+    return migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(tells=tells))
+
+
+def test_only_where_somebody_asks() -> None:
+    assert told(tells=False) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"), [(STEP, "training step"), (GATED, "micro-step")], ids=["each batch", "every second batch"]
+)
+def test_loops(step: str, kind: str) -> None:
+    loops = [(line, what) for line, what, name in told(step) if name == "for"]
+    assert loops == [(6, "evaluation loop"), (15, "epoch loop"), (16, kind)]
+
+
+def test_what_all_do_together() -> None:
+    assert [(line, name) for line, what, name in told() if what == "together"] == [
+        (18, "backward"), (19, "step"), (20, "evaluate")
+    ]  # fmt: skip
+
+
+def test_values() -> None:
+    values = {(line, name): what for line, what, name in told() if what in ("equal", "local")}
+    assert values == {
+        (5, "hits"): "equal", (6, "x"): "local", (6, "y"): "local", (7, "output"): "local", (15, "epoch"): "equal",
+        (16, "i"): "equal", (16, "x"): "local", (16, "y"): "local", (17, "loss"): "local", (20, "best"): "equal",
+    }  # fmt: skip
+
+
+def test_a_value_that_cannot_be_gathered_is_local() -> None:
+    text = "total = 0\nfor x, y in loader:\n    total += float(x.std())\n    model(x).sum().backward()\n"
+    script = SCRIPT.partition("for epoch")[0] + text + "    optimizer.step()\n"
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config(tells=True)).files
+    assert ("total", "local") in [(b.name, b.kind) for b in file.behaviour]
+
+
+def test_the_table() -> None:
+    table = roles_table(_result())
+    assert "16    <module>  for       training step    goes through enumerate(loader)" in table
+    assert "gathered behind it" in table and "what it is made of is that of all processes" in table
