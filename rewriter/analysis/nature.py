@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..facts.module import ModuleFacts
+from ..facts.module import ModuleFacts, Side
 from ..facts.roles import Role
 from .names import Names, dotted
 
@@ -21,13 +21,18 @@ _TRANSFORMS = re.compile(r"(Random\w+|ColorJitter|TrivialAugmentWide|AutoAugment
 
 def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
-    Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``;
+    Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
+    ``cadence``, ``limit``, ``bar``, ``mac``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     """
     by_hand = bool(facts.by_hand or facts.unwrapped)
     if by_hand:
         first = facts.unwrapped[0].node if facts.unwrapped else facts.by_hand[0].node
         yield first, "by-hand", "distributed before"
+    yield from facts.counts
+    if _takes_mac(facts):
+        assert facts.home is not None
+        yield facts.home.node, "mac", "device"
     loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
     prepared = {name for prepare in facts.prepares for name in prepare.names}
     for call in names.calls:
@@ -44,3 +49,12 @@ def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str,
             loader = dotted(call.args[0].value)
             if not by_hand and loader and loader in loaders | prepared:
                 yield call, "length", loader
+
+
+def _takes_mac(facts: ModuleFacts) -> bool:
+    """Whether the accelerator takes the place of a choice between CUDA and the CPU: on a Mac it finds a third."""
+    home = facts.home
+    if home is None or home.side is not Side.INSTEAD or home.arguments:
+        return False
+    text = "".join(facts.module.code_for_node(node) for node in (home.node, *home.removed))
+    return "cuda" in text and "cpu" in text and "mps" not in text

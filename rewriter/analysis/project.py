@@ -30,6 +30,7 @@ from . import checkpoints, knowledge, metrics
 from .accumulating import Window, window_of
 from .averages import averages
 from .by_hand import ByHand, replaced, unconnected, without_prefix
+from .cadence import counts
 from .chance import too_early, unseeded
 from .cpu_only import cpu_only
 from .decisions import decisions
@@ -341,6 +342,7 @@ class _Collected:
         asked = [c for c in unit.names.calls if c in state.calls and _called_name(state.calls[c]) in _ASKED]
         self.calls = [c for c in asked if c not in probes]
         understood = [e for e in evaluations if e.unit is unit and e.understood]
+        self.loops = [*training.train_loops, *(e.loop for e in understood)]
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
         totals = averages(state, unit, reach, training)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
@@ -502,6 +504,7 @@ class _Collected:
             state_dicts=tuple(s for s in self.state_dicts if here(s.call)),
             loads=tuple(ld for ld in self.loads if here(ld.call)),
             schedules=tuple(s for u, s in self.plan.schedules if u is unit),
+            counts=() if program.settled else tuple(counts(unit, program.training, self.loops)),
             swaps=tuple(program.swaps.imports.get(unit, ())),
             unswapped=tuple(f for u, f in program.swaps.findings if u is unit),
             findings=tuple(self.findings),

@@ -34,6 +34,9 @@ def refusals(state: State, reach: Reach, training: Training, hand: ByHand | None
     if own is not None:
         yield own
         return
+    search = _search(state, reach) if training.backwards else None
+    if search is not None:
+        yield search
     if not training.backwards:
         if not training.probes:
             yield from _without_entry(state, reach)
@@ -123,6 +126,26 @@ def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
                         "already-distributed", record.node, "the script trains in processes that it starts by itself",
                         "migrate a version of it that trains in one process: torchlift launch starts the others",
                     )  # fmt: skip
+    return None
+
+
+_SUGGESTS = frozenset(
+    "suggest_float suggest_int suggest_categorical suggest_uniform suggest_loguniform suggest_discrete_uniform".split()
+)
+_SEARCHES = ("hyperopt.fmin", "ray.tune.run", "ray.tune.Tuner", "skopt.gp_minimize", "wandb.agent")
+
+
+def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
+    """A search for hyperparameters around the training: each process would try its own."""
+    for call, record in state.calls.items():
+        if reach.function_of(call) not in reach.reachable:
+            continue
+        if outside_name(record) in _SEARCHES or (method_name(call) in _SUGGESTS and not reach.called(call)):
+            return record.unit, _blocked(
+                "hyperparameter-search", call, "a search chooses the settings of this training, and every process "
+                "would search by itself: they would build different models, and wait for each other for ever",
+                "search on one device, or let the main process choose: broadcast_object_list([settings])",
+            )  # fmt: skip
     return None
 
 

@@ -90,6 +90,14 @@ class _Reader:
         if last in ("sum", "mean") and plain:
             if self._is_python_sum(record):
                 return {word for arg in node.args for word in self._members(unit, arg.value, depth)}
+            operand = (
+                node.func.value if isinstance(node.func, cst.Attribute) and origins(record.receiver, *TENSORS) else None
+            )
+            if isinstance(node.func, cst.Attribute) and operand is None and node.args:
+                operand = node.args[0].value
+            number = self.read(unit, operand, depth + 1) if operand is not None else set()
+            if number and "rows" not in number:
+                return number  # one number already: its sum is itself
             return {last} if self._reduces_batch(record) else set()
         if last in knowledge.LOSS_FUNCTIONS:
             return {_by_keyword(node)}

@@ -252,6 +252,15 @@ class Fact(NamedTuple):
     because: str
 
 
+class Count(NamedTuple):
+    """Something that a loop counts, of which each process counts its own."""
+
+    node: cst.CSTNode
+    kind: str
+    """``cadence`` (every so many steps), ``limit`` (the first so many batches) or ``bar``."""
+    text: str
+
+
 class Behaviour(NamedTuple):
     """What ``--roles`` tells of a loop, a statement or a variable."""
 
@@ -315,6 +324,7 @@ class ModuleFacts(NamedTuple):
     accumulation: Accumulation | None = None
     accumulation_steps: str | None = None
     """Source text of the number of batches that an optimizer step takes."""
+    counts: tuple[Count, ...] = ()
     swaps: tuple[Swap, ...] = ()
     unswapped: tuple[Finding, ...] = ()
     """Why the imports of Accelerate stay."""

@@ -41,10 +41,26 @@ def expectations(result: Result) -> Iterator[str]:
             f"{_named(found, many, 'len(', ')')}: the number of batches of one process, an N-th of what it was. "
             "Totals, progress in percent and horizons of schedulers that are made of it behind prepare follow."
         )
+    yield from _counted(by_kind, many, kept)
+    if "mac" in by_kind:
+        yield "On a Mac with a GPU of its own the script now runs there, not on the CPU; Accelerator(cpu=True) stays."
     if result.options.get("target", "torchlift") == "accelerate":
         yield "The script now imports accelerate: add `accelerate` to its requirements."
     else:
         yield "The script now imports torchlift.runtime: add `torchlift[runtime]` to its requirements."
+
+
+def _counted(by_kind: dict[str, list[Trait]], many: bool, kept: bool) -> Iterator[str]:
+    """What is counted in steps, batches and rows of one process."""
+    if found := [] if kept else by_kind.get("cadence", []):
+        yield (
+            f"{_named(found, many)}: counted in steps of one process, of which an epoch has N times fewer. What hangs "
+            "on it happens N times less often."
+        )
+    if found := [] if kept else by_kind.get("limit", []):
+        yield f"{_named(found, many)}: so many batches of each process, together N times as many."
+    if found := by_kind.get("bar", []):
+        yield f"{_named(found, many, 'total=')}: this bar is told of one process's rows, and stops at an N-th of it."
 
 
 def _batch(kept: bool) -> Iterator[str]:

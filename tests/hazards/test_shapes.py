@@ -221,3 +221,43 @@ def test_a_gpu_by_its_number(line: str, migrated: Migrated) -> None:
 def test_not_a_gpu_by_its_number(line: str, migrated: Migrated) -> None:
     text = TRAINS.format(parts="model.parameters()").replace("chosen = []", f"dtype = torch.half\n{line}\nchosen = []")
     assert line in migrated(text)
+
+
+SEARCHES = {
+    "Optuna's": "import optuna\nrate = optuna.trial.FixedTrial({}).suggest_float('rate', 0, 1)",
+    "a trial of somebody's": "import search\nrate = search.trial.suggest_int('rate', 0, 1)",
+    "Hyperopt's": "import hyperopt\nhyperopt.fmin(score, space)",
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_a_search_for_settings_is_refused(search: str, findings: Findings) -> None:
+    assert "hyperparameter-search" in findings(f"{search}\n" + TRAINS.format(parts="model.parameters()"))
+
+
+def test_a_suggestion_of_ones_own_is_no_search(findings: Findings) -> None:
+    own = "def suggest_float(name):\n    return 0.1\nrate = suggest_float('rate')\n"
+    assert findings(own + TRAINS.format(parts="model.parameters()")) == []
+
+
+ONE_NUMBER = [
+    "F.cross_entropy(model(x), y).sum()",
+    "torch.sum(F.cross_entropy(model(x), y))",
+    "nn.MSELoss()(model(x), y).mean()",
+]
+
+
+@pytest.mark.parametrize("loss", ONE_NUMBER)
+def test_the_sum_of_one_number_is_no_sum_over_the_batch(loss: str, migrated: Migrated) -> None:
+    text = TRAINS.format(parts="model.parameters()").replace(
+        "STEP", f"loss = {loss}\n    loss.backward()\n    optimizer.step()"
+    )
+    assert "accelerator.backward(loss)" in migrated(text)
+
+
+@pytest.mark.parametrize("loss", ["(d_target * out.sum() + torch.log(out.exp().sum()))", "(out.sum() * d_target)"])
+def test_a_sum_that_is_weighted_by_the_rows_is_a_mean(loss: str, migrated: Migrated) -> None:
+    step = (
+        f"d_target = 1 / x.shape[0]\n    out = model(x)\n    loss = {loss}\n    loss.backward()\n    optimizer.step()"
+    )
+    assert "accelerator.backward(loss)" in migrated(TRAINS.format(parts="model.parameters()").replace("STEP", step))

@@ -1,0 +1,80 @@
+"""What a loop counts, of which each process counts its own, and the device of a Mac."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+device = DEVICE
+model = torch.nn.Linear(8, 2).to(device)
+loader = DataLoader(train, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+step = 0
+for epoch in range(3):
+    bar = tqdm(total=len(train))
+    if epoch % 5 == 0:
+        print(epoch)
+    for i, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        step += 1
+        MORE
+"""
+DEVICE = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+
+
+def told(more: str = "", device: str = "accelerator") -> list[tuple[str, str]]:
+    text = SCRIPT.replace("MORE", more).replace("DEVICE", device)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    return [(t.kind, t.name) for t in file.traits if t.kind in ("cadence", "limit", "bar", "mac")]
+
+
+COUNTED = {
+    "every so many steps": ("if i % 100 == 0:\n            print(i)", "cadence", "i % 100 == 0"),
+    "every so many steps of a counter": ("if not step % every:\n            print(i)", "cadence", "not step % every"),
+    "the first batches": ("if i >= 10:\n            break", "limit", "i >= 10"),
+    "the first batches, counted from one": ("if i + 1 == 10: break", "limit", "i + 1 == 10"),
+    "rows that a bar is told of": ("bar.update(x.shape[0])", "bar", "len(train)"),
+    "rows by their length": ("bar.update(len(x))", "bar", "len(train)"),
+}
+
+
+@pytest.mark.parametrize(("more", "kind", "name"), COUNTED.values(), ids=COUNTED)
+def test_counted_by_each_process(more: str, kind: str, name: str) -> None:
+    assert told(more, DEVICE) == [(kind, name), ("mac", "device")]
+
+
+LEFT = {
+    "nothing": "",
+    "batches that a bar is told of": "bar.update(1)",
+    "a dict that is updated": "state = {}\n        state.update(x=x)",
+    "a loss that ends the loop": "if loss.item() < 1:\n            break",
+    "a text": "print('%d' % i)",
+}
+
+
+@pytest.mark.parametrize("more", LEFT.values(), ids=LEFT)
+def test_not_counted(more: str) -> None:
+    assert told(more, DEVICE) == [("mac", "device")]
+
+
+@pytest.mark.parametrize(
+    "device",
+    ['torch.device("cuda")', 'torch.device("cuda" if args.cuda else "mps" if args.mps else "cpu")', '"cpu"'],
+    ids=["CUDA alone", "a Mac's as well", "the CPU alone"],
+)
+def test_no_other_device_on_a_mac(device: str) -> None:
+    assert told(device=device) == []
