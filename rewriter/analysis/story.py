@@ -13,7 +13,7 @@ import libcst as cst
 
 from ..facts.module import Behaviour, Gather
 from ..facts.roles import SHARES, Role
-from .decisions import Together
+from .decisions import Joint
 from .equality import Equality
 from .names import Binding, Scope, ScopeKind
 from .reach import Reach
@@ -116,13 +116,13 @@ def _words(records: list[CallRecord]) -> str:
 
 def _joined(state: State, unit: Unit, reach: Reach, training: Training, equality: Equality) -> Iterator[Behaviour]:
     """The statements that reach a collective: no guard may enclose one."""
-    together = Together(state, reach, training, equality)
+    joint = Joint(state, reach, training, equality)
     told: set[cst.CSTNode] = set()
     for call in unit.names.calls:
         code = unit.names.function(call)
         if call not in state.calls or code not in reach.reachable:
             continue
-        found = together.runs(call, unit)
+        found = joint.runs(call, unit)
         statement = unit.names.statement(call)
         if found is None or statement in told:
             continue
