@@ -132,7 +132,7 @@ def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
 _SUGGESTS = frozenset(
     "suggest_float suggest_int suggest_categorical suggest_uniform suggest_loguniform suggest_discrete_uniform".split()
 )
-_SEARCHES = ("hyperopt.fmin", "ray.tune.run", "ray.tune.Tuner", "skopt.gp_minimize", "wandb.agent")
+_SEARCHES = ("hyperopt.fmin", "ray.tune.run", "ray.tune.Tuner", "skopt.gp_minimize")
 
 
 def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
