@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from functools import cache
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.runtime.process.system import get_free_port
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 COMMANDS = Path(sys.executable).parent
@@ -35,7 +36,7 @@ def run(place: Path, name: str, script: str, *command: str) -> tuple[tuple[str, 
     shutil.copytree(FIXTURES / name, folder)
     outside = ("TORCHLIFT_", "ACCELERATE_", "MASTER_", "RANK", "LOCAL_", "WORLD_SIZE")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(outside)}
-    environment = {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MASTER_PORT": str(_port())}
+    environment = {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MASTER_PORT": str(get_free_port())}
     path = folder / script
     ended = subprocess.run(
         [*command, path.name], cwd=path.parent, env=environment, capture_output=True, text=True, timeout=240
@@ -46,14 +47,8 @@ def run(place: Path, name: str, script: str, *command: str) -> tuple[tuple[str, 
     return tuple(ended.stdout.splitlines()), saved
 
 
-def _port() -> int:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        return int(free.getsockname()[1])
-
-
 def torchrun(processes: int) -> tuple[str, ...]:
-    return (*TORCHRUN, "--nproc-per-node", str(processes), "--master-port", str(_port()))
+    return (*TORCHRUN, "--nproc-per-node", str(processes), "--master-port", str(get_free_port()))
 
 
 def launch(processes: int) -> tuple[str, ...]:
@@ -67,9 +62,7 @@ def same(one: dict[str, Any], other: dict[str, Any], tolerance: float) -> None:
     for name in one:
         assert list(one[name]) == list(other[name]), "a plain model's keys"
         for key, value in one[name].items():
-            torch.testing.assert_close(
-                other[name][key], value, rtol=0, atol=tolerance, msg=lambda m, k=key: f"{k}: {m}"
-            )
+            assert torch.allclose(other[name][key], value, rtol=0, atol=tolerance), key
 
 
 @pytest.mark.parametrize(
