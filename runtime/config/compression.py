@@ -50,7 +50,25 @@ def hook_of(word: Hook, wrapper: Hook, settings: Mapping[str, Any], on_cpu: bool
         hook = plain[word]
     if wrapper in around:
         hook = around[wrapper](hook)
+    if word in power and on_cpu:
+        hook = in_turn(hook)
     return state, hook
+
+
+def in_turn(hook: Any) -> Any:
+    """
+    A hook that has done all its exchanges before the next bucket begins with its own.
+
+    PowerSGD starts the second and the third of them when the one before is over. On gloo that happens on a thread of
+    its own, so that the processes could exchange buckets in different orders: "8 vs 4" bytes, and an abort.
+    """
+
+    def finished(state, bucket):  # type: ignore[no-untyped-def]  # see bf16_by_hand
+        future = hook(state, bucket)
+        future.wait()
+        return future
+
+    return finished
 
 
 def bf16_by_hand(_state, bucket):  # type: ignore[no-untyped-def]  # torch refuses annotations that are words
