@@ -65,7 +65,7 @@ def rows(rounds: int = 25) -> list[Row]:
     torch.set_num_threads(1)
     runs = {"torchlift": through(Accelerator(cpu=True)), "raw torch": epochs_of(*parts(), torch.Tensor.backward)}
     if find_spec("accelerate") is not None:
-        import accelerate  # type: ignore[import-not-found,unused-ignore]
+        import accelerate  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         runs["accelerate"] = through(accelerate.Accelerator(cpu=True))
     if find_spec("lightning_fabric") is not None:

@@ -130,8 +130,8 @@ def child() -> None:
     ours = Accelerator(), Accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=True))
     runs = {"torchlift": through(*ours), "raw torch": raw()}
     if find_spec("accelerate") is not None:
-        import accelerate  # type: ignore[import-not-found,unused-ignore]
-        from accelerate.utils import (  # type: ignore[import-not-found,unused-ignore]
+        import accelerate  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        from accelerate.utils import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
             DataLoaderConfiguration as Theirs,
         )
 
