@@ -9,11 +9,11 @@ import libcst as cst
 from ..facts.roles import Origin
 from .names import FunctionNode
 from .things import State, Unit
-from .walk import children
+from .walk import descendants
 
 _FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
 _LOOPS = frozenset({cst.For, cst.While, cst.CompFor})
-_WAITING = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
+_WAITING: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 
 Code = cst.CSTNode
 """A function node, or a module node for code at module level."""
@@ -153,9 +153,4 @@ class Reach:
 
 def _own(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The nodes below one that run with it: bodies of nested functions and classes wait until they are called."""
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        yield node
-        if node.__class__ not in _WAITING:
-            pending += children(node)[::-1]
+    return descendants(node, _WAITING)

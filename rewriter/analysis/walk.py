@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import fields
 
 import libcst as cst
@@ -36,10 +36,11 @@ def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     return found
 
 
-def descendants(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and everything below it, in source order."""
+def descendants(node: cst.CSTNode, closed: Container[type[cst.CSTNode]] = frozenset()) -> Iterator[cst.CSTNode]:
+    """A node and everything below it, in source order; what is below nodes of the ``closed`` kinds is left out."""
     pending = [node]
     while pending:
         node = pending.pop()
         yield node
-        pending += children(node)[::-1]
+        if node.__class__ not in closed:
+            pending += children(node)[::-1]
