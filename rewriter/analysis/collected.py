@@ -1,0 +1,372 @@
+"""What was found in one module of a program, and its facts once the accelerator's way is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+
+import libcst as cst
+
+from ..facts.module import (
+    Behaviour,
+    Call,
+    Fact,
+    Gather,
+    Home,
+    MixedPrecision,
+    ModuleFacts,
+    Move,
+    Placement,
+    Side,
+    Store,
+)
+from ..facts.once import Folder, Received
+from ..facts.roles import Role
+from ..findings import Finding
+from . import checkpoints, knowledge, metrics
+from .averages import averages
+from .by_hand import replaced, unconnected, without_prefix
+from .cadence import counts
+from .decisions import decisions
+from .device_reads import device_reads, vanished
+from .devices import Mover
+from .differences import same_noise, weighted
+from .drained import kept_batches
+from .effects import output
+from .equality import Equality
+from .fields import follows_field, redefined
+from .figures import mean_of_batches, one_share
+from .folders import folders, received
+from .guards import Together
+from .handing import Way
+from .holding import base_call, receiver
+from .hosting import hosted
+from .legacy import legacy_tensors
+from .losses import Reducer, closures, weights
+from .names import is_docstring
+from .precision import ScalerUse
+from .preparing import Plan
+from .program import Program
+from .reach import Code
+from .refusals import contradictions
+from .remarks import remarks
+from .sized import tied_shapes
+from .story import story
+from .summed import reduction_of
+from .things import CallRecord, State, Unit, origins
+from .training import is_loss, method_name, outside_name
+from .unreached import unreached_backwards, unreached_effects, unreached_work
+from .visible import left_to_launcher, visible_devices
+from .walk import descendants
+from .wrapped import hidden
+
+_ASKED = frozenset({"backward", "clip_grad_norm_", "clip_grad_value_"})
+
+
+class Collected:
+    """What was found in one module, before it is known where the accelerator reaches."""
+
+    def __init__(
+        self, program: Program, unit: Unit, plan_: Plan, evaluations: list[metrics.Evaluation], mover: Mover
+    ) -> None:
+        state, reach, training = program.state, program.reach, program.training
+        self.program, self.unit, self.plan = program, unit, plan_
+        self.behaviour: tuple[Behaviour, ...] = ()
+        self.placements = [*mover.placements(unit), *mover.pins(unit), *hosted(mover, unit)]
+        self.visible = visible_devices(state, unit, reach) if program.existing is None else []
+        self.legacy = legacy_tensors(state, unit, mover)
+        self.hand = program.hand
+        self.wrappers = mover.unwrapped(unit, knowledge.DATA_PARALLEL)
+        self.unwrapped = mover.unwrapped(unit, knowledge.DISTRIBUTED_DATA_PARALLEL) if self.hand is not None else []
+        self.inner_models = mover.inner(unit)
+        probes = {record.node for record in training.probes}
+        asked = [c for c in unit.names.calls if c in state.calls and _called_name(state.calls[c]) in _ASKED]
+        self.calls = [c for c in asked if c not in probes]
+        understood = [e for e in evaluations if e.unit is unit and e.understood]
+        self.loops = [*training.train_loops, *(e.loop for e in understood)]
+        self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
+        totals = averages(state, unit, reach, training)
+        self.gathers += [a for a in totals if isinstance(a, Gather)]
+        self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
+        self.effects, self.handles = self.output.effects, self.output.handles
+        self.gathers = metrics.outside_guards(self.gathers, self.effects)
+        self.folders: list[Folder] = list(folders(state, unit, reach))
+        answers = [answer for other, answer in received(state, reach) if other is unit]
+        self.received = [a for a in answers if isinstance(a, Received)]
+        self.saves = list(checkpoints.saves(state, unit, reach, plan_.prepared))
+        self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
+        self.loads = list(checkpoints.loads(state, unit, reach, training))
+        saved = {s.call for s in self.state_dicts}
+        plain = checkpoints.plain_models(state, unit, reach, plan_.stands, saved)
+        wraps = not program.abilities.transparent_models
+        seen = list(hidden(state, unit, reach, training, plan_.stands)) if wraps else []
+        hides = [a for a in seen if not isinstance(a, Finding)]
+        self.plain_models = list(dict.fromkeys([*plain, *hides])) if wraps else []
+        self.findings = [
+            *(f for u, f in program.blocked if u is unit),
+            *(f for u, f in plan_.findings if u is unit),
+            *(a for a in totals if isinstance(a, Finding)),
+            *left_to_launcher(state, unit, reach, self.visible),
+            *contradictions(state, unit, reach),
+            *(f for u, f in weighted(state, training) if u is unit),
+            *kept_batches(state, unit, reach, training),
+            *remarks(state, unit, reach, training),
+            *same_noise(state, unit, reach, training),
+            *self.output.findings,
+            *(a for a in seen if isinstance(a, Finding)),
+            *(a for a in answers if isinstance(a, Finding)),
+        ]
+        if program.settled:
+            self._as_it_is()
+
+    def _as_it_is(self) -> None:
+        """Leave alone what the author of a distributed script has settled already: who prints, what is summed."""
+        unit, program = self.unit, self.program
+        prefixed = [s.call for s in self.state_dicts if s.model not in self.inner_models] if self.unwrapped else []
+        self.gathers, self.effects, self.handles = [], [], []
+        self.folders, self.received, self.saves, self.state_dicts, self.loads = [], [], [], [], []
+        self.plain_models = []
+        self.findings = [
+            *(f for u, f in program.blocked if u is unit),
+            *(f for u, f in self.plan.findings if u is unit),
+            *(without_prefix(call) for call in prefixed),
+            *(f for u, f in (self.hand.told if self.hand is not None else ()) if u is unit),
+            *contradictions(program.state, unit, program.reach),
+        ]
+
+    def decide(self, equality: Equality) -> None:
+        """Add what makes decisions equal on all processes, and findings for those that cannot be."""
+        if self.program.settled:
+            return
+        state, reach, training = self.program.state, self.program.reach, self.program.training
+        answers = list(decisions(state, self.unit, reach, training, equality))
+        reducer = Reducer(state, training, equality)
+        for record in training.backwards:
+            if record.unit is self.unit:
+                answers.extend(weights(state, training, reducer, record, _loss_of(record)))
+        answers.extend(closures(state, self.unit, training))
+        known = {gather.node for gather in self.gathers}
+        found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
+        self.gathers.extend(found.values())
+        self.findings.extend(a for a in answers if isinstance(a, Finding))
+        self.findings.extend(one_share(state, self.unit, equality, self.effects))
+        if self.program.config.tells:
+            self.behaviour = tuple(story(state, self.unit, reach, training, equality, self.gathers))
+        if self.program.config.keep_global_batch:
+            self.findings.extend(tied_shapes(self.unit, reach, training))
+        else:
+            self.findings.extend(mean_of_batches(state, self.unit, equality.shared))
+
+    def needs(self, apart: Container[cst.CSTNode] = ()) -> Iterable[tuple[Code, cst.CSTNode]]:
+        """The code in which the accelerator is needed, and for what; without some effects that are no reason."""
+        names = self.unit.names
+        found: list[cst.CSTNode] = [c for c in self.calls if names.function(c) in self.program.reach.reachable]
+        found += [g.node for g in self.gathers]
+        found += [e.node for e in self.effects if e.node not in apart]
+        found += [h.call for h in self.handles]
+        found += [r.source for r in self.received]
+        found += list(self.plain_models)
+        found += self._precision().autocasts
+        found += [s.call for s in self.saves]
+        found += [s.call for s in self.state_dicts]
+        found += [ld.call for ld in self.loads]
+        found += [p.node for p in self.placements if p.move is Move.RETARGET]
+        found += [t.node for t in self.legacy if not t.placed]
+        found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
+        for node in found:
+            around = (node, *names.ancestors(node)) if isinstance(node, cst.BaseExpression) else descendants(node)
+            yield names.function(node), next((n for n in around if isinstance(n, cst.Call)), node)
+        for unit, prepare in self.plan.prepares:
+            if unit is self.unit:
+                yield names.function(prepare.wraps or prepare.node), prepare.wraps or prepare.node
+
+    def module(self, way: Way) -> ModuleFacts:
+        """The facts of the module, once the accelerator's way is known."""
+        program, unit = self.program, self.unit
+
+        def here(node: cst.CSTNode) -> bool:
+            return self.here(node, way)
+
+        prepares = tuple(p for u, p in self.plan.prepares if u is unit)
+        self.findings.extend(unreached_backwards(unit, program.reach, self.calls, program.shared, here))
+        self.findings.extend(unreached_effects(self.effects, self.handles, self.received, self.saves, here))
+        self.findings.extend(unreached_work(prepares, self.gathers, here))
+
+        home = way.home[1] if way.home is not None and way.home[0] is unit else None
+        removed = {
+            n
+            for d in ([home.node, *home.removed] if home and home.side is Side.INSTEAD else [])
+            for n in descendants(d)
+        }
+        if home is not None and home.side is Side.BEFORE:
+            removed.update(n for d in home.removed for n in descendants(d))
+        if self.hand is not None and way.home is not None and not way.joins and self.unit is way.home[0]:
+            self.findings.append(unconnected(way.home[1].node))
+        placed = (*self.placements, *self.wrappers, *self.unwrapped)
+        gone = vanished(unit, way, placed, self._precision(), removed)
+        reads = list(device_reads(program.state, program.reach, unit, way, gone))
+        gone.update(read.node for read in reads)
+        fields = [f for f in program.fields if f.unit is unit and here(f.target)]
+        reads.extend(read for field in fields for read in redefined(field, program.state, gone))
+        pieces = replaced(self.hand, program.state, unit, way, self._aimed(gone), here) if self.hand is not None else ()
+        return ModuleFacts(
+            module=unit.names.module,
+            accelerator=program.name(),
+            abilities=program.abilities,
+            keep_global_batch=program.config.keep_global_batch,
+            mixed_precision=self._mixed_precision(),
+            precision=self._precision(),
+            accumulation=program.window.fact if program.window is not None and program.window.unit is unit else None,
+            accumulation_steps=program.window.steps if program.window is not None else None,
+            existing=program.existing is not None,
+            calls=tuple(self._call(call, here(call)) for call in self.calls),
+            home=home,
+            hand_downs=tuple(h for u, h in way.hand_downs if u is unit),
+            handings=tuple(h for u, h in way.handings if u is unit),
+            stores=tuple(_stores(unit, way)),
+            spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
+            placements=tuple(p for p in self.placements if self._moves(p, here)),
+            device_reads=tuple(reads),
+            visible=tuple(self.visible),
+            legacy=tuple(t for t in self.legacy if t.placed or here(t.node)),
+            wrappers=tuple(self.wrappers),
+            by_hand=tuple(pieces),
+            unwrapped=tuple(self.unwrapped),
+            settings=tuple(self.hand.imports()) if self.hand is not None and home is not None else (),
+            inner_models=tuple(self.inner_models),
+            prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
+            gathers=tuple(g for g in self.gathers if here(g.node)),
+            effects=tuple(e for e in self.effects if here(e.node)),
+            handles=tuple(h for h in self.handles if here(h.call)),
+            folders=tuple(self.folders),
+            received=tuple(r for r in self.received if here(r.node)),
+            plain_models=tuple(m for m in self.plain_models if here(m)),
+            saves=tuple(s for s in self.saves if here(s.call)),
+            state_dicts=tuple(s for s in self.state_dicts if here(s.call)),
+            loads=tuple(ld for ld in self.loads if here(ld.call)),
+            schedules=tuple(s for u, s in self.plan.schedules if u is unit),
+            counts=() if program.settled else tuple(counts(unit, program.training, self.loops)),
+            swaps=tuple(program.swaps.imports.get(unit, ())),
+            unswapped=tuple(f for u, f in program.swaps.findings if u is unit),
+            findings=tuple(self.findings),
+            roles=tuple(roles(program.state, unit)),
+            behaviour=self.behaviour,
+        )
+
+    def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:
+        """What goes, and what the moves that stay have in their place."""
+        return (
+            gone
+            | {n for p in self.placements if p.target is not None for n in descendants(p.target)}
+            | {
+                n
+                for p in self.placements
+                if p.move is Move.RETARGET
+                for a in getattr(p.node, "args", ())
+                for n in descendants(a)
+            }
+        )
+
+    def _mixed_precision(self) -> str | None:
+        asked = self.program.config.mixed_precision
+        if asked is not None:
+            return f'"{asked}"'
+        return self.program.precision.value if self.program.precision is not None else None
+
+    def _precision(self) -> MixedPrecision:
+        found = self.program.precision
+        if found is None:
+            return MixedPrecision()
+        use = found.scalers.get(self.unit, ScalerUse())
+        return MixedPrecision(
+            tuple(r.record.node for r in found.regions if r.record.unit is self.unit),
+            tuple(use.removed),
+            tuple(use.steps),
+            tuple(use.scales),
+            tuple(use.parameters),
+            tuple(use.arguments),
+        )
+
+    def here(self, node: cst.CSTNode, way: Way) -> bool:
+        """Whether the accelerator is there when a node runs."""
+        code = self.unit.names.function(node)
+        if code not in way.reaches or self._before_existing(code, node):
+            return False
+        if code is not way.code or way.home is None:
+            return True
+        return not _stands_before(self.unit, node, way.home[1])
+
+    def _moves(self, placement: Placement, here: Callable[[cst.CSTNode], bool]) -> bool:
+        """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
+        if placement.move is Move.RETARGET:
+            return here(placement.node) and not follows_field(placement, self.program.redefined)
+        return self.unit.names.function(placement.node) not in self.program.shared or here(placement.node)
+
+    def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:
+        """Whether a node stands in front of the line that makes the script's own accelerator."""
+        if self.program.existing is None or self.program.existing[0] is not self.unit:
+            return False
+        made, names = self.program.existing[1].node, self.unit.names
+        return names.function(made) is code and names.order(node) < names.order(made)
+
+    def _call(self, call: cst.Call, here: bool) -> Call:
+        state, training, reach = self.program.state, self.program.training, self.program.reach
+        record = state.calls[call]
+        name = _called_name(record)
+        role, because = None, ""
+        if origins(record.receiver, Role.ACCELERATOR):
+            role, because = Role.ACCELERATOR, "the accelerator's own"
+        elif name == "backward" and record in training.backwards:
+            loss, because = is_loss(state, training, record, reach)
+            role = Role.LOSS if loss else None
+        reduction = "mean" if self.program.settled else reduction_of(state, record.unit, _loss_of(record))
+        return Call(call, name, outside_name(record), role, because, here, reduction)
+
+
+def _stores(unit: Unit, way: Way) -> Iterable[Store]:
+    """The constructors of a module that keep the accelerator, and where."""
+    for init, owner in way.stores.items():
+        if owner is unit:
+            base = base_call(unit, init)
+            body = [s for s in getattr(init.body, "body", ()) if not is_docstring(s)]
+            if base is not None and init not in way.early_stores:
+                yield Store(base, Side.AFTER, receiver(init))
+            else:
+                yield Store(body[0], Side.BEFORE, receiver(init))
+
+
+def settled_here(gathers: Iterable[Gather]) -> set[cst.CSTNode]:
+    """The nodes at which metrics are made those of all processes."""
+    return {node for gather in gathers for node in (gather.node, *gather.inline)}
+
+
+def _called_name(record: CallRecord) -> str:
+    """The last name of what is called: that of the outside function where an alias hides it."""
+    return outside_name(record).rpartition(".")[2] or method_name(record.node)
+
+
+def _loss_of(record: CallRecord) -> cst.BaseExpression:
+    """What a backward pass starts from: the receiver, or the first argument of the accelerator's and autograd's."""
+    func = record.node.func
+    if isinstance(func, cst.Attribute) and origins(record.receiver):
+        if not origins(record.receiver, Role.ACCELERATOR) or not record.node.args:
+            return func.value
+    if record.node.args and record.node.args[0].keyword is None:
+        return record.node.args[0].value
+    return func.value if isinstance(func, cst.Attribute) else func
+
+
+def _stands_before(unit: Unit, node: cst.CSTNode, home: Home) -> bool:
+    """Whether a node of the home's code runs before the accelerator is made."""
+    order = unit.names.order
+    return order(node) < order(home.node)
+
+
+def roles(state: State, unit: Unit) -> Iterable[Fact]:
+    """What every variable of a module was taken for."""
+    for scope in unit.names.scopes.values():
+        for binding in scope.bindings.values():
+            if binding.name == "self":
+                continue
+            for origin in origins(state.binding(binding)):
+                node = binding.definitions[0] if binding.definitions else unit.names.module
+                yield Fact(node, binding.name, scope.qualname, origin.role, origin.because)

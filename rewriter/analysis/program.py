@@ -1,0 +1,76 @@
+"""What is known of a program as a whole, before its modules are gone through one by one."""
+
+from __future__ import annotations
+
+from ..config import Config, Target
+from ..facts.abilities import ACCELERATE, TORCHLIFT
+from ..facts.roles import Origin, Role
+from .accumulating import Window
+from .by_hand import ByHand
+from .chance import unseeded
+from .distribution import by_hand, settled
+from .fields import device_fields
+from .flags import Flag
+from .precision import Precision
+from .reach import Reach
+from .refusals import refusals
+from .sharing import shared_code
+from .swapping import Swaps, swaps
+from .things import State, Unit, origins
+from .training import Training, find
+
+_ABILITIES = {Target.TORCHLIFT: TORCHLIFT, Target.ACCELERATE: ACCELERATE}
+_NAMES = ("accelerator", "torchlift_accelerator", *(f"torchlift_accelerator_{n}" for n in range(2, 99)))
+"""The accelerator's name in emitted code: the first that the script does not use."""
+
+
+class Program:
+    """What holds for all modules of one program: its training, how it is distributed, what refuses it."""
+
+    def __init__(self, state: State, config: Config) -> None:
+        self.state, self.config = state, config
+        self.reach = Reach(state)
+        self.training: Training = find(state, self.reach)
+        self.existing = self._existing()
+        swapped = self.existing is not None and config.target is Target.TORCHLIFT
+        self.swaps = swaps(state, self.reach.units) if swapped else Swaps()
+        self.abilities = _ABILITIES[config.target]
+        self.shared = shared_code(self.reach)
+        self.hand = self._by_hand()
+        self.settled = self.hand is not None or (self.existing is not None and settled(state))
+        """The script was written for several processes: who prints and what is summed is left to its author."""
+        self.blocked = list(refusals(state, self.reach, self.training, self.hand))
+        self.fields = [field for unit in self.reach.units for field in device_fields(state, unit)]
+        self.redefined: set[str] = set()
+        """Attributes that hold the accelerator's device, wherever they are set."""
+        self.flag: Flag | None = None
+        self.precision: Precision | None = None
+        self.window: Window | None = None
+        self.draws = unseeded(state, self.reach) if self.existing is None and self.hand is None else []
+
+    def _by_hand(self) -> ByHand | None:
+        """How the script distributes itself, where the accelerator is to take its place."""
+        if self.existing is not None or not self.config.enables("hand_written_ddp"):
+            return None
+        return by_hand(self.state, self.reach, self.training, self.abilities, self.shared)
+
+    def _existing(self) -> tuple[Unit, Origin] | None:
+        for record in self.state.calls.values():
+            for origin in origins(record.result, Role.ACCELERATOR):
+                return record.unit, origin
+        return None
+
+    def name(self) -> str:
+        """The name of the accelerator in the program."""
+        if self.existing is None:
+            taken = {name for u in self.reach.units for scope in u.names.scopes.values() for name in scope.bindings}
+            return next(name for name in _NAMES if name not in taken)
+        unit, origin = self.existing
+        for binding in unit.names.scope.bindings.values():
+            if origin in self.state.binding(binding).things:
+                return binding.name
+        for scope in unit.names.scopes.values():
+            for binding in scope.bindings.values():
+                if origin in self.state.binding(binding).things:
+                    return binding.name
+        return _NAMES[0]
