@@ -16,7 +16,11 @@ _NETWORKS = re.compile(
     r"(resnet\d|resnext|wide_resnet|densenet|mobilenet|efficientnet|shufflenet|mnasnet|googlenet|inception|regnet|vgg\d+_bn)"
 )
 _NOISE = re.compile(r"((Feature)?(Alpha)?Dropout([123]d)?|(feature_)?(alpha_)?dropout([123]d)?|DropPath)$")
-_TRANSFORMS = re.compile(r"(Random\w+|ColorJitter|TrivialAugmentWide|AutoAugment|RandAugment|AugMix)$")
+_TRANSFORMS = re.compile(
+    r"(Random(?!State|Sampler|Forest|Search|ized[A-Z]\w*CV|Agent|Policy|Walk)\w+|ColorJitter|TrivialAugmentWide|AutoAugment"
+    r"|RandAugment|AugMix)$"
+)
+"""Augmentations; what else is called random (NumPy's ``RandomState``, samplers, forests) changes no image."""
 
 
 def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:

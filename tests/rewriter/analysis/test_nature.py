@@ -1,0 +1,42 @@
+"""What several processes do differently by nature: which calls are augmentations, and which only sound like one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import torch
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+thing = CALL
+for x, y in torch.utils.data.DataLoader(train):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def changed(call: str) -> list[str]:
+    text = SCRIPT.replace("CALL", call)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    return [trait.name for trait in file.traits if trait.kind == "transforms"]
+
+
+@pytest.mark.parametrize("name", ["RandomCrop", "RandomHorizontalFlip", "ColorJitter", "RandAugment"])
+def test_an_augmentation(name: str) -> None:
+    assert changed(f"transforms.{name}(32)") == [name]
+
+
+@pytest.mark.parametrize(
+    "call", ["np.random.RandomState(0)", "RandomSampler(train)", "RandomForestClassifier()", "RandomizedSearchCV(m, p)"]
+)
+def test_what_only_sounds_like_one(call: str) -> None:
+    assert changed(call) == []
