@@ -51,6 +51,8 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Remove moves that ``prepare`` makes, aim the others at the accelerator's device."""
     for statement in facts.visible:
         yield Remove(ID, statement, reason="which GPUs a process sees is the launcher's choice", drops=speaks_of_moving)
+    for string in facts.numbered:
+        yield Replace(ID, string, _any_gpu, reason="each process has a GPU of its own, whatever its number")
     seen: set[cst.CSTNode] = set()
     for placement in facts.placements:
         if placement.move is Move.STATEMENT and placement.statement is not None:
@@ -65,6 +67,20 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield Replace(ID, placement.target, lambda _: _device(facts), reason=placement.because, whole=True)
         elif _is_cuda(placement.node):
             yield Replace(ID, placement.node, lambda node: _to_device(node, facts), reason=placement.because)
+
+
+def _any_gpu(node: cst.CSTNode) -> cst.CSTNode:
+    """``"cuda:0"`` (or a computed name) as ``"cuda"``, in the quotes that it had."""
+    text = next(n for n in _texts(node) if ":" in n.value)
+    quote = text.value[0] if isinstance(text, cst.SimpleString) else getattr(node, "start", '"')[-1]
+    return cst.SimpleString(f"{quote}{text.value.partition(':')[0].lstrip(quote)}{quote}")
+
+
+def _texts(node: cst.CSTNode) -> Iterator[cst.SimpleString | cst.FormattedStringText]:
+    if isinstance(node, (cst.SimpleString, cst.FormattedStringText)):
+        yield node
+    for child in node.children:
+        yield from _texts(child)
 
 
 def _copied(placement: Placement, seen: set[cst.CSTNode]) -> Iterator[Edit]:

@@ -9,6 +9,7 @@ import libcst as cst
 from ..facts.module import (
     Behaviour,
     Call,
+    DeviceRead,
     Fact,
     Gather,
     Home,
@@ -169,7 +170,8 @@ class Collected:
         found += [s.call for s in self.saves]
         found += [s.call for s in self.state_dicts]
         found += [ld.call for ld in self.loads]
-        found += [p.node for p in self.placements if p.move is Move.RETARGET]
+        moves = (p for p in self.placements if p.move is Move.RETARGET and not self.program.constants.followed(p))
+        found += [p.node for p in moves]
         found += [t.node for t in self.legacy if not t.placed]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
         for node in found:
@@ -207,6 +209,9 @@ class Collected:
         gone.update(read.node for read in reads)
         fields = [f for f in program.fields if f.unit is unit and here(f.target)]
         reads.extend(read for field in fields for read in redefined(field, program.state, gone))
+        reads.extend(DeviceRead(v, n.word) for u, n in way.redefined if u is unit for v in n.values if v not in gone)
+        new = program.existing is None
+        self.findings.extend(program.constants.findings(unit, way.home[0] if way.home else None) if new else ())
         pieces = replaced(self.hand, program.state, unit, way, self._aimed(gone), here) if self.hand is not None else ()
         return ModuleFacts(
             module=unit.names.module,
@@ -227,6 +232,7 @@ class Collected:
             placements=tuple(p for p in self.placements if self._moves(p, here)),
             device_reads=tuple(reads),
             visible=tuple(self.visible),
+            numbered=tuple(program.constants.numbered(unit)) if new and way.home is not None else (),
             legacy=tuple(t for t in self.legacy if t.placed or here(t.node)),
             wrappers=tuple(self.wrappers),
             by_hand=tuple(pieces),
@@ -298,7 +304,8 @@ class Collected:
     def _moves(self, placement: Placement, here: Callable[[cst.CSTNode], bool]) -> bool:
         """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
         if placement.move is Move.RETARGET:
-            return here(placement.node) and not follows_field(placement, self.program.redefined)
+            stays = follows_field(placement, self.program.redefined) or self.program.constants.followed(placement)
+            return here(placement.node) and not stays
         return self.unit.names.function(placement.node) not in self.program.shared or here(placement.node)
 
     def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:

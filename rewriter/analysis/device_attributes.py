@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..facts.roles import Origin
+from ..facts.roles import Origin, Role
 from .device_names import condition_of
 from .flags import Flag
 from .names import Binding
 from .reach import Code, Reach
-from .things import State, Unit
+from .things import State, Unit, origins
 from .training import method_name
 
 _NAMES = frozenset({"device", "dev"})
@@ -37,7 +37,7 @@ def kept_device(state: State, reach: Reach, gone: set[cst.CSTNode]) -> Flag | No
 
 def _is_device(state: State, unit: Unit, node: cst.Attribute) -> bool:
     """Whether an attribute of something of the script's is called device, and used as one."""
-    if node.attr.value not in _NAMES:
+    if node.attr.value.lower() not in _NAMES:
         return False
     base = state.values.get(node.value)
     if base is None or any(isinstance(t, Origin) for t in base.things) or not base.things:
@@ -67,14 +67,16 @@ def _flag(
         return None
     left = [(u, n) for u, n in reads if n not in gone and not (u is unit and _sets(unit, n))]
     last = max((n for _, n in sets), key=unit.names.order, default=None)
-    condition: str | None = f'{text} == "cpu"'
+    made = [o for o in origins(state.values.get(node), Role.DEVICE) if o.qualified != "follows"]
+    kind = ".type" if made and all(o.qualified != "str" for o in made) else ""
+    condition: str | None = f'{text}{kind} == "cpu"'
     if last is not None:
         assign = unit.names.parents.get(unit.names.parents[last])
         assert isinstance(assign, cst.Assign)
         condition = condition_of(state, unit, assign.value) if len(sets) == 1 else text
         if text in (condition or unit.names.module.code_for_node(assign.value)):
-            made = isinstance(assign.value, cst.Call) and method_name(assign.value) == "device"
-            condition = f'{text}{".type" if made else ""} == "cpu"'
+            torch_device = isinstance(assign.value, cst.Call) and method_name(assign.value) == "device"
+            condition = f'{text}{".type" if torch_device else ""} == "cpu"'
     word = any(_as_word(u, n) for u, n in left)
     behind = unit.names.statement(last) if last is not None else None
     return Flag(unit, condition or "", node, behind, f"{text} = {{}}.device{'.type' if word else ''}" if left else "")

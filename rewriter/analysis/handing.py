@@ -18,6 +18,7 @@ from .device_names import DeviceName, cpu_condition
 from .fields import DeviceField
 from .flags import Flag
 from .holding import Holders, base_call, receiver
+from .modules import starred
 from .names import Binding, Scope, is_docstring, parameters, positional
 from .numbers import number
 from .reach import Code, Reach
@@ -39,6 +40,8 @@ class Way:
     handings: list[tuple[Unit, Handing]] = field(default_factory=list)
     replaced: set[Binding] = field(default_factory=set)
     """Device variables (and parameters) that are gone: their reads take the accelerator's device."""
+    redefined: list[tuple[Unit, DeviceName]] = field(default_factory=list)
+    """Device variables that other modules read: they are given the accelerator's device."""
     stores: dict[cst.FunctionDef, Unit] = field(default_factory=dict)
     """Constructors that are handed the accelerator and keep it for the methods of their object."""
     spelled: dict[Code, str] = field(default_factory=dict)
@@ -98,7 +101,10 @@ class Router:
         for name_unit, name in self.devices:
             owner = self._owner(name_unit, name.binding.scope)
             if owner in way.reaches and not self._before_home(name_unit, name, way):
-                way.replaced.add(name.binding)
+                if name.binding in self.lent:
+                    way.redefined.append((name_unit, name))
+                else:
+                    way.replaced.add(name.binding)
         return way
 
     # The home --------------------------------------------------------------------------------------------------------
@@ -106,7 +112,7 @@ class Router:
     def _home(
         self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare], way: Way
     ) -> tuple[Unit, Code] | None:
-        above = self._above(anchor)
+        above = self.reach.above(anchor)
         joined = self._joined(above, prepares, way)
         if joined is not None:
             way.joins = True
@@ -177,7 +183,7 @@ class Router:
         ready = order(behind) if behind is not None and unit.names.function(behind) is anchor else -1
         for word in _words(cst.parse_expression(self.flag.gives.partition(" =")[0] or self.flag.text)):
             binding = scope.lookup(word)
-            if binding is None and word != "True":
+            if binding is None and word != "True" and starred(self.state, unit, word) is None:
                 return None
             for definition in binding.definitions if binding is not None else ():
                 if unit.names.function(definition) is anchor and not isinstance(definition, cst.Param):
@@ -191,20 +197,6 @@ class Router:
         arguments = (("cpu", self.flag.text),) if self.flag.text else ()
         return Home(node, Side.BEFORE, arguments, because, gives=self.flag.gives.format(self.name))
 
-    def _above(self, anchor: Code | None) -> list[Code]:
-        """The code that prepares, and its callers up to the module."""
-        found: list[Code] = []
-        pending = [anchor] if anchor is not None else []
-        while pending:
-            code = pending.pop(0)
-            if code in found:
-                continue
-            found.append(code)
-            pending.extend(self.reach.function_of(site) for site in self.reach.sites(code))
-            if not isinstance(code, cst.Module):
-                pending.append(self.reach.unit(code).names.module)
-        return found
-
     def _late(self, unit: Unit, code: Code, home: Home, prepares: list[Prepare]) -> bool:
         """Whether the device is chosen only behind a place in the same code where the accelerator is needed."""
         order = unit.names.order
@@ -215,6 +207,8 @@ class Router:
         condition = cpu_condition(self.state, unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(unit, name, condition, needs)
+        if name.binding in self.lent:
+            return Home(first or name.definitions[0], Side.BEFORE, arguments, "where the device is chosen")
         if first is not None:
             because = "in front of what needs it first; it takes over the choice of the device"
             return Home(first, Side.BEFORE, arguments, because, tuple(name.definitions))
@@ -286,6 +280,8 @@ class Router:
     """Where a script that distributes itself joins its processes."""
     constructor: tuple[tuple[str, str], ...] = ()
     """Further arguments of the accelerator."""
+    lent: Container[Binding] = ()
+    """Device variables that other modules read."""
     fields: Sequence[DeviceField] = ()
     """Attributes that are given the device."""
     marked: frozenset[cst.CSTNode] = frozenset()

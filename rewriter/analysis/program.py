@@ -8,6 +8,8 @@ from ..facts.roles import Origin, Role
 from .accumulating import Window
 from .by_hand import ByHand
 from .chance import unseeded
+from .constants import Constant, Constants, constants, lent
+from .device_names import DeviceName, device_names
 from .distribution import by_hand, settled
 from .fields import device_fields
 from .flags import Flag
@@ -43,6 +45,14 @@ class Program:
         self.fields = [field for unit in self.reach.units for field in device_fields(state, unit)]
         self.redefined: set[str] = set()
         """Attributes that hold the accelerator's device, wherever they are set."""
+        found = [(unit, name) for unit in self.reach.units for name in device_names(state, unit)]
+        self.devices: list[tuple[Unit, DeviceName]] = [
+            (unit, name) for unit, name in found if name.binding.scope.function.node in self.reach.reachable
+        ]
+        """The variables that hold the device that the script chose."""
+        self.tops: list[Constant] = constants(state, self.reach, self.devices)
+        self.lent = {top.name.binding for top in self.tops if lent(top)}
+        self.constants = Constants(state)
         self.flag: Flag | None = None
         self.precision: Precision | None = None
         self.window: Window | None = None

@@ -16,9 +16,9 @@ from . import metrics
 from .accumulating import Window, window_of
 from .chance import too_early
 from .collected import Collected, roles
+from .constants import Constants
 from .cpu_only import cpu_only
 from .device_attributes import kept_device
-from .device_names import device_names
 from .device_reads import vanishing
 from .devices import Mover
 from .equality import Equality
@@ -33,6 +33,7 @@ from .preparing import Plan, plan
 from .program import Program
 from .reach import Code
 from .things import Unit, origins
+from .walk import descendants
 
 
 class Module(NamedTuple):
@@ -120,7 +121,7 @@ class _Analyses(Program):
             self.flag, told = always_cpu(stays[0]), [*told, stays]
         for unit, finding in told:
             collected[unit].findings.append(finding)
-        way = self._way(collected, plan_)
+        way = self._way_around_constants(collected, plan_)
         if self.precision is not None and not self._precision_reached(way):
             self.precision = None
             way = self._way(collected, plan_)
@@ -180,6 +181,26 @@ class _Analyses(Program):
             roles=tuple(roles(self.state, unit)),
         )
 
+    def _way_around_constants(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
+        """The accelerator's way, past the devices that modules keep for everybody."""
+        asked, new = self.flag, self.existing is None
+        anchor = self.reach.unit(plan_.code or self.reach.function_of(self.training.backwards[0].node))
+        above = self.reach.above(plan_.code or self.reach.function_of(self.training.backwards[0].node))
+        placements = [p for part in collected.values() for p in part.placements]
+        gone = {n for p in placements for n in vanishing(p)}
+        kept = [top for top in self.tops if top.unit.names.module not in above]
+        for _ in range(3):  # what the way takes with it may settle that it needs no flag, which may change the way
+            self.constants = Constants(self.state, kept, placements, gone)
+            self.flag = asked or (self.constants.flag(anchor) if new else None)
+            way = self._way(collected, plan_)
+            taken_over = {*way.replaced, *(name.binding for _, name in way.redefined)}
+            stay = [top for top in self.tops if new and top.name.binding not in taken_over]
+            handed = {n for _, h in way.handings if h.replaces is not None for n in descendants(h.replaces)}
+            if stay == kept and handed <= gone:
+                break
+            kept, gone = stay or kept, gone | handed
+        return way
+
     def _way(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
         needs: dict[Code, None] = {}
         essential: dict[Code, None] = {}
@@ -190,8 +211,7 @@ class _Analyses(Program):
                 marked.add(node)
             optional = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
             essential.update(dict.fromkeys(code for code, node in part.needs(optional)))
-        devices = [(unit, name) for unit in self.reach.units for name in device_names(self.state, unit)]
-        devices = [(u, n) for u, n in devices if n.binding.scope.function.node in self.reach.reachable]
+        devices = [(u, n) for u, n in self.devices if n.binding not in self.constants.bindings]
         if self.existing is not None:
             return self._existing_way()
         for _, name in devices:
@@ -201,7 +221,7 @@ class _Analyses(Program):
         for klass in keepers:
             needs.update(dict.fromkeys(holders.inits(klass)))
         router = Router(self.state, self.reach, devices, self.name(), self.shared, keepers)
-        router.fields = self.fields
+        router.fields, router.lent = self.fields, self.lent
         router.marked = frozenset(marked | {call for _, call in self.draws})
         router.flag = self.flag
         if self.hand is not None:

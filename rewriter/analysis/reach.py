@@ -84,6 +84,20 @@ class Reach:
                         seen.add(function)
                         pending.append(function.body)
 
+    def above(self, code: Code | None) -> list[Code]:
+        """Some code, and its callers up to the modules in which they stand."""
+        found: list[Code] = []
+        pending = [code] if code is not None else []
+        while pending:
+            here = pending.pop(0)
+            if here in found:
+                continue
+            found.append(here)
+            pending.extend(self.function_of(site) for site in self.sites(here))
+            if not isinstance(here, cst.Module):
+                pending.append(self.unit(here).names.module)
+        return found
+
     def sites(self, code: Code) -> tuple[cst.Call, ...]:
         """The calls that reach a function."""
         return tuple(self.state.sites.get(code, ()))

@@ -298,6 +298,8 @@ class ModuleFacts(NamedTuple):
     legacy: tuple[LegacyTensor, ...] = ()
     visible: tuple[cst.CSTNode, ...] = ()
     """Statements that choose the visible GPUs."""
+    numbered: tuple[cst.BaseExpression, ...] = ()
+    """Names of GPUs in constants that stay, each with a number that must go."""
     wrappers: tuple[Placement, ...] = ()
     """``DataParallel`` around models."""
     by_hand: tuple[Instead, ...] = ()
