@@ -117,8 +117,7 @@ def test_it_is_known_through(case: str, run: Run) -> None:
 
 def test_moves_of_other_tensors_follow_it(run: Run) -> None:
     noise = "x = x + torch.randn(4, 4).to(DEVICE)"
-    train = TRAIN.replace("        optimizer.zero", f"        {noise}
-        optimizer.zero")
+    train = TRAIN.replace("        optimizer.zero", f"        {noise}\n        optimizer.zero")
     after, findings = run(CHOICE, train=train)
     assert noise in after["train.py"] and findings == []
 
