@@ -387,17 +387,20 @@ def _inline(step: Step, training: Training) -> list[cst.BaseExpression]:
     numbers = any(step.is_number(b) for b in bound(step.unit, step.forward))
     own = synchronised(step.state, [step.forward])
     plainly = [c for c in calls if not isinstance(names.parents[c], cst.Expr) and c not in own]
-    return [c for c in plainly if numbers or not _is_named(step.unit, c)]
+    return [c for c in plainly if numbers or not _is_named(step, training, c)]
 
 
-def _is_named(unit: Unit, call: cst.Call) -> bool:
-    """Whether the value of a call goes straight into names, through methods of the value at most."""
+def _is_named(step: Step, training: Training, call: cst.Call) -> bool:
+    """Whether the value of a call goes straight into names, through methods and functions of its rows at most."""
     node: cst.CSTNode = call
-    for around in unit.names.ancestors(call):
+    for around in step.unit.names.ancestors(call):
         if isinstance(around, cst.Assign):
             return all(_only_names(t.target) for t in around.targets)
         method = isinstance(around, cst.Attribute) or (isinstance(around, cst.Call) and around.func is node)
-        if not method and not isinstance(around, (cst.Subscript, cst.BinaryOperation, cst.UnaryOperation)):
+        function = isinstance(around, cst.Call) and by_rows(step.state, training, around)
+        if isinstance(around, cst.Arg):
+            pass  # of a function of the rows: torch.sigmoid(model(x))
+        elif not (method or function or isinstance(around, (cst.Subscript, cst.BinaryOperation, cst.UnaryOperation))):
             return False
         node = around
     return False

@@ -55,6 +55,14 @@ GATHERS: dict[str, tuple[list[str], list[str]]] = {
         ["scores = model(x)", "total += (scores - x).abs().sum().item()"],
         ["    scores, x = accelerator.gather_for_metrics((scores, x))"],
     ),
+    "a function of the rows around the forward": (
+        ["scores = torch.sigmoid(model(x))", "seen.extend(scores.tolist())", "told.extend(y.tolist())"],
+        ["    scores, y = accelerator.gather_for_metrics((scores, y))"],
+    ),
+    "two functions of the rows around it": (
+        ["best = torch.argmax(torch.softmax(model(x), dim=1), dim=1)", "right += (best == y).sum().item()"],
+        ["    best, y = accelerator.gather_for_metrics((best, y))"],
+    ),
     "a list of predictions": (
         ["scores = model(x)", "seen.extend(scores.tolist())"],
         ["    scores = accelerator.gather_for_metrics(scores)"],
