@@ -340,6 +340,10 @@ def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> l
 
 
 def _with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
+    if edit.index is None:
+        new = cst.Param(cst.Name(edit.name))
+        only = [*function.params.kwonly_params, new]
+        return function.with_changes(params=function.params.with_changes(kwonly_params=only))
     params = list(function.params.params)
     index = min(edit.index - len(function.params.posonly_params), len(params))
     between = cst.Comma(whitespace_after=_between(params))
@@ -394,7 +398,7 @@ def _with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
     plain = next((i for i, a in enumerate(args) if a.keyword is not None or a.star), len(args))
     value = cst.parse_expression(edit.value or edit.name)
     comma = cst.Comma(whitespace_after=_between(args))
-    if plain >= edit.index:
+    if edit.index is not None and plain >= edit.index:
         index, new = edit.index, cst.Arg(value)
     else:
         equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))

@@ -76,18 +76,19 @@ class InsertAfter(Edit):
 
 @dataclass(frozen=True, eq=False)
 class AddParameter(Edit):
-    """Give a function one more positional parameter at an index."""
+    """Give a function one more positional parameter at an index; one for a keyword alone where that is None."""
 
     name: str
-    index: int
+    index: int | None
 
 
 @dataclass(frozen=True, eq=False)
 class AddArgument(Edit):
-    """Hand a name to a call: by position where the call fills everything before it so, else by keyword."""
+    """Hand a name to a call: by position where there is one, and the call fills everything before it so, else by
+    keyword."""
 
     name: str
-    index: int
+    index: int | None
     value: str = ""
     """What is handed, where it is not the name itself."""
 

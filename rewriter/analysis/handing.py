@@ -426,7 +426,7 @@ class Router:
             parent = owner.names.parents.get(node) if owner is not None else None
             if not (isinstance(parent, cst.Call) and parent.func is node):
                 return False
-        return isinstance(function, Function) and not isinstance(code.params.star_arg, cst.Param)
+        return isinstance(function, Function)
 
     def _can_construct(self, init: cst.FunctionDef) -> bool:
         """Whether all constructions by a constructor are plain, and of nothing else besides."""
@@ -436,7 +436,7 @@ class Router:
             by_class = explicit and any(isinstance(t, Function) for t in self.state.calls[site].callees)
             if others or by_class:
                 return False
-        return not isinstance(init.params.star_arg, cst.Param)
+        return True
 
     def _behind_home(self, site: cst.Call, caller: Code, way: Way) -> bool:
         """Whether a call in the home's own code stands behind the statement that makes the accelerator."""
@@ -484,11 +484,14 @@ class Router:
         if any(p.name.value == self.name for p in parameters(code)):
             way.reaches.add(code)
             return
-        index = places.index(param) if param is not None else len([p for p in places if p.default is None])
+        index: int | None = places.index(param) if param is not None else len([p for p in places if p.default is None])
+        if param is None and isinstance(code.params.star_arg, cst.Param):
+            index = None
         way.hand_downs.append((unit, HandDown(code, param, index)))
+        place = index - shift if index is not None else None
         for site in sites:
-            argument = argument_of(site, param, index - shift) if param is not None else None
-            way.handings.append((self.state.calls[site].unit, Handing(site, argument, index - shift)))
+            argument = argument_of(site, param, place) if param is not None and place is not None else None
+            way.handings.append((self.state.calls[site].unit, Handing(site, argument, place)))
         if param is not None:
             binding = scope.bindings[param.name.value]
             of_device = bool(origins(self.state.binding(binding), Role.DEVICE))

@@ -104,8 +104,9 @@ class HandDown:
     function: cst.FunctionDef
     replaces: cst.Param | None
     """The device parameter whose place it takes; None where a parameter is added."""
-    index: int
-    """Position among the positional parameters."""
+    index: int | None
+    """Position among the positional parameters; None where ``*args`` takes all that are left, so that the new one has a
+    keyword alone."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class Handing:
     call: cst.Call
     replaces: cst.Arg | None
     """The device argument whose place the accelerator takes; None where an argument is added."""
-    index: int
+    index: int | None
 
 
 class Store(NamedTuple):

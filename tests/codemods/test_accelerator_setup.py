@@ -166,3 +166,39 @@ loader = DataLoader(data)
 train(model, device, loader)
 """
     assert f"def train({signature}):" in migrated(text)
+
+
+STARS = {
+    "whatever it is given": ("*what", "print(*what)", "*what, accelerator", "'loss', loss"),
+    "keywords as well": ("*what, **how", "print(*what, **how)", "*what, accelerator, **how", "'loss', loss, end=''"),
+    "something by name in front": ("name, *what", "print(name, *what)", "name, *what, accelerator", "'loss', loss"),
+    "keywords alone behind": ("*what, end=''", "print(*what, end=end)", "*what, end='', accelerator", "loss, end=''"),
+    "a list that is spread": ("*what", "print(*what)", "*what, accelerator", "*('loss', loss)"),
+    "nothing at all": ("*what", "print(*what)", "*what, accelerator", ""),
+}
+
+
+@pytest.mark.parametrize(("before", "body", "signature", "call"), STARS.values(), ids=STARS)
+def test_a_function_that_takes_anything(
+    before: str, body: str, signature: str, call: str, migrated: Callable[[str], str]
+) -> None:
+    text = f"""\
+import torch
+from torch.utils.data import DataLoader
+def log({before}):
+    {body}
+def main():
+    model = torch.nn.Linear(2, 2)
+    loader = DataLoader(data)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        log({call})
+main()
+"""
+    after = migrated(text)
+    assert f"def log({signature}):\n    accelerator.{body}" in after
+    assert f"log({call}{', ' if call else ''}accelerator=accelerator)" in after

@@ -184,7 +184,6 @@ def test_prints_alone_are_no_reason_to_hand_it_to_a_class(lines: Lines) -> None:
 
 
 REFUSED = {
-    "a constructor that takes any arguments": HANDED.replace("loader, device):", "loader, device, *more):"),
     "a construction that is not in plain sight": HANDED.replace(
         "trainer = Trainer(model", "trainer = (Trainer if x else Base)(model"
     ),
@@ -217,6 +216,11 @@ def test_refuses(case: str, lines: Lines) -> None:
     came, found = lines(REFUSED[case])
     assert came == []
     assert "accelerator-out-of-reach" in found
+
+
+def test_a_constructor_that_takes_any_arguments(lines: Lines) -> None:
+    came, found = lines(HANDED.replace("loader, device):", "loader, device, *more):"))
+    assert "def __init__(self, model, optimizer, loader, accelerator, *more):" in came and found == []
 
 
 def test_methods_of_a_script_without_main_read_the_global(lines: Lines) -> None:
