@@ -342,7 +342,7 @@ class Accelerator(Placed, Records, ComesLater):
         self._windows.noted_backward()
 
     def _loss_factor(self, reduction: str) -> float:
-        if reduction not in LossReduction.list():
+        if reduction != LossReduction.MEAN and reduction not in LossReduction.list():
             raise UnknownWordError("backward(reduction=...)", reduction, LossReduction.list())
         weight = self._progress.weight(self.process_index)
         if reduction == LossReduction.SUM and weight:

@@ -98,6 +98,13 @@ class DistributedDataParallelKwargs(KwargsHandler):
     comm_state_option: dict[str, Any] = field(default_factory=dict)
     """Settings of the power_sgd hooks (`matrix_approximation_rank`, `start_powerSGD_iter`, ...)."""
 
+    @property
+    def needs_reducer(self) -> bool:
+        """Something is asked for that only the reducer of torch's DistributedDataParallel does."""
+        plain = DDPCommunicationHookType.NO
+        hooked = self.comm_hook is not plain or self.comm_wrapper is not plain
+        return hooked or self.gradient_as_bucket_view or self.bucket_cap_mb != type(self).bucket_cap_mb
+
     def to_dict(
         self, ignore_keys: Iterable[str] = ("comm_hook", "comm_wrapper", "comm_state_option")
     ) -> dict[str, Any]:

@@ -4,6 +4,9 @@ Data parallelism as an engine beside the model.
 torch's DistributedDataParallel is kept private: nobody calls it, only its reducer is used. It is armed by the forward
 pass, as DDP does, so that a plain `loss.backward()` exchanges gradients; and again by `Accelerator.backward` with the
 loss itself, so that methods other than `forward`, several forwards, retained graphs and unused heads do, too.
+
+Where the reducer would be slower, or does not see what it must (see `averages`), there is none: gradients are exchanged
+when the backward pass is over, on the same two occasions.
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..collectives.gather import broadcast_tensors
-from ..collectives.reduce import reduce
 from ..collectives.world import World
 from ..config.handlers import DistributedDataParallelKwargs
 from ..device.placement import map_tree
 from ..device.precision import Precision, to_fp32
 from ..errors import MixedUseError
 from ..process import watch
+from .averages import average_gradients, small
 from .hooks import Compression
 
 _NUMBERS = count(1)
@@ -79,22 +82,25 @@ class DataParallelEngine(PrecisionEngine):
         self._model = model
         self._options = options or DistributedDataParallelKwargs()
         self._compression = Compression(self._options, world.device)
-        self._queued = False
         self._world = world
         self._sync = True
         self._armed = False
         self._looked = False
-        self._afterwards = False
-        self._number = next(_NUMBERS)
-        self._gradients_before: list[tuple[int, int]] = []
+        self._told = False
+        """The backward pass is one of `Accelerator.backward`, which says when it is over."""
+        self._pass = -1
+        self._name = f"model {next(_NUMBERS)}"
+        self._before: list[tuple[torch.Tensor | None, int]] = []
         _same_model(world, model)
         equalise(world, [*model.parameters(), *model.buffers()])
+        self._afterwards = not self._options.needs_reducer and small(world, model)
         self._build()
 
     def _build(self) -> None:
-        parameters = list(self._model.parameters())
-        self._idle = [parameter for parameter in parameters if not parameter.requires_grad]
-        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        self._parameters = list(self._model.parameters())
+        self._buffers = [module._buffers for module in self._model.modules()]
+        self._idle = [parameter for parameter in self._parameters if not parameter.requires_grad]
+        trained = self._trained()
         reducing = bool(trained) and not self._afterwards
         self._ddp = _reducing(self._model, trained[0], self._options) if reducing else None
         if self._ddp is not None:
@@ -105,68 +111,94 @@ class DataParallelEngine(PrecisionEngine):
         """The model that is kept equal."""
         return self._model
 
+    def _trained(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self._parameters if parameter.requires_grad]
+
     def _rebuild_if_unfrozen(self) -> None:
         """Parameters that were frozen when the reducer was built, and are not any more, need another one."""
         if any(parameter.requires_grad for parameter in self._idle):
             self.release()
             self._build()
 
+    @property
+    def _at_the_end(self) -> bool:
+        """Gradients are exchanged when a backward pass is over, and not by the reducer."""
+        return self._afterwards or self.roll is not None
+
     def call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The forward pass; arms the reducer for the gradients of its outputs."""
+        """The forward pass; makes sure that gradients of its outputs are exchanged."""
         output = super().call(call, args, kwargs)
         if self._sync and torch.is_grad_enabled():
             found = _differentiable(output)
-            if found and self.roll is not None:
-                found[0].register_hook(self._queue)  # type: ignore[no-untyped-call]
+            if self._at_the_end:
+                for one in found:
+                    if not one.is_leaf:
+                        one.register_hook(self._hear)  # type: ignore[no-untyped-call]
             elif found:
                 self._rebuild_if_unfrozen()
                 self._arm(found)
         return output
 
-    def _queue(self, _gradient: torch.Tensor) -> None:
-        """With uneven inputs: exchange when this backward pass is over."""
-        if self._sync and not self._queued:
-            self._queued = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._exchange_joined)
+    def _hear(self, _gradient: torch.Tensor) -> None:
+        """A backward pass has come by that the script has begun by itself: exchange when it is over."""
+        current = torch._C._current_graph_task_id()
+        if self._sync and self._at_the_end and not self._told and current != self._pass:
+            self._pass = current
+            self._remember()
+            torch.autograd.Variable._execution_engine.queue_callback(self._exchange)
 
-    def _exchange_joined(self) -> None:
-        self._queued = False
-        if self.roll is not None:
+    def _remember(self) -> None:
+        """Note what gradients there are; `_exchange` finds out at next to no cost whether some have been added to."""
+        gradients = [parameter.grad for parameter in self._parameters]
+        self._before = [(one, 0 if one is None else one._version) for one in gradients]
+
+    def _reached(self) -> bool:
+        pairs = zip(self._parameters, self._before, strict=True)
+        return any(p.grad is not one or (one is not None and one._version != was) for p, (one, was) in pairs)
+
+    def _exchange(self) -> None:
+        """The backward pass is over."""
+        reached, self._before = self._reached(), []
+        if reached and self.roll is not None:
             self.roll(self)
+        elif reached:
+            self.average()
+
+    def average(self) -> None:
+        """Make the gradients of all processes their mean, now."""
+        average_gradients(self._world, self._trained(), self._name)
 
     def before_backward(self, loss: torch.Tensor) -> None:
-        """Arm the reducer for the gradients of `loss`, or make sure that it keeps still inside a window."""
-        if self._sync and self.roll is not None:
-            self._queued = True  # not at the end of this pass, but after it
-        elif self._sync:
+        """Make ready for the gradients of `loss`, or make sure that nothing is exchanged inside a window."""
+        if not self._sync:
+            if self._armed:
+                self.disarm()
+            return
+        if not self._at_the_end:
             self._world.note("backward")
             if not self._looked:
                 self._looked = True
                 if reenters(loss):
                     self._exchange_afterwards()
+        self._told = True
+        self._remember()
+        if not self._at_the_end:
             self._rebuild_if_unfrozen()
-            self._gradients_before = self._gradients()
             self._arm([loss])
-        elif self._armed:
-            self.disarm()
 
     def after_backward(self) -> None:
-        """Buffers that the forward pass has changed (running statistics) become those of rank 0."""
-        if self._sync and self.roll is not None:
-            self._exchange_joined()
-        elif self._sync:
-            if self._gradients() != self._gradients_before:  # what went through the reducer must be of one model
-                watch.note("backward", str(self._number), (f"model {self._number}",))
+        """Exchange what has not been yet; buffers that the forward pass has changed become those of rank 0."""
+        if not self._sync:
+            return
+        self._told = False
+        if self._at_the_end:
+            self._exchange()
+        else:
+            if self._reached():  # what went through the reducer must be of one model
+                watch.note("backward", self._name, (self._name,))
             watch.done()  # still armed, where the loss has reached none of its weights
-            if self._afterwards:
-                average_gradients(self._world, self._model)
-            if self._model.training and self._options.broadcast_buffers:
-                equalise(self._world, list(self._model.buffers()))
-
-    def _gradients(self) -> list[tuple[int, int]]:
-        """Changes with every gradient that is added, at next to no cost."""
-        gradients = [parameter.grad for parameter in self._model.parameters()]
-        return [(id(one), one._version) for one in gradients if one is not None]
+        if self._model.training and self._options.broadcast_buffers and self.roll is None and any(self._buffers):
+            equalise(self._world, list(self._model.buffers()))
 
     def _exchange_afterwards(self) -> None:
         """
@@ -190,7 +222,7 @@ class DataParallelEngine(PrecisionEngine):
         """The next gradients are not exchanged; also after a backward pass that has failed half way."""
         if self._ddp is not None:
             self._ddp.reducer._reset_state()
-        self._armed = False
+        self._armed = self._told = False
 
     def no_sync(self) -> AbstractContextManager[None]:
         """Gradients add up on each process; the next backward pass outside of the body exchanges their sum."""
@@ -264,21 +296,6 @@ def reenters(loss: torch.Tensor) -> bool:
             return True
         waiting.extend(parent for parent, _ in node.next_functions)
     return False
-
-
-def average_gradients(world: World, model: nn.Module) -> None:
-    """Average the gradients of all processes; one that a process lacks counts as zero there."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not parameters:
-        return
-    have = torch.tensor([parameter.grad is not None for parameter in parameters], device=world.device)
-    reached = [p for p, any_has in zip(parameters, reduce(world, have, "max").tolist(), strict=True) if any_has]
-    averages = reduce(world, [torch.zeros_like(p) if p.grad is None else p.grad for p in reached], "mean")
-    for parameter, average in zip(reached, averages, strict=True):
-        if parameter.grad is None:
-            parameter.grad = average
-        else:
-            parameter.grad.copy_(average)
 
 
 def equalise(world: World, tensors: list[torch.Tensor]) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from ..collectives.gather import broadcast_tensors
 from ..collectives.world import World
-from .data_parallel import DataParallelEngine, average_gradients
+from .data_parallel import DataParallelEngine
 
 
 class Roll:
@@ -32,7 +32,7 @@ class Roll:
     def exchange(self, engine: DataParallelEngine) -> None:
         """Average the gradients of a model over all processes; those that have no data count as zero."""
         self._call(self._engines.index(engine))
-        average_gradients(self._world, engine.model)
+        engine.average()
 
     def _call(self, number: int) -> int:
         """Which engine is trained; -1 when no process does."""
@@ -54,11 +54,11 @@ class Roll:
         followed = False
         while (number := self._call(-1)) >= 0:
             followed = True
-            model = self._engines[number].model
-            kept = [(parameter, parameter.grad) for parameter in model.parameters()]
+            engine = self._engines[number]
+            kept = [(parameter, parameter.grad) for parameter in engine.model.parameters()]
             for parameter, _ in kept:
                 parameter.grad = None
-            average_gradients(self._world, model)
+            engine.average()
             for parameter, gradient in kept:
                 parameter.grad = gradient
         self._world.note("join_uneven_inputs: the end")

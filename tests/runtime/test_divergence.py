@@ -73,8 +73,9 @@ QUIET = {"one_process_ends_the_script"}
 """Here the second process has ended, and hears nothing."""
 
 
-def test_every_bug_is_named_within_five_seconds(job):
-    ((seen),) = job("divergence.py", 1)
+@pytest.mark.parametrize("way", ["at the end", pytest.param("reducer", marks=pytest.mark.slow)])
+def test_every_bug_is_named_within_five_seconds(job, way):
+    ((seen),) = job("divergence.py", 1, way)
     assert len(seen) >= 10
     for bug, processes in seen.items():
         for rank, (_, text) in enumerate(processes):

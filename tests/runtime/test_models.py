@@ -9,3 +9,7 @@ def test_models_on_two_processes(job):
 
 def test_models_on_three_processes(job):
     assert job("models.py", 3) == [True] * 3
+
+
+def test_models_whose_gradients_go_through_the_reducer(job):
+    assert job("models.py", 2, "reducer") == [True, True]

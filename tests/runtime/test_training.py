@@ -45,6 +45,11 @@ def test_every_way_of_training_on_three_processes(job):
 
 
 @pytest.mark.slow
+def test_every_way_of_training_through_the_reducer(job):
+    check_ways(job, 2, list(paths.WAYS), options='{"bucket_cap_mb": 1}')
+
+
+@pytest.mark.slow
 def test_every_way_of_training_on_one_process_to_the_last_bit(job):
     check_ways(job, 1, list(paths.WAYS), limit=0.0)
 

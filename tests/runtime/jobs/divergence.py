@@ -15,7 +15,7 @@ import traceback
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from torchlift.runtime import Accelerator, DataLoaderConfiguration
+from torchlift.runtime import Accelerator, DataLoaderConfiguration, DistributedDataParallelKwargs
 from torchlift.runtime.process.system import get_free_port
 
 since = [0.0]
@@ -186,7 +186,8 @@ def child(bug, rank, port, out):
     place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in place.items()})
     os.dup2(out, 2)
-    accelerator = Accelerator()
+    options = [DistributedDataParallelKwargs(bucket_cap_mb=1)] if "reducer" in sys.argv else None
+    accelerator = Accelerator(kwargs_handlers=options)
     accelerator.wait_for_everyone()
     now()
     try:

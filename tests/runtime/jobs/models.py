@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import sys
 import warnings
 from contextlib import nullcontext
 
@@ -13,7 +14,8 @@ from torch.utils.checkpoint import checkpoint
 from torchlift.runtime import Accelerator, DistributedDataParallelKwargs, MixedUseError
 
 warnings.simplefilter("error", FutureWarning)
-accelerator = Accelerator()
+options = DistributedDataParallelKwargs(bucket_cap_mb=1) if "reducer" in sys.argv else None
+accelerator = Accelerator(kwargs_handlers=[options] if options else None)
 rank, size = accelerator.process_index, accelerator.num_processes
 torch.manual_seed(100 + rank)  # weights differ before prepare
 
@@ -112,6 +114,65 @@ def a_plain_backward_after_forward_is_exchanged_too():
     wanted = expected_gradient(net, lambda m, x: m(x).mean())
     net(rows()).mean().backward()
     check_gradient(net, wanted)
+
+
+def a_gradient_that_one_process_asks_for_by_itself_is_its_own():
+    if options is not None:
+        return  # DDP hears of it as of a backward pass
+    net = accelerator.prepare(Net())
+    wanted = expected_gradient(net, lambda m, x: m(x).mean())
+    output = net(rows()).mean()
+    if rank == 0:
+        torch.autograd.grad(output, list(net.head.parameters()), retain_graph=True)
+        torch.func.grad(lambda x: net(x).sum())(rows())
+    output.backward()
+    check_gradient(net, wanted)
+
+
+def a_plain_backward_that_has_failed_does_not_spoil_the_next():
+    net = accelerator.prepare(Net())
+    wanted = expected_gradient(net, lambda m, x: m(x).mean())
+
+    def fail(_gradient):
+        raise ArithmeticError("on purpose")
+
+    net.head.weight.register_hook(fail)
+    try:
+        net(rows()).mean().backward()
+    except ArithmeticError:
+        net.head.weight._backward_hooks.clear()
+    net.zero_grad()
+    net(rows()).mean().backward()
+    check_gradient(net, wanted)
+
+
+class Kinds(nn.Module):
+    """Weights of several types; which of them are used, the process decides."""
+
+    def __init__(self):
+        super().__init__()
+        self.short = nn.Linear(3, 4, dtype=torch.bfloat16)
+        self.waves = nn.Parameter(torch.complex(torch.ones(4), torch.arange(4.0)))
+        self.wide = nn.Linear(4, 1).double()
+        self.picture = nn.Conv2d(1, 2, 3).to(memory_format=torch.channels_last)
+
+    def forward(self, x, everything):
+        hidden = self.short(x.bfloat16()).float() * (self.waves.abs() if everything else 1)
+        return self.wide(hidden.double()).mean() + self.picture(torch.ones(1, 1, 3, 3)).mean()
+
+
+def weights_of_any_type_are_exchanged_also_where_some_processes_use_none():
+    if options is not None:
+        return  # DDP takes one type a bucket, and no complex numbers
+    net = accelerator.prepare(Kinds())
+    for everywhere in (True, False):
+        net.zero_grad()
+        plain = copy.deepcopy(net)
+        for r in range(size):
+            (plain(rows(r), everywhere or r == 0) / size).backward()
+        accelerator.backward(net(rows(), everywhere or rank == 0))
+        for (name, p), want in zip(net.named_parameters(), plain.parameters(), strict=True):
+            assert p.grad.dtype is p.dtype and torch.allclose(p.grad, want.grad, rtol=2e-2, atol=1e-3), name
 
 
 def retained_graphs_and_several_backwards_add_up():
@@ -331,7 +392,8 @@ def memory_is_let_go():
 
 for name, check in list(globals().items()):
     if callable(check) and getattr(check, "__module__", "") == "__main__" and name not in (
-        "Net", "rows", "same_everywhere", "expected_gradient", "check_gradient", "gan", "Checkpointed", "checkpoint"
+        "Net", "rows", "same_everywhere", "expected_gradient", "check_gradient", "gan", "Checkpointed", "Kinds",
+        "checkpoint",
     ):  # fmt: skip
         try:
             check()

@@ -1,0 +1,108 @@
+"""
+Averaging the gradients of all processes when a backward pass is over: one collective, however many there are.
+
+What travels is one run of numbers: the gradients (zeros for those that a process lacks), for every parameter whether
+there is one, and the checksum of what this process has asked for so far, which tells processes that have parted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..collectives.world import World
+from ..process import watch
+
+_SMALL_BYTES = 1 << 20
+_CHECKSUM_BYTES = 4
+"""Means of single bytes are exact enough in every type that travels, whatever the number of processes."""
+
+
+def small(world: World, model: nn.Module) -> bool:
+    """
+    One exchange at the end is the fastest for this model.
+
+    On the CPU, what DDP does beside (finding out what was not reached takes a collective of its own) costs more than
+    exchanging a small model's gradients during the backward pass gains. Sparse gradients of tables would grow.
+    """
+    if world.device.type != "cpu" or any(getattr(module, "sparse", False) for module in model.modules()):
+        return False
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return sum(parameter.numel() * parameter.dtype.itemsize for parameter in trained) <= _SMALL_BYTES
+
+
+def average_gradients(world: World, parameters: Sequence[nn.Parameter], name: str) -> None:
+    """
+    Make gradients the mean of those of all processes, in place; one that a process lacks counts as zero there.
+
+    A parameter without a gradient on any process keeps none. Sparse gradients become dense.
+
+    Args:
+        world: the processes.
+        parameters: the same on all processes.
+        name: of their model, for messages.
+
+    Raises:
+        CollectiveMismatch: the processes have parted.
+    """
+    gradients = [parameter.grad for parameter in parameters]
+    plain = _plain(world, gradients)
+    values = plain or _travelling(world, parameters, gradients)
+    if not values:
+        return
+    numbers = sum([value.numel() for value in values])
+    watch.note("backward", f"{name}, {len(values)} parameters, {numbers} numbers", (name,))
+    checksum = [float(byte) for byte in watch.chain().to_bytes(_CHECKSUM_BYTES, "big")]
+    tail = [*[float(gradient is not None) for gradient in gradients], *checksum]
+    last = torch.tensor(tail, dtype=values[0].dtype, device=world.device)
+    flat = torch._C._nn.flatten_dense_tensors([*values, last])
+    flat /= world.size
+    world.finish(dist.distributed_c10d._get_default_group().allreduce([flat]))  # as DDP calls it, without more checks
+    having = flat[numbers:].tolist()
+    for mean, byte in zip(having[len(values) :], checksum, strict=True):
+        if not abs(mean - byte) * world.size < 0.5:
+            watch.disagreement()
+    averages = torch._C._nn.unflatten_dense_tensors(flat, values)
+    if plain:
+        torch._foreach_copy_(plain, averages)
+    else:
+        _put(parameters, averages, having)
+
+
+def _plain(world: World, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+    """The gradients, where every parameter has one, and all can travel and be written to as they are; else nothing."""
+    found = [one for one in gradients if one is not None]
+    if len(found) < len(gradients):
+        return []
+    kinds = {(one.dtype, one.layout, one.device.type, one.requires_grad) for one in found}
+    possible = [(dtype, torch.strided, world.device.type, False) for dtype in (torch.float32, torch.float64)]
+    return found if len(kinds) == 1 and kinds.pop() in possible else []
+
+
+def _travelling(
+    world: World, parameters: Sequence[nn.Parameter], gradients: Sequence[torch.Tensor | None]
+) -> list[torch.Tensor]:
+    """What stands for the gradients on the way: dense, real, of one type that every back end adds without loss."""
+    pairs = zip(parameters, gradients, strict=True)
+    found = [torch.zeros_like(one) if gradient is None else gradient.detach() for one, gradient in pairs]
+    values = [_real(one if one.layout is torch.strided else one.to_dense()) for one in found]
+    dtype = reduce(torch.promote_types, {value.dtype for value in values}, torch.float32)
+    return [value.to(world.device, dtype) for value in values]
+
+
+def _put(parameters: Sequence[nn.Parameter], averages: Sequence[torch.Tensor], having: Sequence[float]) -> None:
+    """Write means to where the gradients are, unless no process has one."""
+    for parameter, average, anybody in zip(parameters, averages, having, strict=False):
+        if anybody:
+            if parameter.grad is None or parameter.grad.layout is not torch.strided:
+                parameter.grad = torch.zeros_like(parameter)
+            _real(parameter.grad.detach()).copy_(average)
+
+
+def _real(values: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs."""
+    return torch.view_as_real(values) if values.is_complex() else values
