@@ -19,9 +19,10 @@ from ..facts.roles import SHARES, TENSORS, Role
 from ..findings import Finding, Severity
 from .counting import counted
 from .losses import assigned, is_loss_name, read_off, reduced
-from .metrics import bound, bound_by, by_rows, entry, is_loss_entry, is_synchronised, plain
+from .metrics import bound, bound_by, entry, is_loss_entry, is_synchronised, plain
 from .names import Binding, bindings_value
 from .reach import Reach
+from .rows import by_rows
 from .summed import reduction_of
 from .things import State, Unit, origins
 from .training import Training, method_name

@@ -13,9 +13,12 @@ import libcst as cst
 
 from ..facts.roles import Role
 from .names import Binding
+from .rows import by_rows
 from .things import State, Unit, origins
 from .training import Training, method_name
 from .walk import descendants
+
+_MOVES = frozenset({"to", "cuda", "cpu"})
 
 
 def counted(
@@ -60,20 +63,42 @@ def _is_zero(node: cst.BaseExpression) -> bool:
 
 
 def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inputs: Binding) -> Binding | None:
-    """The labels of ``output = model(inputs)`` and ``criterion(output, labels)``."""
+    """The labels of ``output = model(inputs)`` and ``criterion(output, labels)``, or of both in one expression."""
     names = unit.names
     outputs = set()
     for node in descendants(loop):
-        if isinstance(node, cst.Assign) and node.value in training.forwards and len(node.targets) == 1:
-            assert isinstance(node.value, cst.Call)
-            target, given = node.targets[0].target, [arg.value for arg in node.value.args]
-            if len(given) == 1 and isinstance(given[0], cst.Name) and names.binding(given[0]) is inputs:
-                outputs.add(names.binding(target) if isinstance(target, cst.Name) else None)
+        if isinstance(node, cst.Assign) and len(node.targets) == 1 and _fed(unit, training, node.value) is inputs:
+            target = node.targets[0].target
+            outputs.add(names.binding(target) if isinstance(target, cst.Name) else None)
     for node in descendants(loop):
         if isinstance(node, cst.Call) and len(node.args) == 2 and origins(state.values.get(node), Role.LOSS):
-            output, labels = (arg.value for arg in node.args)
-            if isinstance(output, cst.Name) and isinstance(labels, cst.Name) and method_name(node) != "backward":
-                binding = names.binding(labels)
-                if names.binding(output) in outputs and binding is not None and binding is not inputs:
-                    return binding
+            output, labels = (_unmoved(arg.value) for arg in node.args)
+            if not isinstance(labels, cst.Name) or method_name(node) == "backward":
+                continue
+            held = isinstance(output, cst.Name) and names.binding(output) in outputs
+            direct = by_rows(state, training, output) and _fed(unit, training, _forward(training, output)) is inputs
+            binding = names.binding(labels)
+            if (held or direct) and binding is not None and binding is not inputs:
+                return binding
     return None
+
+
+def _forward(training: Training, value: cst.BaseExpression) -> cst.CSTNode | None:
+    """The one forward call in an expression."""
+    calls = [node for node in descendants(value) if node in training.forwards]
+    return calls[0] if len(calls) == 1 else None
+
+
+def _fed(unit: Unit, training: Training, value: cst.CSTNode | None) -> Binding | None:
+    """The one variable that a forward call is given."""
+    if not isinstance(value, cst.Call) or value not in training.forwards or len(value.args) != 1:
+        return None
+    given = _unmoved(value.args[0].value)
+    return unit.names.binding(given) if isinstance(given, cst.Name) else None
+
+
+def _unmoved(value: cst.BaseExpression) -> cst.BaseExpression:
+    """What a move is made of: ``x`` of ``x.to(device)``."""
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _MOVES:
+        value = value.func.value
+    return value

@@ -20,6 +20,7 @@ from .counting import counted
 from .drained import drained
 from .names import Binding
 from .reach import Reach
+from .rows import by_rows
 from .sized import batch_sizes, shaped_by
 from .things import State, Unit, Unknown, origins
 from .training import Training, method_name
@@ -75,8 +76,10 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     because = "a metric is computed from them, and each process holds only its share"
     inline = _inline(step, training)
     if inline:
-        names = tuple(b.name for b in step.read_outside(training))
-        return answer(Gather(forward, names, because, side=Side.BEFORE, inline=tuple(inline)), True, because)
+        rows, counts = step.counted_outside(training)
+        names = tuple(b.name for b in rows)
+        gather = Gather(forward, names, because, side=Side.BEFORE, inline=tuple(inline), counts=counts)
+        return answer(gather, True, because)
     parts = tuple(step.parts(because))
     later = [b for b in step.read_behind() if not step.is_result(b)]
     if not later:
@@ -105,13 +108,17 @@ class Step:
         candidates: dict[Binding, None] = dict.fromkeys([*bound(self.unit, self.forward), *self.before])
         return [b for b in candidates if self.is_tensor(b) and _read_first(b, self.tail, self.behind)]
 
-    def read_outside(self, training: Training) -> list[Binding]:
-        """Variables of the batch that the forward's statement, or one behind it, reads outside the forward's call."""
+    def counted_outside(self, training: Training) -> tuple[list[Binding], tuple[tuple[cst.Name, str], ...]]:
+        """
+        The variables of the batch that the forward's statement, or one behind it, reads outside the forward's call;
+        and those of which only the rows are counted, with what is counted in their place.
+        """
         inside = {n for call in descendants(self.forward) if call in training.forwards for n in descendants(call)}
         own = synchronised(self.state, [self.forward])
         tail = ({*descendants(self.forward)} - inside - own) | self.behind
         unique = dict.fromkeys(self.before)
-        return [b for b in unique if self.is_tensor(b) and any(read in tail for read in b.reads)]
+        read = [b for b in unique if self.is_tensor(b) and any(read in tail for read in b.reads)]
+        return counted(self.state, self.unit, training, self.loop, read, tail)
 
     def read_inside(self, training: Training) -> list[Binding]:
         """Variables that the forward's own arguments read."""
@@ -246,7 +253,7 @@ def _doubt(step: Step, training: Training) -> str | None:
         return "a function that runs the model gives back numbers, not tensors"
     if len(inline) > 1:
         return "it runs several forward passes in one statement"
-    if inline and not set(step.read_outside(training)).isdisjoint(step.read_inside(training)):
+    if inline and not set(step.counted_outside(training)[0]).isdisjoint(step.read_inside(training)):
         return "it compares the result of its forward pass with what it fed in"
     if any(step.cuts_rows(node) for node in step.behind):
         return "it cuts off first or last rows: what stands first may be the positions of a sequence, not the batch"
@@ -259,52 +266,6 @@ def _doubt(step: Step, training: Training) -> str | None:
             if isinstance(target, cst.Subscript) and step.is_local(node) and not step.counts_rows(target):
                 return "it writes results to positions that do not follow the batch"
     return None
-
-
-_BY_ROWS = frozenset(
-    "argmax max softmax log_softmax sigmoid tanh relu detach data float long int cpu to eq ne gt lt ge le round "
-    "squeeze view reshape flatten clone topk sort contiguous logits cuda type double half argsort".split()
-)
-"""Operations that keep one result for each row."""
-
-
-def by_rows(state: State, training: Training, value: cst.BaseExpression) -> bool:
-    """Whether an expression gives one result for each row of the batch, as far as can be seen."""
-    if isinstance(value, cst.Call):
-        if value in training.forwards or _keeps_rows(value):
-            return True
-        operand = value.func.value if isinstance(value.func, cst.Attribute) else None
-        own = operand is not None and bool(origins(state.values.get(operand), *TENSORS))
-        if operand is None or not (method_name(value) in _BY_ROWS or _along_rows(value, 0 if own else 1)):
-            return False
-        if own:
-            return by_rows(state, training, operand)
-        return bool(value.args) and by_rows(state, training, value.args[0].value)
-    if isinstance(value, (cst.Attribute, cst.Subscript)):
-        return by_rows(state, training, value.value)
-    if isinstance(value, cst.Comparison):
-        return by_rows(state, training, value.left)
-    return isinstance(value, cst.Name) and bool(origins(state.values.get(value), *TENSORS))
-
-
-def _keeps_rows(call: cst.Call) -> bool:
-    """``reduction="none"``: a loss for each row."""
-    for arg in call.args:
-        if arg.keyword is not None and arg.keyword.value == "reduction" and isinstance(arg.value, cst.SimpleString):
-            return arg.value.evaluated_value == "none"
-    return False
-
-
-def _along_rows(call: cst.Call, position: int) -> bool:
-    """``scores.max(1)``, ``torch.sum(scores, dim=-1)``: reduced along the rows, so that each keeps its result."""
-    if method_name(call) not in ("max", "min", "sum", "mean", "amax", "amin", "prod", "norm", "any", "all"):
-        return False
-    named = [a.value for a in call.args if a.keyword is not None and a.keyword.value in ("dim", "axis")]
-    plain = [a.value for a in call.args if a.keyword is None]
-    value = named[0] if named else (plain[position] if len(plain) > position else None)
-    if isinstance(value, cst.Integer):
-        return value.evaluated_value > 0
-    return isinstance(value, cst.UnaryOperation) and isinstance(value.operator, cst.Minus)
 
 
 def _collecting(statement: cst.CSTNode) -> list[cst.CSTNode]:
