@@ -90,11 +90,11 @@ def _guard(facts: ModuleFacts, effect: Effect) -> Iterator[Edit]:
 
     if effect.parts:
         make = partial(_split, test, effect.parts)
-        yield Replace(ID, effect.node, make, reason=effect.because, unit=Unit.FILES)
+        yield Replace(ID, effect.node, make, reason=effect.because, unit=Unit.FILES, joins=True)
         return
     if effect.forward is not None:
         yield Replace(ID, effect.forward, keep, reason=effect.because, unit=Unit.FILES)
-    yield Replace(ID, effect.node, guarded, reason=effect.because, unit=Unit.FILES)
+    yield Replace(ID, effect.node, guarded, reason=effect.because, unit=Unit.FILES, joins=True)
 
 
 def _split(test: cst.BaseExpression, parts: tuple[int, ...], node: cst.CSTNode) -> Made:

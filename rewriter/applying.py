@@ -99,6 +99,8 @@ class _Application:
         self.remove: dict[cst.CSTNode, Remove] = {}
         self.other: dict[cst.CSTNode, list[Edit]] = {}
         self.touched: set[cst.CSTNode] = set()
+        self.joining: set[cst.CSTNode] = set()
+        """The conditions that were made of neighbours, and take in the next one."""
         for edit in edits:
             if isinstance(edit, AddImport):
                 continue
@@ -187,8 +189,21 @@ class _Application:
                 own = _without_opening_blanks(own)
             own = _joined(carried, own)
             opened, carried = False, []
-            result.extend(_led(new, own, len(before)))
+            new = _led(new, own, len(before))
+            if removed is None and (replace := self.replace.get(statement)) is not None and replace.joins:
+                new = self.join(result, new)
+            result.extend(new)
         return result, carried
+
+    def join(self, above: list[cst.CSTNode], new: list[cst.CSTNode]) -> list[cst.CSTNode]:
+        """Move a condition that was made into the one directly above it, where it is the same; give what is left."""
+        last, first = (above[-1] if above else None), new[0]
+        if last in self.joining and isinstance(last, cst.If) and isinstance(first, cst.If) and _continues(last, first):
+            above[-1] = last.with_changes(body=last.body.with_changes(body=[*last.body.body, *first.body.body]))
+            self.joining.add(above[-1])
+            new = new[1:]
+        self.joining.update(node for node in new[-1:] if isinstance(node, cst.If))
+        return new
 
     def items(self, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
         """Parameters, arguments and the like after all edits; the comma of a removed last one goes with it."""
@@ -209,6 +224,11 @@ class _Application:
             assert isinstance(last, cst.BaseSmallStatement)
             kept[-1] = last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
         return kept
+
+
+def _continues(above: cst.If, node: cst.If) -> bool:
+    """Whether a condition only goes on with the one directly above it: the same test, and nothing between them."""
+    return above.orelse is None and not node.leading_lines and above.test.deep_equals(node.test)
 
 
 def _is_node(item: object) -> bool:

@@ -49,6 +49,8 @@ class Replace(Edit):
     """The old content is thrown away: an edit inside it would be lost, and is a conflict unless it is absorbed."""
     absorbs: frozenset[str] = field(default=frozenset(), kw_only=True)
     """Rules whose edits inside a ``whole`` replacement are meant to go with it."""
+    joins: bool = field(default=False, kw_only=True)
+    """What is made is an ``if``, and takes in one with the same condition that another such edit makes next to it."""
 
 
 @dataclass(frozen=True, eq=False)

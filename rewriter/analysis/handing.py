@@ -246,8 +246,8 @@ class Router:
         """The position in the source behind which all names that a condition reads are defined."""
         found = -1
         scope = name.binding.scope
-        condition_nodes = descendants(cst.parse_expression(condition)) if condition is not None else ()
-        for word in (*(n.value for n in condition_nodes if isinstance(n, cst.Name)), *self.reads):
+        asked = _words(cst.parse_expression(condition)) if condition is not None else ()
+        for word in (*asked, *self.reads):
             binding = scope.lookup(word)
             for definition in binding.definitions if binding is not None else ():
                 if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):

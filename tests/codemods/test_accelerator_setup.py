@@ -120,6 +120,17 @@ def test_takes_the_place_of(device: str, accelerator: str, after: Callable[..., 
     assert "device =" not in text
 
 
+def test_stands_in_front_of_what_needs_it_first(after: Callable[..., str]) -> None:
+    text = after(
+        imports="from settings import args",
+        top="print(args)\ndevice = args.device if torch.cuda.is_available() else 'cpu'",
+        built="model.to(device)",
+    )
+    lines = text.splitlines()
+    start = lines.index('accelerator = Accelerator(cpu=args.device == "cpu")')
+    assert lines[start + 1] == "accelerator.print(args)"
+
+
 def test_a_name_that_is_taken_is_left_to_its_owner(after: Callable[..., str]) -> None:
     text = after(top="accelerator = 'LHC'")
     assert "accelerator = 'LHC'" in text

@@ -81,6 +81,40 @@ def test_a_file_written_in_a_with_is_guarded_as_a_whole(lines: Lines) -> None:
     assert findings == []
 
 
+NEIGHBOURS = {
+    "calls": (
+        "json.dump(1, open('a', 'w'))\njson.dump(2, open('b', 'w'))",
+        ["json.dump(1, open('a', 'w'))", "json.dump(2, open('b', 'w'))"],
+        1,
+    ),
+    "a call and a with": (
+        "json.dump(1, open('a', 'w'))\nwith open('b', 'w') as f:\n    f.write('b')",
+        ["json.dump(1, open('a', 'w'))", "with open('b', 'w') as f:", "f.write('b')"],
+        1,
+    ),
+    "three": ("a.to_csv('a')\na.to_csv('b')\na.to_csv('c')", ["a.to_csv('a')", "a.to_csv('b')", "a.to_csv('c')"], 1),
+    "a comment between": ("a.to_csv('a')\n# b\na.to_csv('b')", ["a.to_csv('a')", "a.to_csv('b')"], 2),
+    "something else between": ("a.to_csv('a')\nb = a\nb.to_csv('b')", ["a.to_csv('a')", "b.to_csv('b')"], 2),
+}
+
+
+@pytest.mark.parametrize(("before", "kept", "guards"), NEIGHBOURS.values(), ids=NEIGHBOURS)
+def test_neighbours_stand_under_one_guard(before: str, kept: list[str], guards: int, lines: Lines) -> None:
+    _, come, _ = lines(imports="import json\nimport pandas as pd", top="a = pd.DataFrame()", end=before)
+    guard = "if accelerator.is_main_process:"
+    assert [line.strip() for line in come if line != guard] == kept
+    assert come.count(guard) == guards
+
+
+def test_two_kinds_of_guard_stay_two(lines: Lines) -> None:
+    end = "sys.stdout.write('a')\na.to_csv('a')"
+    _, come, _ = lines(imports="import sys\nimport pandas as pd", top="a = pd.DataFrame()", end=end)
+    assert [line for line in come if line.startswith("if ")] == [
+        "if accelerator.is_local_main_process:",
+        "if accelerator.is_main_process:",
+    ]
+
+
 def test_a_folder_that_must_not_exist_is_made_once(lines: Lines) -> None:
     new = ["if accelerator.is_main_process:", "    os.makedirs('out')"]
     assert lines(imports="import os", end="os.makedirs('out')") == (["os.makedirs('out')"], new, [])
