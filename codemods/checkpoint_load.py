@@ -1,8 +1,9 @@
 """
 Load checkpoints to the process's own device, and only when they are written.
 
-Without ``map_location`` every process would load to the device of the one that saved. Where the same run wrote the
-file, all processes wait for the writer first.
+Without ``map_location`` every process would load to the device of the one that saved. A data set stays on the CPU: its
+batches are moved when the loader gives them. Where the same run wrote the file, all processes wait for the writer
+first.
 
      import torch
      from torch.utils.data import DataLoader
@@ -36,7 +37,7 @@ from functools import partial
 import libcst as cst
 
 from ..rewriter.edits import Edit, InsertBefore, Replace, Unit, with_keyword
-from ..rewriter.facts.module import ModuleFacts
+from ..rewriter.facts.module import Load, ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
@@ -51,11 +52,12 @@ def checkpoint_load(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             text = f"{facts.accelerator}.wait_for_everyone()"
             yield InsertBefore(ID, load.waits_before, text, reason="this run wrote the file", unit=Unit.FILES)
         if load.needs_map:
-            make = partial(_mapped, facts)
+            make = partial(_mapped, facts, load)
             yield Replace(ID, load.call, make, reason=load.because, unit=Unit.FILES)
 
 
-def _mapped(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
+def _mapped(facts: ModuleFacts, load: Load, node: cst.CSTNode) -> cst.CSTNode:
     assert isinstance(node, cst.Call)
-    device = f"{facts.accelerator}.device" if facts.abilities.loads_to_device else '"cpu"'
+    here = facts.abilities.loads_to_device and not load.is_data
+    device = f"{facts.accelerator}.device" if here else '"cpu"'
     return with_keyword(node, "map_location", cst.parse_expression(device))

@@ -25,7 +25,8 @@ Let one process download, and the others find the files.
 
 Several processes that write the same files at once leave broken ones. The others wait in front of the block, and then
 run it themselves: the data set object is made on every process. A download that does not ask whether the files are
-there (`urlretrieve`, `extractall`) is the main process's alone, and the others wait behind it.
+there (`urlretrieve`, `extractall`) is the main process's alone, and the others wait behind it. A file that is made
+where it is missing (a vocabulary, a cache) is made by the first process in the same way, before the others ask for it.
 """
 
 from __future__ import annotations

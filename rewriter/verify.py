@@ -33,6 +33,8 @@ def has(name):
 print(int(has("torch")), int(has("torchlift.runtime.verify")))
 """
 _PROBE_SECONDS = 30
+_BY_NATURE = ("in-batch-pairs", "weighted-mean", "process-memory")
+"""Findings that say that training on several processes is not equal to the original's, however right the migration."""
 _DISTRIBUTED = "distributed before: compared on one process; on N, run both with torchrun and compare what they save"
 
 
@@ -113,7 +115,14 @@ def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) 
         "double": asked.double,
         "keep": asked.keep,
         "seconds": asked.limit,
+        "by_nature": _by_nature(files),
     }
+
+
+def _by_nature(files: Sequence[FileResult]) -> str:
+    """Why figures on several processes may differ from the original's, in the words of the findings."""
+    found = [(file, d) for file in files for d in file.diagnoses if d.id in _BY_NATURE]
+    return "; ".join(f"{file.source.path.name}:{d.line}: {d.message}" for file, d in found[:2])
 
 
 def find_python(named: str | None, environment: Mapping[str, str]) -> str:

@@ -10,7 +10,6 @@ steps, stays that of the process that prints it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 
@@ -19,26 +18,17 @@ from ..facts.roles import SHARES, TENSORS, Role
 from ..findings import Finding, Severity
 from .counting import counted
 from .losses import assigned, is_loss_name, read_off, reduced
-from .metrics import bound, bound_by, entry, is_loss_entry, is_synchronised, plain
+from .metrics import bound, bound_by, entry, is_loss_entry, plain
 from .names import Binding, bindings_value
 from .reach import Reach
 from .rows import by_rows
 from .summed import reduction_of
 from .things import State, Unit, origins
-from .training import Training, method_name
+from .totals import Total, Totals
+from .training import Training
 from .walk import descendants
 
-_MAKES_NUMBER = frozenset({"item", "tolist", "detach", "cpu", "numpy"})
-_COLLECTING = frozenset("append extend update add".split())
-
-
-@dataclass(eq=False)
-class _Total:
-    """One statement that collects."""
-
-    node: cst.CSTNode
-    value: list[cst.BaseExpression]
-    """What is added."""
+_EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
 def averages(state: State, unit: Unit, reach: Reach, training: Training) -> list[Gather | Finding]:
@@ -60,6 +50,7 @@ class _Loop:
     ) -> None:
         self.state, self.unit, self.reach, self.training, self.loop = state, unit, reach, training, loop
         self.inside = set(descendants(loop))
+        self.totals = Totals(state, unit, reach, loop)
         self.statements = [] if isinstance(loop, cst.CompFor) else plain(loop.body)
 
     def collected(self) -> Iterator[Gather | Finding]:
@@ -73,22 +64,53 @@ class _Loop:
 
     def answers(self) -> Iterator[Gather | Finding]:
         """The reductions and the gather of this loop, or a finding for what stays local."""
-        totals = [t for t in self._totals() if any(self._local(v) for v in t.value)]
+        totals = [t for t in self.totals.among(self.statements) if any(self._local(v) for v in t.value)]
         if not totals or self._done_already():
             return
+        alone = [t for t in totals if self._chosen_locally(t)]
+        yield from (_stays(t.node) for t in alone)
+        totals = [t for t in totals if t not in alone]
         yield from {gather.node: gather for total in totals for gather in self._losses(total)}.values()
         others = [t for t in totals if self._tensors_in(t)]
+        bare = [t for t in others if self._adds_whole(t)]
+        yield from (_stays(t.node) for t in bare)
+        others = [t for t in others if t not in bare]
         if not others:
             return
         names = list(dict.fromkeys(b for t in others for b in self._tensors_in(t)))
         first = self._first(others)
-        if first is None or not all(self._has_rows(b) for b in names):
+        if first is None or not all(self._has_rows(b) for b in names) or self._cuts(first, names):
             yield from (_stays(t.node) for t in others)
             return
         because = "totals of the epoch are computed from them, and each process holds only its share"
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
         names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
         yield Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
+
+    def _chosen_locally(self, total: Total) -> bool:
+        """Whether one process may collect what another passes over: nothing may be reduced or gathered there."""
+        around = self.unit.names.enclosing(total.node, cst.If, cst.While)
+        tests = (a.test for a in around if isinstance(a, (cst.If, cst.While)) and a in self.inside)
+        return any(self._local(part) for test in tests for part in descendants(test) if isinstance(part, _EXPRESSIONS))
+
+    def _adds_whole(self, total: Total) -> bool:
+        """``total += score`` of what the model gave, as it is: a figure of its own, and not one for each row."""
+        if isinstance(total.node, cst.Call):
+            return False
+        name = read_off(total.value[0]) or total.value[0]
+        binding = self.unit.names.binding(name) if isinstance(name, cst.Name) else None
+        return binding is not None and binding in self._tensors_in(total)
+
+    def _cuts(self, first: cst.CSTNode, names: list[Binding]) -> bool:
+        """Whether rows are cut off by position: ``y[ids[:seeds]]`` means other rows when those of all are joined."""
+        for statement in self.statements[self.statements.index(first) :]:
+            for node in descendants(statement):
+                part = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+                if isinstance(part, cst.Slice) and (part.lower is not None or part.upper is not None):
+                    read = {self.unit.names.binding(n) for n in descendants(node) if isinstance(n, cst.Name)}
+                    if not read.isdisjoint(names):
+                        return True
+        return False
 
     def _has_rows(self, binding: Binding) -> bool:
         """Whether a tensor's first dimension counts the rows of the batch: it is the batch, what the model made of it,
@@ -97,24 +119,6 @@ class _Loop:
             return True
         makers = [v for v in bindings_value(self.unit.names, binding) if v in self.inside]
         return bool(makers) and all(by_rows(self.state, self.training, value) for value in makers)
-
-    def _totals(self) -> Iterator[_Total]:
-        for node in (n for statement in self.statements for n in descendants(statement)):
-            if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name):
-                if self._outlives(self.unit.names.binding(node.target)):
-                    yield _Total(node, [node.value])
-            elif isinstance(node, cst.Call) and method_name(node) in _COLLECTING:
-                holder = node.func.value if isinstance(node.func, cst.Attribute) else None
-                if is_synchronised(self.state, node):
-                    continue
-                if isinstance(holder, cst.Name) and self._outlives(self.unit.names.binding(holder)):
-                    yield _Total(node, [arg.value for arg in node.args])
-
-    def _outlives(self, binding: Binding | None) -> bool:
-        """Whether a variable lives longer than the loop and is read behind it."""
-        if binding is None or all(d in self.inside for d in binding.definitions):
-            return False
-        return any(read not in self.inside for read in binding.reads)
 
     def _local(self, value: cst.BaseExpression) -> bool:
         return bool(origins(self.state.values.get(value), *SHARES))
@@ -126,7 +130,7 @@ class _Loop:
             a.attr.value in names and origins(self.state.values.get(a.value), Role.ACCELERATOR) for a in attributes
         )
 
-    def _losses(self, total: _Total) -> Iterator[Gather]:
+    def _losses(self, total: Total) -> Iterator[Gather]:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
         because = "collected over the epoch, and each process sees only its share of the batches"
         for name in (n for read in self._names(total) for n in (self._read_off(read) or [read])):
@@ -187,14 +191,14 @@ class _Loop:
         found = [loss for v in values if (loss := read_off(v)) is not None and self._is_loss(loss)]
         return found if len(found) == len(binding.definitions) else []
 
-    def _names(self, total: _Total) -> list[cst.Name]:
+    def _names(self, total: Total) -> list[cst.Name]:
         return [n for v in total.value for n in descendants(v) if isinstance(n, cst.Name)]
 
     def _shape_only(self, name: cst.Name) -> bool:
         parent = self.unit.names.parents.get(name)
         return isinstance(parent, cst.Attribute) and parent.attr.value in ("size", "shape", "ndim", "dtype")
 
-    def _tensors_in(self, total: _Total) -> list[Binding]:
+    def _tensors_in(self, total: Total) -> list[Binding]:
         """The variables with tensors of the batch, losses apart, from which something collected is computed."""
         found: dict[Binding, None] = {}
         settled = {n for v in total.value if self._made_by_functions(v) for n in descendants(v)}
@@ -203,7 +207,8 @@ class _Loop:
             if binding is None or self._is_loss(name) or self._read_off(name) or self._loss_entry(name) is not None:
                 continue
             if origins(self.state.binding(binding), *TENSORS):
-                found[binding] = None
+                behind = {} if self._has_rows(binding) else self._behind_number(binding)
+                found.update(behind or {binding: None})
             elif origins(self.state.binding(binding), Role.LOCAL):
                 found.update(self._behind_number(binding))
         return list(found)
@@ -219,11 +224,12 @@ class _Loop:
                         found[source] = None
         return found
 
-    def _first(self, totals: list[_Total]) -> cst.CSTNode | None:
+    def _first(self, totals: list[Total]) -> cst.CSTNode | None:
         """The first statement in plain sight from which everything collected comes, if the step's training is done."""
         names = {b for t in totals for b in self._tensors_in(t)}
         wanted = {t.node for t in totals}
-        numbers = {b for t in totals for n in self._names(t) if (b := self.unit.names.binding(n)) is not None} - names
+        added = (n for t in totals for n in self._names(t) if not self._is_loss(n) and not self._read_off(n))
+        numbers = {b for n in added if (b := self.unit.names.binding(n)) is not None} - names
         needed = None
         for index, statement in enumerate(self.statements):
             nodes = set(descendants(statement))
@@ -238,7 +244,8 @@ class _Loop:
 
     def _from_batch(self, binding: Binding) -> bool:
         defined_here = any(d in self.inside for d in binding.definitions)
-        return defined_here and bool(origins(self.state.binding(binding), Role.LOCAL))
+        made_of_rows = origins(self.state.binding(binding), *TENSORS) and bool(self._behind_number(binding))
+        return defined_here and bool(made_of_rows or origins(self.state.binding(binding), Role.LOCAL))
 
     def _trained_by(self, position: int, names: set[Binding]) -> bool:
         """Whether nothing behind a position runs the model, or computes a loss, from the gathered variables."""

@@ -11,6 +11,7 @@ from ..facts.roles import Origin, Role
 from .containers import members
 from .early import Stands
 from .guards import guarded
+from .metrics import bound_by
 from .reach import Code, Reach
 from .things import CallRecord, State, Unit, origins
 from .training import Training, method_name, outside_name
@@ -103,7 +104,32 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
         if statement is not None and (_waits(unit, statement) or guarded(state, unit, call)):
             statement = None
         if needs_map or statement is not None:
-            yield Load(call, needs_map, statement, "each process would load to the device of the one that saved")
+            data = _is_data(state, unit, reach, call)
+            yield Load(call, needs_map, statement, "each process would load to the device of the one that saved", data)
+
+
+def _is_data(state: State, unit: Unit, reach: Reach, call: cst.Call) -> bool:
+    """Whether a file holds data: a class of data sets loads it, or what was loaded is made a data set or a loader."""
+    for klass in unit.names.ancestors(call):
+        bases = klass.bases if isinstance(klass, cst.ClassDef) else ()
+        if any(unit.names.module.code_for_node(base.value).endswith("Dataset") for base in bases):
+            return True
+    assign = unit.names.parents.get(call)
+    targets = assign.targets if isinstance(assign, cst.Assign) else ()
+    named = {b for t in targets for b in bound_by(unit, t.target)}
+    for other in reach.units:
+        for taker in other.names.calls:
+            record = state.calls.get(taker)
+            kept = origins(state.values.get(taker), Role.DATASET, Role.LOADER)
+            if record is None or not (kept or outside_name(record).startswith("torch.utils.data.")):
+                continue
+            for arg in taker.args:
+                held = members(state, state.slot(arg.value))
+                state.solver.run()
+                read = {other.names.binding(n) for n in descendants(arg) if isinstance(n, cst.Name)}
+                if any(o.node is call for o in origins(held, Role.CHECKPOINT)) or not named.isdisjoint(read):
+                    return True
+    return False
 
 
 def _may_be_same(one: str, other: str) -> bool:

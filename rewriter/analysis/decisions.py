@@ -157,9 +157,13 @@ def _saves(joint: Joint, unit: Unit, branch: cst.CSTNode) -> bool:
 
 
 def _leaves(unit: Unit, node: cst.If | cst.While, joint: Joint) -> bool:
-    """Whether a branch leaves a loop, or a function, in which all processes work together."""
+    """Whether a branch leaves a loop, a function or the program while all processes work together."""
     branches = [node.body, node.orelse] if node.orelse is not None else [node.body]
     words = {word for branch in branches for word in _jumps(branch, inner=isinstance(node, cst.While))}
+    if any(_ends(joint.state, part) for branch in branches for part in descendants(branch)):
+        loops = [a for a in unit.names.enclosing(node, cst.For, cst.While) if isinstance(a, (cst.For, cst.While))]
+        if any(joint.runs(loop.body, unit) is not None for loop in loops):
+            return True
     if "loop" in words:
         loop = next(unit.names.enclosing(node, cst.For, cst.While), None)
         if isinstance(loop, (cst.For, cst.While)):
@@ -169,6 +173,15 @@ def _leaves(unit: Unit, node: cst.If | cst.While, joint: Joint) -> bool:
         body = code.body if isinstance(code, (cst.FunctionDef, cst.Lambda)) else code
         return joint.runs(body, unit) is not None
     return False
+
+
+def _ends(state: State, node: cst.CSTNode) -> bool:
+    """Whether a call ends the process without an error that would end the others: ``exit()``, ``sys.exit()``."""
+    if not isinstance(node, cst.Call):
+        return False
+    record = state.calls.get(node)
+    name = outside_name(record) if record is not None else ""
+    return name in ("sys.exit", "os._exit") or (isinstance(node.func, cst.Name) and node.func.value in ("exit", "quit"))
 
 
 def _jumps(node: cst.CSTNode, inner: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ from ..findings import Finding
 from .fetching import Fetches
 from .guards import Together, guarded, keyword, names_main, starred
 from .handles import Handles
+from .making import Makings
 from .reach import Reach
 from .things import State, Trail, Unit, Unknown, traces
 from .training import Training, method_name, outside_name, outside_names
@@ -72,10 +73,13 @@ class _Search:
         self.found = Output()
         self.settled: set[cst.CSTNode] = set()
         """Statements that only the main process will run."""
+        self.made: set[cst.CSTNode] = set()
+        """Questions for a file that the processes ask one after the other."""
         self.lines: dict[tuple[cst.CSTNode, EffectKind], list[int]] = {}
         """Lines of several statements -> the positions of those that write."""
         self.handles = Handles(state, unit)
         self.fetches = Fetches(state, unit, together)
+        self.makings = Makings(state, unit, reach, together)
 
     def run(self) -> Output:
         calls = [c for c in self.unit.names.calls if c in self.state.calls]
@@ -83,6 +87,8 @@ class _Search:
         calls = [c for c in calls if not guarded(self.state, self.unit, c)]
         for call in calls:
             self._fetch(call)
+        for call in calls:
+            self._make(call)
         for call in calls:
             self._write(call)
         for (line, kind), parts in self.lines.items():
@@ -117,9 +123,23 @@ class _Search:
             self.settled.update([fetched.node] if isinstance(fetched, Effect) else [call])
             self._add(fetched)
 
+    def _make(self, call: cst.Call) -> None:
+        """Files that are made where they are missing: one process makes them before the others ask."""
+        name = outside_name(self.state.calls[call])
+        makes = name not in CONSOLE and (self._writes(call, name) or self._opens(call))
+        makes = makes or (name == "torch.save" and not self.makings.holds_state(call))
+        question = self.makings.of(call) if makes and not self._is_settled(call) else None
+        if question is None:
+            return
+        again = question in self.made
+        self.made.add(question)
+        if not again and not self.makings.is_done(call):
+            why = "the first process makes the file, and the others find it"
+            self._add(Effect(question, EffectKind.DOWNLOAD, why))
+
     def _write(self, call: cst.Call) -> None:
         """Calls that write: guarded as statements."""
-        if self._is_settled(call):
+        if self._is_settled(call) or any(around in self.made for around in self.unit.names.ancestors(call)):
             return
         name = outside_name(self.state.calls[call])
         if self._writes(call, name):

@@ -13,8 +13,8 @@ from ..facts.roles import SHARES, TENSORS, Role
 from ..findings import Finding, Severity
 from .names import bindings_value
 from .reach import Reach
-from .summed import reduction_of
-from .things import CallRecord, External, State, Unit, Unknown, origins
+from .summed import forward_of, reduces_rows, reduction_of
+from .things import CallRecord, External, Function, State, Unit, Unknown, origins
 from .training import Training, method_name, outside_name
 from .walk import descendants
 
@@ -56,15 +56,16 @@ def _is_batch_norm(state: State, call: cst.Call) -> bool:
 def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
     """Losses divided by a sum of the batch: ``(loss * mask).sum() / mask.sum()``."""
     for record in training.backwards:
+        for where, node in _followed(state, unit, record) if record.unit is unit else ():
+            if _is_curved(state, where, node):
+                yield Finding(
+                    "weighted-mean", record.node if where is not unit else node, "this loss takes a logarithm (or a "
+                    "root) of a sum or a mean over the batch: each process takes it of its own share, close to the "
+                    "original's and not equal to it",
+                    "nothing to do, if close is good enough; else keep this script on one device",
+                )  # fmt: skip
+                return
         for node in _behind(unit, record) if record.unit is unit else ():
-            if isinstance(node, cst.Call) and method_name(node) in ("log", "log2", "log10", "sqrt") and node.args:
-                if reduction_of(state, unit, node.args[0].value) == "sum":
-                    yield Finding(
-                        "weighted-mean", node, "this loss takes a logarithm (or a root) of a sum over the batch: each "
-                        "process takes it of its own share, close to the original's and not equal to it",
-                        "nothing to do, if close is good enough; else keep this script on one device",
-                    )  # fmt: skip
-                    return
             if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
                 if _is_sum(state, node.right) and reduction_of(state, unit, node.left) == "sum":
                     yield Finding(
@@ -75,6 +76,17 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
                     return
 
 
+def _is_curved(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """``torch.sqrt(mse)``, ``mse ** 0.5``, ``total.log()`` of what the rows of the batch were reduced to."""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Power):
+        return isinstance(node.right, cst.Float) and reduces_rows(state, unit, node.left)
+    if not isinstance(node, cst.Call) or method_name(node) not in ("log", "log2", "log10", "sqrt", "rsqrt"):
+        return False
+    operand = node.func.value if isinstance(node.func, cst.Attribute) else None
+    operands = [*(arg.value for arg in node.args[:1]), *([operand] if operand is not None and not node.args else [])]
+    return any(reduces_rows(state, unit, value) for value in operands)
+
+
 def _is_sum(state: State, node: cst.BaseExpression) -> bool:
     """``mask.sum()``, and a number or a bound made of it."""
     calls = [n for n in descendants(node) if isinstance(n, cst.Call) and method_name(n) in ("sum", "count_nonzero")]
@@ -83,7 +95,12 @@ def _is_sum(state: State, node: cst.BaseExpression) -> bool:
 
 def _behind(unit: Unit, record: CallRecord) -> Iterator[cst.CSTNode]:
     """The nodes of the expressions from which a backward pass starts, through variables."""
-    pending: list[cst.CSTNode] = [record.node]
+    return _through(unit, record.node)
+
+
+def _through(unit: Unit, start: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes of an expression, and of what its variables hold."""
+    pending: list[cst.CSTNode] = [start]
     seen: set[cst.CSTNode] = set()
     while pending:
         for node in descendants(pending.pop()):
@@ -93,6 +110,29 @@ def _behind(unit: Unit, record: CallRecord) -> Iterator[cst.CSTNode]:
                 if value not in seen:
                     seen.add(value)
                     pending.append(value)
+
+
+def _followed(state: State, unit: Unit, record: CallRecord) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    """The same with the functions of the program, and the criteria, that a loss comes from."""
+    pending: list[tuple[Unit, cst.CSTNode]] = [(unit, node) for node in _behind(unit, record)]
+    seen: set[cst.CSTNode] = set()
+    while pending:
+        where, node = pending.pop(0)
+        yield where, node
+        made = state.calls.get(node) if isinstance(node, cst.Call) else None
+        for function in _called(state, made) if made is not None else ():
+            if function.node not in seen:
+                seen.add(function.node)
+                returned = (r.value for r in function.unit.names.returns.get(function.node, ()) if r.value is not None)
+                for value in returned:
+                    pending += [(function.unit, part) for part in _through(function.unit, value)]
+
+
+def _called(state: State, record: CallRecord) -> Iterator[Function]:
+    for thing in record.callees:
+        function = thing if isinstance(thing, Function) else forward_of(state, thing)
+        if function is not None:
+            yield function
 
 
 def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:

@@ -11,7 +11,8 @@ import libcst as cst
 
 from ..facts.roles import SHARES, TENSORS, Origin, Role
 from . import knowledge
-from .names import bindings_value, reaching
+from .names import Binding, bindings_value, positional, reaching
+from .solver import Thing
 from .things import CallRecord, Function, State, Unit, origins
 
 _DEPTH = 8
@@ -30,11 +31,18 @@ def reduction_of(state: State, unit: Unit, expression: cst.BaseExpression) -> st
     return found.pop() if len(found) == 1 else "mixed"
 
 
+def reduces_rows(state: State, unit: Unit, expression: cst.BaseExpression) -> bool:
+    """Whether an expression is certainly one number that the rows of a batch were reduced to."""
+    return not {"rows"}.issuperset(_Reader(state).read(unit, expression, 0))
+
+
 class _Reader:
     """Reads reductions off expressions, through variables and functions of the program."""
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.frames: list[tuple[Function, CallRecord, bool]] = []
+        """The functions that are being read, how they are called, and whether their first parameter is the object."""
 
     def read(self, unit: Unit, node: cst.BaseExpression, depth: int) -> set[str]:
         """The reductions of the terms of a tensor expression."""
@@ -54,6 +62,8 @@ class _Reader:
             binding = unit.names.binding(node)
             seen = reaching(unit.names, binding, node) if binding is not None else ()
             values = bindings_value(unit.names, binding, seen) if binding is not None else []
+            if binding is not None and not values and self.frames:
+                return self._handed(binding, depth)
             return {word for value in values if value is not node for word in self.read(unit, value, depth + 1)}
         return set()
 
@@ -82,9 +92,12 @@ class _Reader:
             return set()
         for thing in record.callees:
             if isinstance(thing, Function):
-                return self._returned(thing, depth)
+                return self._returned(thing, depth, record)
             if isinstance(thing, Origin) and thing.role is Role.CRITERION:
                 return {_by_keyword(thing.node)}
+            forward = forward_of(self.state, thing)
+            if forward is not None:
+                return self._returned(forward, depth, record, bound=True)
         last = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
         plain = not [a for a in node.args if a.keyword is not None or not _is_tensor_argument(self.state, a)]
         if last in ("sum", "mean") and plain:
@@ -99,6 +112,10 @@ class _Reader:
             if number and "rows" not in number:
                 return number  # one number already: its sum is itself
             return {last} if self._reduces_batch(record) else set()
+        if last in ("stack", "cat", "hstack") and node.args:
+            return self._members(unit, node.args[0].value, depth)
+        if last in ("dot", "vdot", "inner") and self._reduces_batch(record):
+            return {"sum"}
         if last in knowledge.LOSS_FUNCTIONS:
             return {_by_keyword(node)}
         if last in _COUPLING:  # no sum over the rows any more: near to it is the mean over the processes
@@ -132,12 +149,45 @@ class _Reader:
             return self.read(unit, node.elt, depth + 1)
         return set()
 
-    def _returned(self, function: Function, depth: int) -> set[str]:
+    def _handed(self, binding: Binding, depth: int) -> set[str]:
+        """What a parameter of the function that is read holds, by the call that is followed."""
+        function, record, bound = self.frames[-1]
+        names = positional(function.node)
+        place = next((i for i, p in enumerate(names) if p in binding.definitions), None)
+        if place is None or any(arg.star for arg in record.node.args):
+            return set()
+        plain = [arg.value for arg in record.node.args if arg.keyword is None]
+        named = [a.value for a in record.node.args if a.keyword is not None and a.keyword.value == binding.name]
+        place -= bound
+        value = plain[place] if 0 <= place < len(plain) else next(iter(named), None)
+        if value is None:
+            return set()
+        frame = self.frames.pop()
+        try:
+            return self.read(record.unit, value, depth + 1)
+        finally:
+            self.frames.append(frame)
+
+    def _returned(self, function: Function, depth: int, record: CallRecord, bound: bool = False) -> set[str]:
+        self.frames.append((function, record, bound))
+        try:
+            return self._results(function, depth)
+        finally:
+            self.frames.pop()
+
+    def _results(self, function: Function, depth: int) -> set[str]:
         body = function.node.body
         if isinstance(body, cst.BaseExpression):
             return self.read(function.unit, body, depth + 1)
-        returns = [n for n in function.unit.names.returns.get(function.node, ()) if n.value is not None]
-        return {word for r in returns if r.value is not None for word in self.read(function.unit, r.value, depth + 1)}
+        given = (r.value for r in function.unit.names.returns.get(function.node, ()))
+        values = [v for v in given if v is not None and not isinstance(v, (cst.Tuple, cst.List))]
+        return {word for value in values for word in self.read(function.unit, value, depth + 1)}
+
+
+def forward_of(state: State, thing: Thing) -> Function | None:
+    """The ``forward`` of a module of the program's own class: a loss, or a model that computes its loss."""
+    klass = state.klass.get(thing) if isinstance(thing, Origin) else None
+    return klass.method("forward") if klass is not None else None
 
 
 def _is_tensor_argument(state: State, arg: cst.Arg) -> bool:

@@ -223,6 +223,8 @@ class Load(NamedTuple):
     waits_before: cst.CSTNode | None
     """The statement before which all processes must wait, because this run wrote the file."""
     because: str
+    is_data: bool = False
+    """It holds a data set: batches of it are moved when a loader gives them."""
 
 
 class Schedule(NamedTuple):

@@ -56,6 +56,8 @@ class Request:
     """How much one run may write."""
     cpu: bool = False
     """Stay on the CPU even where there are accelerators."""
+    by_nature: str = ""
+    """Why the training of several processes is close to the original's and not equal to it, where that is known."""
 
     def __post_init__(self) -> None:
         if not self.procs or min(self.procs) < 1 or len(set(self.procs)) != len(self.procs):
@@ -68,7 +70,7 @@ class Request:
             raise RequestError("double needs exact mode: leave --as-is out")
 
 
-_PLAIN = ("steps", "exact", "double", "keep", "seconds", "wait", "output_bytes", "disk_bytes", "cpu")
+_PLAIN = ("steps", "exact", "double", "keep", "seconds", "wait", "output_bytes", "disk_bytes", "cpu", "by_nature")
 
 
 def program_at(path: Path, cwd: Path, text: bytes | None = None) -> Program:

@@ -124,6 +124,7 @@ class Server:
                 double=self.request.double,
                 kept=count == 1 or not self.request.exact or self._says(self.request.migrated, _KEPT_BY),
                 unstable=shaky,
+                said=self.request.by_nature,
             )
             found += compare(about)
         return found

@@ -124,3 +124,21 @@ def test_on_accelerate_it_is_the_cpu(lines: Lines) -> None:
 
     _, come, _ = lines(built=LOAD, options={"target": Target.ACCELERATE})
     assert "model.load_state_dict(torch.load('start.pt', map_location=\"cpu\"))" in come
+
+
+DATA = {
+    "a tensor data set": "rows = torch.load('rows.pt')\ntrain = torch.utils.data.TensorDataset(rows)",
+    "both parts of it": "rows, labels = torch.load('rows.pt')\ntrain = torch.utils.data.TensorDataset(rows, labels)",
+    "a loader": "rows = torch.load('rows.pt')\nmore = DataLoader(rows, batch_size=2)",
+    "a class of data sets": (
+        "class Rows(torch.utils.data.Dataset):\n    def __init__(self):\n        self.rows = torch.load('rows.pt')\n\n"
+        "train = Rows()"
+    ),
+}
+
+
+@pytest.mark.parametrize("top", DATA.values(), ids=DATA)
+def test_a_data_set_stays_on_the_cpu(top: str, lines: Lines) -> None:
+    _, come, _ = lines(top=top)
+    (line,) = [line for line in come if "map_location" in line]
+    assert line.endswith("torch.load('rows.pt', map_location=\"cpu\")")

@@ -86,3 +86,41 @@ def test_a_sum_of_training_losses_is_averaged_over_the_processes(lines: Lines) -
     assert gone == ["        total += loss.item()"]
     assert come == ['        total += accelerator.reduce(loss.detach(), reduction="mean").item()']
     assert findings == []
+
+
+REDUCED = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
+
+TOTALS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "an entry of a dict": (
+        {"top": "sums = {}", "step": 'sums["loss"] += loss.item()', "epoch": 'print(sums["loss"])'},
+        [f'        sums["loss"] += {REDUCED}'],
+    ),
+    "an attribute": (
+        {"top": "self = Namespace()", "step": "self.total += loss.item()", "epoch": "print(self.total)"},
+        [f"        self.total += {REDUCED}"],
+    ),
+    "a list in an attribute": (
+        {"top": "self = Namespace()", "step": "self.losses.append(loss.item())", "epoch": "print(self.losses)"},
+        [f"        self.losses.append({REDUCED})"],
+    ),
+    "a list that has another name": (
+        {"top": "one, two = [], []\nfor seen in (one, two): pass", "step": "seen.append(loss.item())"},
+        [f"        seen.append({REDUCED})"],
+    ),
+    "a sum that is written out": (
+        {"top": "total = 0.0", "step": "total = total + loss.item()", "epoch": "print(total)"},
+        [f"        total = total + {REDUCED}"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "come"), TOTALS.values(), ids=TOTALS)
+def test_a_total_of_training_is_kept_in(parts: dict[str, Any], come: list[str], lines: Lines) -> None:
+    _, found, findings = lines(**parts)
+    assert [line for line in found if "reduce" in line] == come
+    assert findings == []
+
+
+def test_an_attribute_that_nothing_reads_is_left_alone(lines: Lines) -> None:
+    _, come, _ = lines(top="self = Namespace()", step="self.total += loss.item()")
+    assert not any("reduce" in line for line in come)

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from torchlift.rewriter import verify
+from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.report.verdict import last_word, verdict_text
-from torchlift.rewriter.result import FileResult, Trait
+from torchlift.rewriter.result import Diagnosis, FileResult, Trait
 from torchlift.rewriter.source import decode
 from torchlift.rewriter.verify_options import Asked, VerifyError
 
@@ -105,6 +106,15 @@ def test_the_request_carries_bytes_and_the_place(tmp_path: Path) -> None:
     assert found["migrated"] == {**place, "texts": {"code/train.py": base64.b64encode(AFTER).decode()}}
     assert (found["version"], found["procs"], found["steps"], found["exact"]) == (1, [2], 5, False)
     assert (found["seconds"], found["arguments"]) == (9, ["--epochs", "1"])
+
+
+def test_the_request_says_what_differs_by_nature(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    pairs = Diagnosis("in-batch-pairs", Severity.REVIEW, "pairs are formed", "", 7)
+    other = Diagnosis("one-share", Severity.REVIEW, "rows of one process", "", 8)
+    file = FileResult(decode(BEFORE, path), AFTER, diagnoses=(other, pairs))
+    assert verify.request([file], path, Asked(), tmp_path)["by_nature"] == "train.py:7: pairs are formed"
+    assert verify.request([], path, Asked(), tmp_path)["by_nature"] == ""
 
 
 def test_a_script_elsewhere_runs_in_its_own_folder(tmp_path: Path) -> None:

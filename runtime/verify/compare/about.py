@@ -56,6 +56,8 @@ class About:
     kept_until: int | None = None
     """The first step whose short batch the runtime completes with other rows; None when there is none."""
     unstable: Unstable = field(default_factory=Unstable)
+    said: str = ""
+    """Why figures of several processes are not equal to the original's, as the request says."""
 
     @property
     def processes(self) -> int:
@@ -96,7 +98,7 @@ class About:
             return "the script draws random numbers for each row, one by one: every process has other ones"
         if self.original.main.of("step") and not self.original.main.training_passes():
             return "batches are made by hand, not by a loader: the global batch cannot be kept"
-        return ""
+        return self.said
 
     def _draws_by_row(self) -> bool:
         ends = [rank.end or {} for rank in (self.original.main, *self.migrated.ranks)]

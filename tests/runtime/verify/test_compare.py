@@ -395,6 +395,7 @@ def test_a_lost_connection_is_a_hang_and_an_own_error_is_not() -> None:
         ({"rows of a batch mixed by randperm": 1}, {}, "the script mixes the rows of a batch (randperm)"),
         ({}, {"kept": False}, "the runtime cannot be told to keep the global batch"),
         ({"BatchNorm without running statistics": 1}, {}, "normalises over the rows of one process"),
+        ({}, {"said": "train.py:3: pairs are formed within the batch"}, "pairs are formed within the batch"),
     ],
 )
 def test_what_cannot_be_compared_is_said(held: dict[str, int], more: dict[str, Any], why: str) -> None:

@@ -14,7 +14,9 @@ from torchlift.runtime.verify.text import as_text
 from torchlift.runtime.verify.verdict import Failure, Outcome, Promise, RunSeen, Verdict
 
 PROGRAM = Program(script=Path("/a/b/train.py"), folder=Path("/a"), texts={"b/train.py": b"\xff\x00print(1)\r\n"})
-REQUEST = Request(original=PROGRAM, migrated=PROGRAM, arguments=("--epochs", "1"), procs=(2,), steps=5, double=True)
+REQUEST = Request(
+    original=PROGRAM, migrated=PROGRAM, arguments=("--epochs", "1"), procs=(2,), steps=5, double=True, by_nature="x"
+)
 
 
 def test_a_request_comes_back_as_it_was() -> None:
