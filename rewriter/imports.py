@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from .analysis.names import Names, dotted, is_docstring
+from .analysis.names import Names
+from .analysis.syntax import dotted, is_docstring
 from .analysis.walk import children
 from .edits import AddImport
 

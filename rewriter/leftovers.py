@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from .analysis.names import Binding, Names, ScopeKind
+from .analysis.names import Names
+from .analysis.scopes import Binding, ScopeKind
 from .analysis.walk import children, descendants
 from .applying import apply
 from .edits import Edit, Remove, speaks_of_moving

@@ -24,7 +24,8 @@ from pathlib import Path
 import libcst as cst
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.analysis.names import Names, resolve
+from torchlift.rewriter.analysis.names import Names
+from torchlift.rewriter.analysis.resolving import resolve
 from torchlift.rewriter.applying import apply
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.edits import Edit, InsertAfter, InsertBefore, Replace

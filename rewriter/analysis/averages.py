@@ -16,12 +16,13 @@ import libcst as cst
 from ..facts.module import Form, Gather, Side
 from ..facts.roles import SHARES, TENSORS, Role
 from ..findings import Finding, Severity
+from .assigned import bindings_value
 from .counting import counted
 from .losses import assigned, is_loss_name, read_off, reduced
 from .metrics import bound, bound_by, entry, is_loss_entry, plain
-from .names import Binding, bindings_value
 from .reach import Reach
 from .rows import by_rows
+from .scopes import Binding
 from .summed import reduction_of
 from .things import State, Unit, origins
 from .totals import Total, Totals

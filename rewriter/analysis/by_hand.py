@@ -11,11 +11,11 @@ from ..facts.by_hand import Instead
 from ..facts.module import Side
 from ..facts.roles import Origin
 from ..findings import Finding, Severity
-from .handing import Way
 from .numbers import numbers
 from .starts import Start
 from .things import State, Unit
 from .walk import descendants
+from .ways import Way
 
 
 @dataclass(eq=False)

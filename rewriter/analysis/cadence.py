@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ..facts.module import Count
-from .names import dotted
+from .syntax import dotted
 from .things import Unit
 from .training import Training
 from .walk import descendants

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..findings import Finding, Severity
-from .handing import Way
 from .reach import Reach
 from .things import State, Unit
 from .training import method_name, outside_name
+from .ways import Way
 
 _DRAWS = {
     "torch": ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split", "torch.randperm"),

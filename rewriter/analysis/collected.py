@@ -38,12 +38,10 @@ from .fields import follows_field, redefined
 from .figures import mean_of_batches, one_share
 from .folders import folders, received
 from .guards import Together
-from .handing import Way
 from .holding import base_call, receiver
 from .hosting import hosted
 from .legacy import legacy_tensors
 from .losses import Reducer, closures, weights
-from .names import is_docstring
 from .precision import ScalerUse
 from .preparing import Plan
 from .program import Program
@@ -53,11 +51,13 @@ from .remarks import remarks
 from .sized import tied_shapes
 from .story import story
 from .summed import reduction_of
+from .syntax import is_docstring
 from .things import CallRecord, State, Unit, origins
 from .training import is_loss, method_name, outside_name
 from .unreached import unreached_backwards, unreached_effects, unreached_work
 from .visible import left_to_launcher, visible_devices
 from .walk import descendants
+from .ways import Way
 from .wrapped import hidden
 
 _ASKED = frozenset({"backward", "clip_grad_norm_", "clip_grad_value_"})

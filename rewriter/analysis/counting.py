@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import libcst as cst
 
 from ..facts.roles import Role
-from .names import Binding
 from .rows import by_rows
+from .scopes import Binding
 from .things import State, Unit, origins
 from .training import Training, method_name
 from .walk import descendants

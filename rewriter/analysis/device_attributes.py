@@ -9,8 +9,8 @@ import libcst as cst
 from ..facts.roles import Origin, Role
 from .device_names import condition_of
 from .flags import Flag
-from .names import Binding
 from .reach import Code, Reach
+from .scopes import Binding
 from .things import State, Unit, origins
 from .training import method_name
 

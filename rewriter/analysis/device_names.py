@@ -8,7 +8,7 @@ import libcst as cst
 
 from ..facts.roles import Origin, Role
 from . import knowledge
-from .names import Binding, ScopeKind
+from .scopes import Binding, ScopeKind
 from .things import State, Unit, origins
 from .training import outside_name
 from .walk import descendants

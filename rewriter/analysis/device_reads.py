@@ -8,11 +8,11 @@ import libcst as cst
 
 from ..facts.module import DeviceRead, MixedPrecision, Move, Placement
 from ..facts.roles import Role
-from .handing import Way
 from .reach import Reach
 from .things import State, Unit, origins
 from .training import method_name
 from .walk import descendants
+from .ways import Way
 
 
 def vanished(

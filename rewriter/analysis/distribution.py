@@ -19,12 +19,12 @@ from ..findings import Finding, Severity
 from . import knowledge, places
 from .by_hand import ByHand
 from .distributed import INSTEAD, calls, of_torch
-from .handing import argument_of
-from .names import is_docstring, positional
 from .numbers import number
 from .obstacles import blocked, obstacle, unsure
 from .reach import Code, Reach
+from .signatures import argument_of
 from .starts import Start
+from .syntax import is_docstring, positional
 from .things import CallRecord, Function, State, Unit, origins
 from .training import Training, method_name, outside_name
 from .walk import descendants

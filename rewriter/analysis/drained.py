@@ -13,7 +13,7 @@ import libcst as cst
 
 from ..facts.roles import Role
 from ..findings import Finding, Severity
-from .names import bindings_value
+from .assigned import bindings_value
 from .reach import Reach
 from .things import State, Unit, origins
 from .training import Training, outside_name

@@ -15,8 +15,10 @@ import libcst as cst
 
 from ..facts.module import Form, Gather, Side
 from ..facts.roles import Origin, Role
-from .names import Binding, FunctionNode, positional, reaching
+from .assigned import reaching
 from .reach import Reach
+from .scopes import Binding
+from .syntax import FunctionNode, positional
 from .things import CallRecord, Instance, State, Unit, origins
 from .training import Training, method_name, outside_name
 from .walk import children, descendants

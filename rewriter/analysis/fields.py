@@ -10,7 +10,7 @@ import libcst as cst
 from ..facts.module import DeviceRead, Move, Placement
 from ..facts.roles import Origin, Role
 from .device_names import DeviceName
-from .names import Binding
+from .scopes import Binding
 from .things import State, Unit, origins
 
 

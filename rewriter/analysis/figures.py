@@ -12,8 +12,9 @@ import libcst as cst
 from ..facts.once import Effect, EffectKind
 from ..facts.roles import TENSORS, Origin, Role
 from ..findings import Finding
+from .assigned import bindings_value
 from .equality import Equality
-from .names import Binding, bindings_value
+from .scopes import Binding
 from .summed import reduction_of
 from .things import State, Unit, origins
 from .training import method_name

@@ -10,8 +10,10 @@ from ..facts.layout import Layout
 from ..facts.roles import Role
 from . import knowledge, modules
 from .expressions import assign, bind_loop, evaluate
-from .names import ScopeKind, parameters, resolve
+from .resolving import resolve
+from .scopes import ScopeKind
 from .solver import Slot
+from .syntax import parameters
 from .things import Klass, State, Unit
 from .walk import children
 

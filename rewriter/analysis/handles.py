@@ -13,8 +13,8 @@ import libcst as cst
 from ..facts.once import Handle
 from ..findings import Finding, Severity
 from .guards import guarded, keyword, names_main, starred
-from .names import dotted
 from .reach import Reach
+from .syntax import dotted
 from .things import External, State, Unit, Unknown
 from .training import method_name, outside_name, outside_names
 from .walk import descendants

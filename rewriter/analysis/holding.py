@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from .names import positional
 from .reach import Code, Reach
+from .syntax import positional
 from .things import Klass, State, Unit
 
 

@@ -8,8 +8,8 @@ import libcst as cst
 
 from ..facts.module import Move, Placement
 from ..facts.roles import TENSORS, Origin, Role
+from .assigned import bindings_value, reaching
 from .devices import Mover
-from .names import bindings_value, reaching
 from .things import CallRecord, Unit, origins
 from .training import method_name, outside_name
 from .walk import descendants

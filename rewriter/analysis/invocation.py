@@ -9,8 +9,8 @@ import libcst as cst
 
 from ..facts.roles import SHARES, TENSORS, Origin, Role
 from .containers import element, members
-from .names import parameters, positional
 from .solver import Slot, Thing
+from .syntax import parameters, positional
 from .things import Bound, Function, Instance, Mapping, State, Trace, Unit
 
 

@@ -12,9 +12,11 @@ import libcst as cst
 
 from ..facts.legacy import Legacy, LegacyTensor
 from ..facts.roles import SHARES, TENSORS, Role
+from .assigned import bindings_value
 from .devices import Mover
 from .hosting import moved_before
-from .names import Binding, bindings_value, positional
+from .scopes import Binding
+from .syntax import positional
 from .things import CallRecord, External, State, Unit, origins
 from .training import method_name, outside_name
 

@@ -10,7 +10,7 @@ from ..facts.module import Form, Gather
 from ..facts.roles import TENSORS, Role
 from ..findings import Finding, Severity
 from .equality import Equality
-from .names import Binding
+from .scopes import Binding
 from .summed import reduction_of
 from .things import CallRecord, Function, State, Unit, origins
 from .training import Training

@@ -18,9 +18,9 @@ from ..facts.once import Effect, EffectKind
 from ..facts.roles import SHARES, TENSORS, Origin, Role
 from .counting import counted
 from .drained import drained
-from .names import Binding
 from .reach import Reach
 from .rows import by_rows
+from .scopes import Binding
 from .sized import batch_sizes, shaped_by
 from .things import State, Unit, Unknown, origins
 from .training import Training, method_name

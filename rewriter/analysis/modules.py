@@ -5,8 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from ..facts.layout import resolved
-from .names import Binding, import_source
+from .scopes import Binding
 from .solver import Slot
+from .syntax import import_source
 from .things import State, Unit
 
 

@@ -9,7 +9,8 @@ import libcst as cst
 
 from ..facts.module import ModuleFacts, Side
 from ..facts.roles import Role
-from .names import Names, dotted
+from .names import Names
+from .syntax import dotted
 
 _STATISTICS = re.compile(r"(Lazy)?BatchNorm([123]d)?$")
 _NETWORKS = re.compile(

@@ -9,7 +9,7 @@ import libcst as cst
 from ..facts.by_hand import Instead
 from ..facts.roles import Origin, Role
 from . import places
-from .names import Binding
+from .scopes import Binding
 from .solver import Thing
 from .things import State, Unit, Unknown
 

@@ -9,8 +9,8 @@ from . import knowledge, places, registries
 from .containers import element, members
 from .invocation import Call, escape, host, relate, tensors, trailing
 from .modules import full, slot_of
-from .names import positional
 from .solver import Slot, Thing
+from .syntax import positional
 from .things import External, Instance, Klass, Mapping, Sequence, Trace, Trail
 
 UNNAMED = "Unnamed"

@@ -7,8 +7,8 @@ import libcst as cst
 from ..facts.roles import Origin, Role
 from .containers import at
 from .invocation import Call
-from .names import positional
 from .solver import Slot, Thing
+from .syntax import positional
 from .things import External, Function, Sequence, State
 
 RANK, LOCAL_RANK, WORLD_SIZE = "process_index", "local_process_index", "num_processes"

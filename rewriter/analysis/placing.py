@@ -14,9 +14,9 @@ import libcst as cst
 
 from ..facts.module import Prepare, Side
 from ..facts.roles import Origin, Role
-from .names import is_docstring
 from .reach import Code, Reach
 from .solver import Thing
+from .syntax import is_docstring
 from .things import Instance, State, Unit, origins
 from .training import Training, outside_name
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ..facts.roles import Origin, Role
-from .names import FunctionNode, parameters
 from .reach import Code, Reach
+from .syntax import FunctionNode, parameters
 from .things import CallRecord, State, Unit, Unknown, origins
 from .training import Training, method_name, outside_name, whole
 

@@ -24,16 +24,19 @@ from .devices import Mover
 from .equality import Equality
 from .flags import always_cpu, cpu_flag
 from .flow import solve
-from .handing import Router, Way
+from .handing import Router
 from .holding import Holders, receiver
+from .homes import Homes
 from .modules import taken
-from .names import Names, ScopeKind
+from .names import Names
 from .precision import Precision, precision_of
 from .preparing import Plan, plan
 from .program import Program
 from .reach import Code
+from .scopes import ScopeKind
 from .things import Unit, origins
 from .walk import descendants
+from .ways import Way
 
 
 class Module(NamedTuple):
@@ -220,17 +223,21 @@ class _Analyses(Program):
         keepers = {found[1]: None for code in essential if (found := holders.method(code)) is not None}
         for klass in keepers:
             needs.update(dict.fromkeys(holders.inits(klass)))
-        router = Router(self.state, self.reach, devices, self.name(), self.shared, keepers)
-        router.fields, router.lent = self.fields, self.lent
-        router.marked = frozenset(marked | {call for _, call in self.draws})
-        router.flag = self.flag
-        if self.hand is not None:
-            router.starts, router.constructor = self.hand.starts, self.hand.constructor()
-        router.reads = (self.precision.names if self.precision is not None else frozenset()) | (
-            self.window.names if self.window is not None else frozenset()
+        homes = Homes(
+            state=self.state,
+            reach=self.reach,
+            devices=devices,
+            name=self.name(),
+            fields=self.fields,
+            lent=self.lent,
+            marked=frozenset(marked | {call for _, call in self.draws}),
+            flag=self.flag,
+            reads=frozenset().union(*(found.names for found in (self.precision, self.window) if found is not None)),
+            starts=self.hand.starts if self.hand is not None else (),
+            constructor=self.hand.constructor() if self.hand is not None else (),
         )
         anchor = plan_.code or (self.reach.function_of(self.training.backwards[0].node) if marked else None)
-        return router.route(needs, anchor, [prepare for _, prepare in plan_.prepares])
+        return Router(homes, self.shared, keepers).route(needs, anchor, [prepare for _, prepare in plan_.prepares])
 
     def _existing_way(self) -> Way:
         way = Way()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..facts.roles import Origin
-from .names import FunctionNode
+from .syntax import FunctionNode
 from .things import State, Unit
 from .walk import descendants
 

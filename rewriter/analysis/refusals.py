@@ -12,8 +12,8 @@ from ..findings import Finding, Severity
 from . import knowledge
 from .by_hand import ByHand
 from .distributed import distributed
-from .names import import_source
 from .reach import Reach
+from .syntax import import_source
 from .things import Function, State, Unit, origins
 from .training import Training, method_name, outside_name
 from .windows import drawn_alike, find_windows

@@ -14,8 +14,8 @@ import libcst as cst
 
 from .invocation import Call
 from .modules import unit_named, variable
-from .names import parameters, positional
 from .solver import Slot, Thing
+from .syntax import parameters, positional
 from .things import External, Function, Klass, State, Unit
 
 

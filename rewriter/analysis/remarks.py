@@ -11,7 +11,7 @@ import libcst as cst
 
 from ..facts.roles import SHARES, TENSORS, Role
 from ..findings import Finding, Severity
-from .names import bindings_value
+from .assigned import bindings_value
 from .reach import Reach
 from .summed import forward_of, reduces_rows, reduction_of
 from .things import CallRecord, External, Function, State, Unit, Unknown, origins

@@ -15,8 +15,8 @@ from ..facts.module import Behaviour, Gather
 from ..facts.roles import SHARES, Role
 from .decisions import Joint
 from .equality import Equality
-from .names import Binding, Scope, ScopeKind
 from .reach import Reach
+from .scopes import Binding, Scope, ScopeKind
 from .things import CallRecord, State, Unit, origins
 from .training import Training, method_name
 

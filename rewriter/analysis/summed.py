@@ -11,8 +11,10 @@ import libcst as cst
 
 from ..facts.roles import SHARES, TENSORS, Origin, Role
 from . import knowledge
-from .names import Binding, bindings_value, positional, reaching
+from .assigned import bindings_value, reaching
+from .scopes import Binding
 from .solver import Thing
+from .syntax import positional
 from .things import CallRecord, Function, State, Unit, origins
 
 _DEPTH = 8

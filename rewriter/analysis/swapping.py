@@ -16,7 +16,8 @@ from ..facts.compatible import ARGUMENTS, MEMBERS, NAMES
 from ..facts.module import Swap
 from ..facts.roles import Role
 from ..findings import Finding
-from .names import Binding, dotted, import_source
+from .scopes import Binding
+from .syntax import dotted, import_source
 from .things import State, Unit, origins
 
 _ROOT = "accelerate"

@@ -14,8 +14,10 @@ import libcst as cst
 
 from ..facts.layout import Layout, Place
 from ..facts.roles import Origin, Role
-from .names import Binding, FunctionNode, Names, Scope
+from .names import Names
+from .scopes import Binding, Scope
 from .solver import Slot, Solver, Thing
+from .syntax import FunctionNode
 
 _DEEPEST = {"builtins": 3}
 """Parts of the longest name of something outside, by its first part."""

@@ -12,8 +12,8 @@ import libcst as cst
 
 from .losses import assigned
 from .metrics import is_synchronised
-from .names import Binding
 from .reach import Reach
+from .scopes import Binding
 from .things import State, Unit
 from .training import method_name
 from .walk import descendants

@@ -8,9 +8,9 @@ import libcst as cst
 
 from ..facts.roles import SHARES, TENSORS, Origin, Role
 from .containers import members
-from .names import FunctionNode, positional
 from .reach import Reach
 from .solver import Slot
+from .syntax import FunctionNode, positional
 from .things import CallRecord, External, Instance, Klass, Mapping, Sequence, State, Unit, origins
 from .walk import descendants
 

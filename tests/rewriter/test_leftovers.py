@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 import pytest
 
-from torchlift.rewriter.analysis.names import resolve
+from torchlift.rewriter.analysis.resolving import resolve
 from torchlift.rewriter.leftovers import drop_idle
 
 KEPT = {

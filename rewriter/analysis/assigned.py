@@ -1,0 +1,56 @@
+"""What assignments give a variable, and which of them a read can see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from .names import Names
+from .scopes import Binding
+
+
+def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """The definitions that a read can see: those in front of it, and those of an earlier turn of its loops."""
+    if names.scopes.get(names.function(read)) is not binding.scope.function:
+        return tuple(binding.definitions)
+    order, here = names.order, names.order(read)
+    turns = [(order(loop), names.end(loop)) for loop in names.enclosing(read, cst.For, cst.While)]
+    return tuple(
+        d for d in binding.definitions if order(d) < here or any(start < order(d) <= end for start, end in turns)
+    )
+
+
+def bindings_value(
+    names: Names, binding: Binding, definitions: Sequence[cst.CSTNode] | None = None
+) -> list[cst.BaseExpression]:
+    """
+    The values that plain assignments give a variable, tuples matched by position; augmented ones included.
+
+    ``definitions`` are those to look at; all of them without.
+    """
+    found: list[cst.BaseExpression] = []
+    for definition in binding.definitions if definitions is None else definitions:
+        parent = names.parents.get(definition)
+        if isinstance(parent, (cst.AugAssign, cst.AnnAssign, cst.NamedExpr)) and parent.value is not None:
+            found.append(parent.value)
+        elif isinstance(parent, cst.AssignTarget):
+            assign = names.parents.get(parent)
+            if isinstance(assign, cst.Assign):
+                found.append(assign.value)
+        elif isinstance(parent, cst.Element):
+            found.extend(_unpacked(names, parent))
+    return found
+
+
+def _unpacked(names: Names, element: cst.Element) -> list[cst.BaseExpression]:
+    """What ``a, b = ...`` gives to one of its names: the value at its place, or the whole that is unpacked."""
+    target = names.parents.get(element)
+    above = names.parents.get(target) if target is not None else None
+    assign = names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
+    if not isinstance(assign, cst.Assign) or not isinstance(target, (cst.Tuple, cst.List)):
+        return []
+    value = assign.value
+    if isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(target.elements):
+        return [value.elements[list(target.elements).index(element)].value]
+    return [value]

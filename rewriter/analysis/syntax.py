@@ -1,0 +1,44 @@
+"""What single nodes say by themselves: parameters of a function, dotted names, docstrings, sources of imports."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+FunctionNode = cst.FunctionDef | cst.Lambda
+FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
+
+
+def parameters(function: FunctionNode) -> list[cst.Param]:
+    """All parameters of a function in order, ``*args`` and ``**kwargs`` included."""
+    params = function.params
+    star = [params.star_arg] if isinstance(params.star_arg, cst.Param) else []
+    double = [params.star_kwarg] if params.star_kwarg is not None else []
+    return [*params.posonly_params, *params.params, *star, *params.kwonly_params, *double]
+
+
+def positional(function: FunctionNode) -> list[cst.Param]:
+    """The parameters that positional arguments fill, in order."""
+    return [*function.params.posonly_params, *function.params.params]
+
+
+def is_docstring(statement: cst.CSTNode) -> bool:
+    """Whether a statement is nothing but a string."""
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    small = statement.body[0]
+    return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
+
+
+def dotted(node: cst.CSTNode | None) -> str:
+    """``a.b.c`` for names and attributes of names, else the empty string."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr.value}" if base else ""
+    return ""
+
+
+def import_source(node: cst.ImportFrom) -> str:
+    """The module that ``from m import ...`` reads, with its leading dots."""
+    return "." * len(node.relative) + dotted(node.module)
