@@ -24,6 +24,10 @@ Let the accelerator decide where mixed precision applies.
     +    accelerator.backward(loss)
          optimizer.step()
 
+A region may be made elsewhere: ``ctx = autocast(...) if args.amp else nullcontext()``, or a function, a lambda or
+a ``partial`` that gives one. Code that stands twice, ``if args.amp: ... else: ...``, is kept once where the
+two are the same but for mixed precision.
+
 Only where every forward pass of a trained model stands in a region, and all regions ask for the same precision under
 the same switch: the accelerator's setting holds for the model as a whole. Other regions stay as they are, which is
 right, too.
@@ -31,26 +35,49 @@ right, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Replace
+from ..rewriter.edits import Edit, Remove, Replace
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
 ID = "autocast"
+_REASON = "the precision is a setting of the accelerator"
 
 
 @rule(ID, doc=__doc__)
 def autocast(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Rewrite the context managers of autocast regions."""
-    for call in facts.precision.autocasts:
-        yield Replace(
-            ID, call, lambda _: _region(facts), reason="the precision is a setting of the accelerator", whole=True
-        )
+    """Rewrite the context managers of autocast regions, and keep one of two branches."""
+    precision = facts.precision
+    for node in precision.regions:
+        yield Replace(ID, node, lambda _: cst.Call(_maker(facts)), reason=_REASON, whole=True)
+    for node in precision.makers:
+        yield Replace(ID, node, lambda _: _maker(facts), reason=_REASON, whole=True)
+    for statement in precision.made_early:
+        yield Remove(ID, statement, reason=_REASON)
+    for branch, first in precision.branches:
+        reason = "the same with mixed precision and without, which the accelerator decides"
+        yield Replace(ID, branch, _one_side(first), reason=reason)
 
 
-def _region(facts: ModuleFacts) -> cst.CSTNode:
-    return cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("autocast")))
+def _maker(facts: ModuleFacts) -> cst.Attribute:
+    return cst.Attribute(cst.Name(facts.accelerator), cst.Name("autocast"))
+
+
+def _one_side(first: bool) -> Callable[[cst.CSTNode], Sequence[cst.CSTNode]]:
+    """Gives the statements of one side of an ``if``; comments above it stay."""
+
+    def statements(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+        assert isinstance(node, cst.If)
+        side = node.body if first else getattr(node.orelse, "body", None)
+        body = list(getattr(side, "body", ()))
+        if isinstance(side, cst.SimpleStatementSuite):
+            body = [cst.SimpleStatementLine(body, trailing_whitespace=side.trailing_whitespace)]
+        if body:
+            body[0] = body[0].with_changes(leading_lines=[*node.leading_lines, *body[0].leading_lines])
+        return body
+
+    return statements

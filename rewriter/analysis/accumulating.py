@@ -15,9 +15,9 @@ import libcst as cst
 from ..facts.module import Accumulation
 from ..facts.roles import Role
 from .metrics import plain
-from .precision import same_at
 from .reach import Code, Reach
 from .summed import reduction_of
+from .switches import Switches
 from .things import CallRecord, State, Unit, origins
 from .training import Training, method_name
 from .walk import descendants
@@ -72,9 +72,9 @@ class _Reader:
         self, unit: Unit, loop: cst.For, gate: cst.If, record: CallRecord, size: cst.BaseExpression
     ) -> Window | None:
         loss = _divided(unit, loop, record, size)
-        names = same_at(self.state, self.reach, self.code, size) if self.code is not None else None
+        known = Switches(self.state, self.reach, self.code).known(unit, size) if self.code is not None else None
         models = self._models(unit, loop)
-        if loss is None or names is None or not models:
+        if loss is None or known is None or not models:
             return None
         statement, quotient, name = loss
         where = unit.names.statement(quotient) if quotient is not None and not _in(quotient, record.node) else None
@@ -87,7 +87,7 @@ class _Reader:
         ):
             return None
         fact = Accumulation(loop, gate, statement, quotient, tuple(products), tuple(models))
-        return Window(unit, fact, unit.names.module.code_for_node(size), names)
+        return Window(unit, fact, known.text, known.names)
 
     def _steps_in(self, gate: cst.If) -> bool:
         inside = set(descendants(gate.body))

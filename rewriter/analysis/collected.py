@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from typing import TypeVar
 
 import libcst as cst
 
@@ -42,12 +43,12 @@ from .holding import base_call, receiver
 from .hosting import hosted
 from .legacy import legacy_tensors
 from .losses import Reducer, closures, weights
-from .precision import ScalerUse
 from .preparing import Plan
 from .program import Program
 from .reach import Code
 from .refusals import contradictions
 from .remarks import remarks
+from .scalers import ScalerUse
 from .sized import tied_shapes
 from .story import story
 from .summed import reduction_of
@@ -61,6 +62,9 @@ from .ways import Way
 from .wrapped import hidden
 
 _ASKED = frozenset({"backward", "clip_grad_norm_", "clip_grad_value_"})
+
+
+T = TypeVar("T")
 
 
 class Collected:
@@ -166,7 +170,7 @@ class Collected:
         found += [h.call for h in self.handles]
         found += [r.source for r in self.received]
         found += list(self.plain_models)
-        found += self._precision().autocasts
+        found += [*self._precision().regions, *self._precision().makers]
         found += [s.call for s in self.saves]
         found += [s.call for s in self.state_dicts]
         found += [ld.call for ld in self.loads]
@@ -283,13 +287,20 @@ class Collected:
         if found is None:
             return MixedPrecision()
         use = found.scalers.get(self.unit, ScalerUse())
+
+        def own(pairs: Iterable[tuple[Unit, T]]) -> tuple[T, ...]:
+            return tuple(node for unit, node in pairs if unit is self.unit)
+
         return MixedPrecision(
-            tuple(r.record.node for r in found.regions if r.record.unit is self.unit),
-            tuple(use.removed),
-            tuple(use.steps),
-            tuple(use.scales),
-            tuple(use.parameters),
-            tuple(use.arguments),
+            regions=own(pair for region in found.regions for pair in region.entered),
+            makers=own(pair for region in found.regions for pair in region.made),
+            branches=own((b.unit, (b.node, b.on)) for b in found.branches),
+            made_early=own(pair for region in found.regions for pair in region.removed),
+            removed=tuple(use.removed),
+            steps=tuple(use.steps),
+            scales=tuple(use.scales),
+            parameters=tuple(use.parameters),
+            arguments=tuple(use.arguments),
         )
 
     def here(self, node: cst.CSTNode, way: Way) -> bool:

@@ -22,8 +22,17 @@ def vanished(
     gone: set[cst.CSTNode] = set(removed)
     for placement in placements:
         gone.update(vanishing(placement))
-    for node in (*precision.autocasts, *precision.removed, *precision.arguments):
+    for node in (
+        *precision.regions,
+        *precision.makers,
+        *precision.made_early,
+        *precision.removed,
+        *precision.arguments,
+    ):
         gone.update(descendants(node))
+    for branch, first in precision.branches:
+        other = branch.orelse if first else branch.body
+        gone.update(n for part in (branch.test, other) if part is not None for n in descendants(part))
     for owner, handing in way.handings:
         if owner is unit and handing.replaces is not None:
             gone.update(descendants(handing.replaces))

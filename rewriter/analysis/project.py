@@ -29,7 +29,7 @@ from .holding import Holders, receiver
 from .homes import Homes
 from .modules import taken
 from .names import Names
-from .precision import Precision, precision_of
+from .precision import ManualPrecision, Precision
 from .preparing import Plan, plan
 from .program import Program
 from .reach import Code
@@ -106,8 +106,6 @@ class _Analyses(Program):
     def _collected(self, evaluations: list[metrics.Evaluation]) -> tuple[dict[Unit, Collected], Way]:
         """Everything found, and the accelerator's way to it."""
         plan_ = plan(self.state, self.reach, self.training, evaluations, self._loaders())
-        self.precision = self._precision(plan_)
-        self.window = self._window(plan_)
         mover = Mover(self.state, self.reach, self.training, plan_, existing=self.existing is not None)
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
         shared = [loop for loop, held in self.state.loaders.items() if not plan_.prepared.isdisjoint(held)]
@@ -124,14 +122,28 @@ class _Analyses(Program):
             self.flag, told = always_cpu(stays[0]), [*told, stays]
         for unit, finding in told:
             collected[unit].findings.append(finding)
+        return collected, self._way_with_settings(collected, plan_)
+
+    def _way_with_settings(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
+        """The accelerator's way, with those settings of its constructor that can be written where it is made."""
+        manual = ManualPrecision(self.state, self.reach, self.training) if self.existing is None else None
+        self.precision, self.window = self._precision(manual, plan_.code), self._window(plan_.code)
         way = self._way_around_constants(collected, plan_)
-        if self.precision is not None and not self._precision_reached(way):
-            self.precision = None
+        if not (self._has_precision(collected, way) and self._has_window(way)) and way.code is not plan_.code:
+            self.precision, self.window = self._precision(manual, way.code), self._window(way.code)
+            if self.precision is not None or self.window is not None:
+                way = self._way(collected, plan_)
+        if self.precision is not None and not self._has_precision(collected, way):
+            self.precision, self.window = None, self._window(way.code)
             way = self._way(collected, plan_)
-        if self.window is not None and not self._window_reached(way):
+        if self.window is not None and not self._has_window(way):
             self.window = None
             way = self._way(collected, plan_)
-        return collected, way
+        for unit, finding in (
+            manual.told(self.precision, way.code, self.config.mixed_precision) if manual is not None else ()
+        ):
+            collected[unit].findings.append(finding)
+        return way
 
     def _loaders(self) -> set[Origin] | None:
         """The loaders to prepare, where the script shares the rows by itself; None where prepare shares them."""
@@ -139,27 +151,27 @@ class _Analyses(Program):
             return None
         return self.hand.sharded if self.hand is not None and self.abilities.keeps_samplers else set()
 
-    def _precision(self, plan_: Plan) -> Precision | None:
+    def _precision(self, manual: ManualPrecision | None, code: Code | None) -> Precision | None:
         wanted = self.config.enables("autocast") and self.config.enables("grad_scaler")
-        if self.config.mixed_precision is not None or self.existing is not None or not wanted:
-            return None
-        return precision_of(self.state, self.reach, self.training, plan_.code)
+        return manual.precision(code) if manual is not None and wanted else None
 
-    def _window(self, plan_: Plan) -> Window | None:
+    def _window(self, code: Code | None) -> Window | None:
         if self.existing is not None or self.hand is not None or not self.config.enables("accumulation"):
             return None
         scalers = any(origins(r.result, Role.SCALER) for r in self.state.calls.values())
         stays = scalers and self.precision is None
-        return window_of(self.state, self.reach, self.training, plan_.code, scaler_stays=stays)
+        return window_of(self.state, self.reach, self.training, code, scaler_stays=stays)
 
-    def _precision_reached(self, way: Way) -> bool:
-        """Whether the accelerator reaches every region, and its home the names that the setting reads."""
-        assert self.precision is not None
-        reached = all(self.reach.function_of(r.record.node) in way.reaches for r in self.precision.regions)
-        return reached and _ready(way, self.precision.names)
+    def _has_precision(self, collected: dict[Unit, Collected], way: Way) -> bool:
+        """Whether there is a setting, the accelerator reaches every region, and its home the names that it reads."""
+        if self.precision is None:
+            return False
+        places = [pair for region in self.precision.regions for pair in (*region.entered, *region.made)]
+        return all(collected[unit].here(node, way) for unit, node in places) and _ready(way, self.precision.names)
 
-    def _window_reached(self, way: Way) -> bool:
-        assert self.window is not None
+    def _has_window(self, way: Way) -> bool:
+        if self.window is None:
+            return False
         return self.window.unit.names.function(self.window.fact.loop) in way.reaches and _ready(way, self.window.names)
 
     def _foreign(self) -> bool:

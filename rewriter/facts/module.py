@@ -171,8 +171,14 @@ class Gather(NamedTuple):
 class MixedPrecision(NamedTuple):
     """Mixed precision by hand that becomes a setting of the accelerator."""
 
-    autocasts: tuple[cst.Call, ...] = ()
-    """The context managers of its regions."""
+    regions: tuple[cst.BaseExpression, ...] = ()
+    """Context managers that give way to ``accelerator.autocast()``."""
+    makers: tuple[cst.BaseExpression, ...] = ()
+    """What makes a region when it is called, and gives way to ``accelerator.autocast``."""
+    branches: tuple[tuple[cst.If, bool], ...] = ()
+    """Code that stands twice, and whether mixed precision is on the first side: that side stays."""
+    made_early: tuple[cst.CSTNode, ...] = ()
+    """Statements that only made a region, to be entered later: they go."""
     removed: tuple[cst.CSTNode, ...] = ()
     """Statements of the gradient scaler that go."""
     steps: tuple[cst.Call, ...] = ()

@@ -125,6 +125,12 @@ def migrated() -> Callable[[str], str]:
     return lambda text: text_of(_migrated_twice(text, {}))
 
 
+@pytest.fixture
+def result() -> Callable[..., FileResult]:
+    """`result(text)`: what becomes of a whole program, findings and all; keywords are options."""
+    return lambda text, **options: _migrated_twice(text, options)
+
+
 def _migrated_twice(before: str, options: dict[str, Any]) -> FileResult:
     """The result of the first run; the second one must change nothing."""
     file = result_of(before, **options)

@@ -38,6 +38,10 @@ STAYS = {
     "a switch that is computed": ("torch.autocast('cpu', dtype=torch.bfloat16, enabled=want())", ""),
     "a region with a name": (f"{BF16} as region", ""),
     "a context that is not torch's": ("autocast()", ""),
+    "a switch by position that is computed": ("torch.cuda.amp.autocast(want())", ""),
+    "a setting of its own": ("torch.autocast('cpu', dtype=torch.bfloat16, cache_enabled=False)", ""),
+    "chosen by the device": (f"({BF16} if device.type == 'cuda' else nullcontext())", ""),
+    "in place of another context": (f"({BF16} if args.amp else torch.no_grad())", ""),
 }
 
 
@@ -69,3 +73,166 @@ def test_a_switch_becomes_a_condition(migrated: Callable[[str], str]) -> None:
     region = "torch.autocast('cuda', dtype=torch.bfloat16, enabled=args.amp)"
     text = migrate(migrated, region, "args = parse()")
     assert 'Accelerator(mixed_precision="bf16" if args.amp else "no")' in text
+
+
+MADE = {
+    "a variable": ("region = {region}", "region"),
+    "a function": ("def region():\n    return {region}", "region()"),
+    "a function that is told": ("def region(on):\n    return {told}", "region(args.amp)"),
+    "a lambda": ("region = lambda: {region}", "region()"),
+    "a partial": (
+        "region = functools.partial(torch.autocast, 'cpu', dtype=torch.bfloat16, enabled=args.amp)",
+        "region()",
+    ),
+    "a ternary": ("", "{region}"),
+    "a ternary the other way round": (
+        "",
+        "nullcontext() if not args.amp else torch.autocast('cpu', dtype=torch.bfloat16)",
+    ),
+    "statements": (
+        "if args.amp:\n    region = torch.autocast('cpu', dtype=torch.bfloat16)\nelse:\n    region = nullcontext()",
+        "region",
+    ),
+}
+HEAD = "import functools\nfrom contextlib import nullcontext\nargs = parse()\n"
+CHOSEN = "torch.autocast('cpu', dtype=torch.bfloat16) if args.amp else nullcontext()"
+
+
+@pytest.mark.parametrize(("made", "region"), MADE.values(), ids=MADE)
+def test_a_region_that_is_made_elsewhere(made: str, region: str, migrated: Callable[[str], str]) -> None:
+    told = CHOSEN.replace("args.amp", "on")
+    text = migrate(migrated, region.format(region=CHOSEN), HEAD + made.format(region=CHOSEN, told=told))
+    assert 'Accelerator(mixed_precision="bf16" if args.amp else "no")' in text
+    assert "accelerator.autocast" in text
+    assert "torch.autocast" not in text
+
+
+IN_CLASS = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = torch.nn.Linear(8, 1).to(self.device)
+        self.loader = DataLoader(data, batch_size=32)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    @property
+    def precise(self):
+        return {region}
+
+    def fit(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            with {entered}:
+                loss = torch.nn.functional.mse_loss(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+
+    def test(self):
+        for x, y in self.loader:
+            {test}
+
+
+Trainer().fit()
+Trainer().test()
+"""
+IN_WITH = "with torch.autocast('cpu', dtype=torch.bfloat16):\n                self.model(x)"
+
+
+def test_regions_of_methods(migrated: Callable[[str], str]) -> None:
+    region = "torch.autocast('cpu', dtype=torch.bfloat16)"
+    text = migrated(IN_CLASS.format(region="None", entered=region, test=IN_WITH))
+    assert 'Accelerator(mixed_precision="bf16")' in text
+    assert text.count("with self.accelerator.autocast():") == 2
+
+
+def test_a_method_without_a_region(migrated: Callable[[str], str]) -> None:
+    region = "torch.autocast('cpu', dtype=torch.bfloat16)"
+    text = migrated(IN_CLASS.format(region="None", entered=region, test="self.model(x)"))
+    assert "mixed_precision" not in text and f"with {region}:" in text
+
+
+def test_a_property_that_gives_the_region_stays(migrated: Callable[[str], str]) -> None:
+    region = "torch.autocast('cpu', dtype=torch.bfloat16)"
+    text = migrated(IN_CLASS.format(region=region, entered="self.precise", test=IN_WITH))
+    assert "mixed_precision" not in text and f"return {region}" in text
+
+
+LEFT = {
+    "a region that is entered elsewhere, too": ("region = {region}\nstack.enter_context(region)", "region"),
+    "a function that chooses": (
+        "def region():\n    if args.amp:\n        return {region}\n    return other",
+        "region()",
+    ),
+    "a function that is handed on": ("def region():\n    return {region}\nuse(region)", "region()"),
+    "a variable that is made anew": ("region = {region}\nregion = other()", "region"),
+    "a partial that is told more": (
+        "region = functools.partial(torch.autocast, 'cpu', dtype=torch.bfloat16)",
+        "region(enabled=args.amp)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "region"), LEFT.values(), ids=LEFT)
+def test_a_region_that_is_not_understood_stays(made: str, region: str, migrated: Callable[[str], str]) -> None:
+    text = migrate(migrated, region, HEAD + made.format(region=CHOSEN))
+    assert made.format(region=CHOSEN) in text
+    assert f"with {region}:" in text
+    assert "mixed_precision" not in text
+
+
+def test_a_switch_by_position(migrated: Callable[[str], str]) -> None:
+    scaler = "args = parse()\nscaler = torch.amp.GradScaler(enabled=args.amp)"
+    text = SCRIPT.format(region="torch.cuda.amp.autocast(args.amp)", imports=scaler, end="")
+    text = text.replace("loss.backward()", "scaler.scale(loss).backward()")
+    text = migrated(text.replace("optimizer.step()", "scaler.step(optimizer)\n    scaler.update()"))
+    assert 'Accelerator(mixed_precision="fp16" if args.amp else "no")' in text
+
+
+def test_the_switch_is_what_the_home_calls_it(migrated: Callable[[str], str]) -> None:
+    text = migrated(
+        """\
+import torch
+from torch.utils.data import DataLoader
+
+def train(model, device, loader, config, amp=False):
+    model.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=amp):
+            loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+
+options = parse()
+device = torch.device("cuda")
+train(torch.nn.Linear(8, 1), device, DataLoader(data, batch_size=32), options, amp=options.precision.amp)
+"""
+    )
+    assert 'Accelerator(mixed_precision="bf16" if options.precision.amp else "no")' in text
+
+
+def test_a_switch_that_calls_do_not_agree_on_stays(migrated: Callable[[str], str]) -> None:
+    text = migrated(
+        """\
+import torch
+from torch.utils.data import DataLoader
+def step(model, x, y, amp):
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=amp):
+        return torch.nn.functional.mse_loss(model(x), y)
+
+args = parse()
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=32):
+    optimizer.zero_grad()
+    step(model, x, y, args.amp).backward()
+    step(model, x, y, args.other).backward()
+    optimizer.step()
+"""
+    )
+    assert "enabled=amp" in text and "mixed_precision" not in text
