@@ -25,6 +25,7 @@ from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, Role
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode
 from .spelling import spell
+from .unread_options import with_unread_options
 
 
 def migrate(
@@ -109,7 +110,7 @@ class Plan(NamedTuple):
             done = tuple(_too_deep(file.source) for file in self.files)
         if any(file.blocked for file in done) and not self.config.partial:
             done = tuple(file._replace(after=file.source.data, changes=()) for file in done)
-        return Result(done, len(done), _options(self.config))
+        return Result(with_unread_options(done), len(done), _options(self.config))
 
 
 class Tree(NamedTuple):

@@ -106,6 +106,7 @@ REWRITER: list[tuple[str, ...]] = [
         "rewriter.applying",
         "rewriter.imports",
         "rewriter.leftovers",
+        "rewriter.unread_options",
         "rewriter.positions",
         "rewriter.spelling",
         "rewriter.done",

@@ -22,7 +22,9 @@ from .regions import Region, find_regions
 from .scalers import Scaler, ScalerUse
 from .switches import Switch, Switches
 from .things import State, Unit
-from .training import Training, whole
+from .training import Training, method_name, whole
+
+_CLIPS = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grad_value"})
 
 
 @dataclass(eq=False)
@@ -56,6 +58,8 @@ class ManualPrecision:
         mode = self._mode()
         same = [b for b in self.branches if b.same]
         if mode is None or code is None or not self.clear or not self._covers(same) or self.scaler.because:
+            return None
+        if self._clips_scaled():
             return None
         gone: set[cst.CSTNode] = {b.node.test for b in same}
         gone.update(node for region in self.regions for _, node in (*region.entered, *region.made))
@@ -104,6 +108,14 @@ class ManualPrecision:
         if mode not in ("bf16", "fp16") or scales is not (mode == "fp16"):
             return None  # fp16 without a scaler: the accelerator's fp16 scales, which the script does not
         return mode
+
+    def _clips_scaled(self) -> bool:
+        """Whether the script clips gradients that are scaled: the accelerator's clipping takes the scale out first."""
+        called = (method_name(record.node) for record in self.state.calls.values())
+        names = {method_name(call) for call in self.scaler.methods}
+        if names and "unscale_" not in names and any(name in _CLIPS for name in called):
+            self.scaler.because = "gradients are clipped before they are unscaled"
+        return bool(self.scaler.because)
 
     def _covers(self, same: list[Branches]) -> bool:
         """Whether every forward pass of a trained model stands in a region, or in a branch that goes."""

@@ -36,6 +36,11 @@ STAYS = {
     "there are two": (SCALER, "", "other = torch.amp.GradScaler()"),
     "it may be None, and the regions are on": ("torch.amp.GradScaler() if args.amp else None", "", ""),
     "it has settings of its own": ("torch.amp.GradScaler(init_scale=1024.0)", "", ""),
+    "gradients are clipped before they are unscaled": (
+        SCALER,
+        "",
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+    ),
     "somebody else may hold it": (SCALER, "", "holder.scaler = scaler"),
 }
 
