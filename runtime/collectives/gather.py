@@ -40,13 +40,19 @@ def gather_pieces(world: World, tensors: list[torch.Tensor]) -> Gathered:
 def _exchange(world: World, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, list[list[Shape]], list[torch.dtype]]:
     """The packs of all ranks, one a row; what each of them holds; and the types, which are alike."""
     world.note("gather", tensors)
-    mine = [tensor.detach().reshape(1) if tensor.dim() == 0 else tensor.detach() for tensor in tensors]
-    dims = [tensor.dim() for tensor in mine]
+    own: list[Shape] = [tuple(tensor.shape) or (1,) for tensor in tensors]
+    mine = [tensor if tensor.dim() else tensor.reshape(1) for tensor in tensors]
+    dims = [len(shape) for shape in own]
     dtypes = [tensor.dtype for tensor in mine]
-    all_shapes = [_split(numbers, dims) for numbers in world.gather_numbers([n for t in mine for n in t.shape])]
+    told = [length for shape in own for length in shape]
+    numbers, rows = world.gather_packs(
+        told,
+        lambda numbers: bytes_of(own if numbers is told else _split(numbers, dims), dtypes),
+        lambda length: pack(mine, world.device, length, may_alias=True),
+    )
+    all_shapes = [own if row == told else _split(row, dims) for row in numbers]
     _same_inner(all_shapes)
-    length = max(bytes_of(shapes, dtypes) for shapes in all_shapes)
-    return world.gather_bytes(pack(mine, world.device, length, may_alias=True)), all_shapes, dtypes
+    return rows, all_shapes, dtypes
 
 
 def _split(numbers: list[int], dims: list[int]) -> list[Shape]:
@@ -58,6 +64,8 @@ def _split(numbers: list[int], dims: list[int]) -> list[Shape]:
 
 
 def _same_inner(all_shapes: list[list[Shape]]) -> None:
+    if all(shapes is all_shapes[0] for shapes in all_shapes):
+        return
     for index, of_ranks in enumerate(zip(*all_shapes, strict=True)):
         if len({shape[1:] for shape in of_ranks}) > 1:
             listed = ", ".join(f"rank {rank}: {list(shape)}" for rank, shape in enumerate(of_ranks))

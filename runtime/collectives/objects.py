@@ -32,11 +32,12 @@ def gather_object_lists(world: World, mine: list[Any]) -> list[list[Any]]:
         return [list(mine)]
     world.note("gather of objects")
     packed = _pickled(world, list(mine))
-    lengths = [row[0] for row in world.gather_numbers([packed.numel()])]
-    longest = torch.zeros(max(lengths), dtype=torch.uint8, device=world.device)
-    longest[: packed.numel()] = packed
-    rows = world.gather_bytes(longest).cpu()
-    return [_unpickled(row[:length]) for row, length in zip(rows, lengths, strict=True)]
+    lengths, rows = world.gather_packs(
+        [packed.numel()],
+        lambda numbers: numbers[0],
+        lambda length: torch.nn.functional.pad(packed, (0, length - len(packed))),
+    )
+    return [_unpickled(row[:length]) for row, (length,) in zip(rows.cpu(), lengths, strict=True)]
 
 
 def broadcast_objects(world: World, objects: list[Any], source: int = 0) -> list[Any]:

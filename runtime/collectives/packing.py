@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import torch
 
 _ALIGNMENT = 16
+_SMALL_BYTES = 1 << 16
+"""Up to here one more copy costs less than a call for every tensor."""
 
 Shape = tuple[int, ...]
 
@@ -35,6 +38,11 @@ class Block:
 
 def blocks_of(shapes: Sequence[Shape], dtypes: Sequence[torch.dtype]) -> tuple[list[Block], int]:
     """The blocks of such tensors, and how many bytes they take."""
+    return _blocks(tuple(shapes), tuple(dtypes))
+
+
+@lru_cache(maxsize=64)
+def _blocks(shapes: tuple[Shape, ...], dtypes: tuple[torch.dtype, ...]) -> tuple[list[Block], int]:
     by_type: dict[torch.dtype, list[int]] = {}
     for index, dtype in enumerate(dtypes):
         by_type.setdefault(dtype, []).append(index)
@@ -70,11 +78,12 @@ def pack(
         if alone.device == device and alone.is_contiguous() and length:
             return alone.view(-1).view(torch.uint8)
     packed = torch.zeros(length, dtype=torch.uint8, device=device)
-    for block in blocks:
-        flat = [tensors[i].detach().reshape(-1) for i in block.members]
-        here = [one if one.device == device else one.to(device) for one in flat]
-        if block.end > block.start:
-            packed[block.start : block.end].view(block.dtype).copy_(torch.cat(here) if len(here) > 1 else here[0])
+    with torch.no_grad():
+        for block in blocks:
+            if block.end > block.start:
+                here = [one if one.device == device else one.to(device) for one in (tensors[i] for i in block.members)]
+                flat = torch._C._nn.flatten_dense_tensors(here) if len(here) > 1 else here[0].reshape(-1)
+                packed[block.start : block.end].view(block.dtype).copy_(flat)
     return packed
 
 
@@ -95,13 +104,17 @@ def unpack(packed: torch.Tensor, shapes: Sequence[Shape], dtypes: Sequence[torch
 def joined(rows: torch.Tensor, shapes: Sequence[Shape], dtypes: Sequence[torch.dtype]) -> list[torch.Tensor]:
     """The tensors of packs that look alike, one pack a row, joined along their first dimension."""
     tensors: list[torch.Tensor] = [rows] * len(shapes)
+    size = len(rows)
     for block in blocks_of(shapes, dtypes)[0]:
-        whole = [(len(rows) * shapes[i][0], *shapes[i][1:]) for i in block.members]
+        whole = [(size * shapes[i][0], *shapes[i][1:]) for i in block.members]
         if block.end == block.start:
             for i, shape in zip(block.members, whole, strict=True):
                 tensors[i] = rows.new_empty(shape, dtype=block.dtype)
             continue
         pieces = rows[:, block.start : block.end].view(block.dtype).split(block.lengths, dim=1)  # type: ignore[no-untyped-call]
+        if len(pieces) > 1 and size * (block.end - block.start) <= _SMALL_BYTES:
+            together = torch._C._nn.flatten_dense_tensors(pieces)
+            pieces = together.split([size * length for length in block.lengths])  # type: ignore[no-untyped-call]
         for i, piece, shape in zip(block.members, pieces, whole, strict=True):
-            tensors[i] = piece.reshape(shape)
+            tensors[i] = piece if piece.shape == shape else piece.reshape(shape)
     return tensors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,10 @@ _all_gather = getattr(dist, "all_gather_single" if hasattr(dist, "all_gather_sin
 """The same operation under its newer and its older name."""
 _HEAD = 62
 """How many numbers travel with the checksum; the others follow in an exchange of their own."""
+_ROOM = 4096
+"""Bytes behind the numbers, on the CPU, for what is small enough to need no exchange of its own."""
+_FEW = 16
+"""With more processes than these, room that is not used would cost more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,10 @@ class World:
             self.finish(_all_gather(rows.view(-1), packed, async_op=True))
         return rows
 
+    @property
+    def _room(self) -> int:
+        return _ROOM if self.device.type == "cpu" and self.size <= _FEW else 0
+
     def gather_numbers(self, numbers: list[int]) -> list[list[int]]:
         """
         The lists of whole numbers of all ranks; they have the same length everywhere.
@@ -76,19 +84,46 @@ class World:
         Raises:
             CollectiveMismatch: the processes have parted.
         """
+        return self._gather_first(numbers, None)[0]
+
+    def gather_packs(
+        self, numbers: list[int], length_of: Callable[[list[int]], int], pack: Callable[[int], torch.Tensor]
+    ) -> tuple[list[list[int]], torch.Tensor]:
+        """
+        Runs of bytes of all ranks, and the numbers that tell what is in them. Small ones travel with the numbers.
+
+        Args:
+            numbers: as many on all ranks.
+            length_of: how many bytes belong to such numbers.
+            pack: lays those of this rank at the beginning of a uint8 tensor of a length.
+
+        Returns:
+            The numbers of all ranks; and their bytes, one row per rank, of the length of the longest.
+
+        Raises:
+            CollectiveMismatch: the processes have parted.
+        """
+        own = length_of(numbers)
+        rows, early = self._gather_first(numbers, pack(self._room) if own <= self._room else None)
+        longest = max(own if row == numbers else length_of(row) for row in rows)
+        return rows, early[:, :longest] if longest <= self._room else self.gather_bytes(pack(longest))
+
+    def _gather_first(self, numbers: list[int], small: torch.Tensor | None) -> tuple[list[list[int]], torch.Tensor]:
         first, rest = numbers[:_HEAD], numbers[_HEAD:]
         mine = [watch.chain(), len(numbers), *first, *[0] * (_HEAD - len(first))]
-        rows = self._gather_equal(mine)
+        head = torch.tensor(mine, dtype=torch.int64).to(self.device)
+        if self._room:
+            behind = torch.zeros(self._room // 8, dtype=torch.int64) if small is None else small.view(torch.int64)
+            head = torch.cat((head, behind))
+        gathered = self.gather_bytes(head)
+        rows: list[list[int]] = gathered[:, : len(mine)].tolist()
         if any(row[:2] != mine[:2] for row in rows):
             watch.disagreement()
-        if not rest:
-            return [row[2 : 2 + len(first)] for row in rows]
-        return [row[2:] + more for row, more in zip(rows, self._gather_equal(rest), strict=True)]
-
-    def _gather_equal(self, numbers: list[int]) -> list[list[int]]:
-        mine = torch.tensor(numbers, dtype=torch.int64).to(self.device)
-        rows: list[list[int]] = self.gather_bytes(mine).tolist()
-        return rows
+        found = [row[2 : 2 + len(first)] for row in rows]
+        if rest:
+            more = self.gather_bytes(torch.tensor(rest, dtype=torch.int64).to(self.device)).tolist()
+            found = [row + others for row, others in zip(found, more, strict=True)]
+        return found, gathered[:, len(mine) :].view(torch.uint8)
 
 
 class Imagined(World):

@@ -20,7 +20,7 @@ from ..process.state import PartialState
 from ..types import RNGType
 from .batches import KEY
 from .epochs import Epochs, seed_of
-from .loader import LoaderOptions, is_prepared, prepare_loader, tell_epoch
+from .loader import LoaderOptions, is_prepared, prepare_loader, skip_first_batches, tell_epoch
 from .progress import Progress
 from .samplers import Skipping
 from .shares import RoundRules, count_rounds, rounds
@@ -232,7 +232,7 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
         dataset: as for torch's DataLoader.
         device: where batches go.
         skip_batches: how many are left out at the start of every pass.
-        use_stateful_dataloader: True is not available for loaders that are made by hand.
+        use_stateful_dataloader: the loader has `state_dict` and `load_state_dict`.
         more: for torch's DataLoader; what begins with an underscore, and generators to synchronise, is accepted.
     """
 
@@ -246,11 +246,6 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
         use_stateful_dataloader: bool = False,
         **more: Any,
     ) -> None:
-        if use_stateful_dataloader:
-            raise NotAvailableYet(
-                "DataLoaderShard(use_stateful_dataloader=True)",
-                "Use accelerator.prepare with DataLoaderConfiguration(use_stateful_dataloader=True).",
-            )
         given = {k: v for k, v in more.items() if not k.startswith("_") and k not in _ACCEPTED}
         super().__init__(dataset, **given)
         self.base_dataloader = DataLoader(dataset, **given)
@@ -259,6 +254,12 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
         self.end_of_dataloader = False
         self._split = bool(more.get("split_batches"))
         self._epochs = Epochs()
+        self.use_stateful_dataloader = use_stateful_dataloader
+        self._stateful: Any = None
+        if use_stateful_dataloader:
+            self._stateful = _stateful(self.base_dataloader, device, skip_batches)
+            self._epochs = self._stateful.__dict__[KEY].epochs
+            self.state_dict, self.load_state_dict = self._stateful.state_dict, self._stateful.load_state_dict
 
     @property
     def iteration(self) -> int:
@@ -286,8 +287,13 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
         tell_epoch(self, epoch)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        self._epochs.begin()
         self.end_of_dataloader = False
+        if self._stateful is not None:
+            for batch in self._stateful:
+                self.end_of_dataloader = self._stateful.end_of_dataloader
+                yield batch
+            return
+        self._epochs.begin()
         batches = islice(super().__iter__(), self.skip_batches, None)
         batch = next(batches, _END)
         while batch is not _END:
@@ -296,6 +302,16 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
             yield batch if self.device is None else send_to_device(batch, self.device)
             batch = following
         self._epochs.end()
+
+
+def _stateful(loader: DataLoader[Any], device: torch.device | None, skipped: int) -> Any:
+    """What reads for a loader whose place can be saved: of this process alone."""
+    alone = World(0, 1, torch.device("cpu"))
+    options = LoaderOptions(
+        world=alone, progress=Progress(), device=device, non_blocking=False, split=False, even=True, stateful=True
+    )
+    options.progress.looks_ahead = True
+    return skip_first_batches(prepare_loader(loader, options), skipped)
 
 
 def get_sampler(dataloader: DataLoader[Any]) -> Any:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LinearLR, StepLR
-from torch.utils.data import BatchSampler, DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, TensorDataset
 
 from torchlift.runtime import (
     Accelerator,
@@ -96,6 +96,29 @@ def test_one_process():
 def test_settings_that_cannot_be(arguments, error, words):
     with pytest.raises(error, match=words):
         Accelerator(**arguments)
+
+
+class Counting(IterableDataset):
+    def __iter__(self):
+        return iter(range(16))
+
+
+@pytest.mark.parametrize("data", [range(16), Counting()], ids=["data set", "stream"])
+@pytest.mark.parametrize("kind", [DataLoaderShard, DataLoaderDispatcher, SkipDataLoader])
+def test_a_loader_made_by_hand_with_a_state(kind, data):
+    def make():
+        more = {"skip_batches": 1} if kind is SkipDataLoader else {}
+        return kind(data, batch_size=3, use_stateful_dataloader=True, **more)
+
+    first, second, seen, state = make(), make(), [], {}
+    for batch in first:
+        seen.append((batch.tolist(), first.end_of_dataloader))
+        state = first.state_dict() if len(seen) == 2 else state
+    assert [last for _, last in seen] == [False] * (len(seen) - 1) + [True]
+    second.load_state_dict(state)
+    assert [batch.tolist() for batch in second] == [batch for batch, _ in seen[2:]]
+    assert [batch.tolist() for batch in second] == [batch for batch, _ in seen], "the next pass is whole"
+    assert second.iteration == 2 and not hasattr(kind(data, batch_size=3), "state_dict")
 
 
 def test_a_loader_with_a_state():

@@ -330,11 +330,31 @@ def w23_forty_tensors_travel_together():
     accelerator = Accelerator()
     tree = {str(i): torch.ones(4 + i % 3, dtype=(torch.float32, torch.int64)[i % 2]) for i in range(40)}
     with counted() as exchanges:
-        accelerator.gather(tree)
-    assert exchanges.count <= 2
+        gathered = accelerator.gather(tree)
+    assert exchanges.count == 1
+    assert all(torch.equal(gathered[name], torch.cat([one, one])) for name, one in tree.items())
     with counted() as exchanges:
         accelerator.pad_across_processes(tree)
     assert exchanges.count == 1
+
+
+def w23_what_is_gathered_is_whole_whatever_its_size():
+    """Small trees travel with their sizes, large ones behind them, also where only one process has much."""
+    accelerator = Accelerator()
+    for rows in (0, 1, 500, 511, 512, 513, 20_000):
+        for more in (0, 600 * rank):
+            mine = torch.arange(float(rows + more), dtype=torch.float64, requires_grad=True)
+            tree = [mine, mine[:, None].expand(-1, 2)[:3], torch.tensor(rank), [torch.ones(1, 1, 1)] * 30, mine > 3]
+            with counted() as exchanges:
+                flat, cut, ranks, ones, large = accelerator.gather(tree)
+            lengths = accelerator.gather(torch.tensor(len(mine))).tolist()
+            wanted = torch.cat([torch.arange(float(n), dtype=torch.float64) for n in lengths])
+            assert torch.equal(flat, wanted) and torch.equal(large, wanted > 3), (rows, more)
+            assert cut.shape == (sum(min(n, 3) for n in lengths), 2) and ranks.tolist() == [0, 1]
+            assert all(one.shape == (2, 1, 1) and one.sum() == 2 for one in ones)
+            assert exchanges.count == (2 if max(lengths) <= 400 else 3), (lengths, exchanges.count)
+            words = ["x" * len(mine)]
+            assert utils.gather_object(words) == ["x" * n for n in lengths]
 
 
 def w24_one_process_reads_for_all_whatever_it_reads():
