@@ -19,6 +19,7 @@ from .solver import Thing
 from .syntax import is_docstring
 from .things import Instance, State, Unit, origins
 from .training import Training, outside_name
+from .walk import descendants
 
 _ORDER = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
 _TOUCHING = frozenset("load_state_dict apply requires_grad_ init_weights initialize half float double".split())
@@ -150,7 +151,7 @@ class _Placer:
             if last < 0:  # all of it came through parameters
                 first = next((s for s in statements if not is_docstring(s)), statements[0])
                 return first, Side.BEFORE, early
-            return statements[last], Side.AFTER, early
+            return statements[self._behind_others(block, last, first_use, early)], Side.AFTER, early
         for index in sorted({place for place in places.values() if first_use <= place < len(statements)}):
             here = [h for h in remaining if places[h] == index]
             found = self._inside(statements[index], here)
@@ -159,6 +160,31 @@ class _Placer:
             if index > first_use:
                 return statements[index], Side.AFTER, here
         return None
+
+    def _behind_others(self, block: _Block, last: int, limit: int, held: list[Held]) -> int:
+        """
+        The position behind the other models that are built before the first use, if nothing in between reads a thing.
+
+        ``prepare`` parts the processes' random numbers: a net that is built behind it, and not prepared (a frozen
+        target, a feature extractor), would have other weights on each process.
+        """
+        prepared = {h.origin for h in held}
+        models = {
+            block.index(record.node)
+            for record in self.state.calls.values()
+            if record.unit is self.unit
+            for thing in record.result.things
+            if isinstance(thing, Origin) and thing.role is Role.MODEL and thing.node is record.node
+            if thing not in prepared
+        }
+        names = {h.name for h in held}
+        for index in range(last + 1, limit):
+            read = {n.value for n in descendants(block.statements[index]) if isinstance(n, cst.Name)}
+            if not names.isdisjoint(read):
+                break
+            if index in models:
+                last = index
+        return last
 
     def _keeps(self, block: _Block, held: Held, touched: int) -> bool:
         """Whether an object that is made up to a statement has the thing as it was before ``prepare``."""
