@@ -184,10 +184,11 @@ TRAININGS = [
     Training("grad_accumulation", ("--epochs 2",), r"accuracy"),
     Training("resume_checkpoint", ("--epochs 2", "--epochs 3 --resume checkpoint.pth.tar"), r"Acc|loaded|best"),
     Training("best_model", ("--epochs 12",), r"^(?!\[)"),
+    Training("phases", metrics=r"Acc"),
     Training("run_folder", metrics=r"accuracy", texts=True),
     Training("scheduler_per_step", ("--epochs 2",), r"^(?!epoch \d+ step)"),
 ]
-EVERY_DAY = {"mnist_functions", "run_folder", "resume_checkpoint", "best_model", "grad_accumulation"}
+EVERY_DAY = {"mnist_functions", "phases", "run_folder", "resume_checkpoint", "best_model", "grad_accumulation"}
 
 
 def trainings(every_day: set[str]) -> list[Any]:

@@ -36,7 +36,7 @@ from .drained import kept_batches
 from .effects import output
 from .equality import Equality
 from .fields import follows_field, redefined
-from .figures import mean_of_batches, one_share
+from .figures import filled_batches, mean_of_batches, one_share
 from .folders import folders, received
 from .guards import Together
 from .holding import base_call, receiver
@@ -160,6 +160,7 @@ class Collected:
             self.findings.extend(tied_shapes(self.unit, reach, training))
         else:
             self.findings.extend(mean_of_batches(state, self.unit, equality.shared))
+            self.findings.extend(filled_batches(self.unit, training, self.gathers))
 
     def needs(self, apart: Container[cst.CSTNode] = ()) -> Iterable[tuple[Code, cst.CSTNode]]:
         """The code in which the accelerator is needed, and for what; without some effects that are no reason."""

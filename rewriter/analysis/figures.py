@@ -9,15 +9,16 @@ from collections.abc import Container, Iterable, Iterator
 
 import libcst as cst
 
+from ..facts.module import Form, Gather
 from ..facts.once import Effect, EffectKind
 from ..facts.roles import TENSORS, Origin, Role
-from ..findings import Finding
+from ..findings import Finding, Severity
 from .assigned import bindings_value
 from .equality import Equality
 from .scopes import Binding
 from .summed import reduction_of
 from .things import State, Unit, origins
-from .training import method_name
+from .training import Training, method_name
 from .walk import descendants
 
 
@@ -66,6 +67,38 @@ def mean_of_batches(state: State, unit: Unit, shared: Container[cst.CSTNode]) ->
                         "times smaller",
                         "divide by the number of batches, len(loader), or keep the batch: --keep-global-batch",
                     )  # fmt: skip
+
+
+def filled_batches(unit: Unit, training: Training, gathers: Iterable[Gather]) -> Iterator[Finding]:
+    """Losses of a loop that trains in one phase and evaluates in another: the last share is filled up with rows."""
+    told: set[cst.CSTNode] = set()
+    for gather in gathers:
+        loop = next((n for n in unit.names.enclosing(gather.node, cst.For) if n in training.train_loops), None)
+        if loop is None or loop in told or gather.form is not Form.REDUCE or gather.reduction != "mean":
+            continue
+        inside = set(descendants(loop))
+        backwards = [record.node for record in training.backwards if record.node in inside]
+        total = next(unit.names.enclosing(gather.node, cst.AugAssign), None)
+        if total is not None and backwards and all(_in_a_phase(unit, b, inside) for b in backwards):
+            told.add(loop)
+            yield Finding(
+                "filled-batch", gather.node, "this loop evaluates as well as it trains, and the loss is a mean over "
+                "each process's rows: at the end of the data a share is filled up with rows that were seen, so that "
+                "the figure is close to that of the whole set, and not equal to it",
+                "nothing to do, if close is good enough; exact: --keep-global-batch", Severity.NOTE,
+            )  # fmt: skip
+
+
+def _in_a_phase(unit: Unit, node: cst.CSTNode, inside: Container[cst.CSTNode]) -> bool:
+    """Whether a node of a loop runs in one of several phases: ``if phase == "train":``, ``if train:``."""
+    for around in unit.names.enclosing(node, cst.If):
+        if isinstance(around, cst.If) and around in inside:
+            test = around.test
+            compared = isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].comparator, cst.SimpleString)
+            word = test.attr if isinstance(test, cst.Attribute) else test
+            if compared or (isinstance(word, cst.Name) and "train" in word.value.lower()):
+                return True
+    return False
 
 
 def _adds_mean(state: State, unit: Unit, node: cst.AugAssign) -> bool:

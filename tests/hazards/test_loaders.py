@@ -225,3 +225,33 @@ def test_what_cannot_be_drawn_behind_it_is_reported(findings: Findings) -> None:
     text = f"{SPLITS['a split']}\n{flag}\n{TOP.replace('torch.device(', 'torch.device(args.device or ')}"
     told = findings(f"{text}\nfor x, y in loader:\n    STEP".replace('args.device or "cuda"', "args.device"))
     assert told == ["unseeded"]
+
+
+PHASES = """\
+loaders = {{phase: DataLoader(d, batch_size=32) for phase, d in (("train", data), ("val", test_data))}}
+model = nn.Linear(8, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for phase in ["train", "val"]:
+        train = phase == "train"
+        running = 0.0
+        for x, y in loaders[phase]:
+            optimizer.zero_grad()
+            with torch.set_grad_enabled(phase == "train"):
+                loss = F.cross_entropy(model(x), y)
+                if {test}:
+                    loss.backward()
+                    optimizer.step()
+            running += loss.item() * x.size(0)
+        print(running / len(loaders[phase].dataset))
+"""
+
+
+@pytest.mark.parametrize("test", ['phase == "train"', "train", "model.training"])
+def test_a_loop_that_also_evaluates_says_how_near_its_loss_is(test: str, findings: Callable[..., list[str]]) -> None:
+    assert findings(PHASES.format(test=test)) == ["filled-batch"]
+    assert findings(PHASES.format(test=test), keep_global_batch=True) == []
+
+
+def test_a_loop_that_only_trains_does_not(findings: Callable[..., list[str]]) -> None:
+    assert "filled-batch" not in findings(PHASES.format(test="epoch > 0"))
