@@ -34,12 +34,12 @@ def refusals(state: State, reach: Reach, training: Training, hand: ByHand | None
     if own is not None:
         yield own
         return
-    search = _search(state, reach) if training.backwards else None
-    if search is not None:
+    search = _search(state, reach)
+    if training.backwards and search is not None:
         yield search
     if not training.backwards:
-        if not training.probes:
-            yield from _without_entry(state, reach)
+        unstarted = list(_without_entry(state, reach)) if not training.probes else []
+        yield from [search] if unstarted and search is not None else unstarted  # whoever searches starts it
         return
     if not training.train_loops:
         yield from find_windows(state, reach, training)
@@ -132,7 +132,10 @@ def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
 _SUGGESTS = frozenset(
     "suggest_float suggest_int suggest_categorical suggest_uniform suggest_loguniform suggest_discrete_uniform".split()
 )
-_SEARCHES = ("hyperopt.fmin", "ray.tune.run", "ray.tune.Tuner", "skopt.gp_minimize")
+_SEARCHES = frozenset(
+    "hyperopt.fmin ray.tune.run ray.tune.Tuner ray.tune.run_experiments skopt.gp_minimize optuna.create_study "
+    "optuna.study.create_study optuna.load_study nni.get_next_parameter".split()
+)
 
 
 def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:

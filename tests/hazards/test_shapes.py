@@ -226,6 +226,8 @@ def test_not_a_gpu_by_its_number(line: str, migrated: Migrated) -> None:
 SEARCHES = {
     "Optuna's": "import optuna\nrate = optuna.trial.FixedTrial({}).suggest_float('rate', 0, 1)",
     "a trial of somebody's": "import search\nrate = search.trial.suggest_int('rate', 0, 1)",
+    "Ray Tune's": "from ray import tune\ntune.Tuner(tune.with_resources(work, {'cpu': 2})).fit()",
+    "Ray Tune's older": "import ray.tune as tune\ntune.run(work, num_samples=2)",
     "Hyperopt's": "import hyperopt\nhyperopt.fmin(score, space)",
 }
 
@@ -233,6 +235,25 @@ SEARCHES = {
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_a_search_for_settings_is_refused(search: str, findings: Findings) -> None:
     assert "hyperparameter-search" in findings(f"{search}\n" + TRAINS.format(parts="model.parameters()"))
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["torch.optim.SGD(", "getattr(torch.optim, trial.suggest_categorical('name', ['SGD', 'Adam']))("]
+)
+def test_an_objective_that_a_search_calls(optimizer: str, findings: Findings) -> None:
+    text = """\
+import optuna
+def objective(trial):
+    model = nn.Linear(8, trial.suggest_int('classes', 2, 4))
+    optimizer = OPTIMIZER(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=32):
+        STEP
+    return 1.0
+if __name__ == '__main__':
+    study = optuna.create_study(direction='maximize')
+    study.optimize(objective, n_trials=10)
+"""
+    assert findings(text.replace("OPTIMIZER(", optimizer)) == ["hyperparameter-search"]
 
 
 def test_a_suggestion_of_ones_own_is_no_search(findings: Findings) -> None:
