@@ -199,5 +199,15 @@ def _negated(unit: Unit, node: cst.BaseExpression) -> str:
     return f"not {text}" if simple else f"not ({text})"
 
 
+def numbered(unit: Unit, device: cst.CSTNode) -> bool:
+    """Whether a number is written behind a device: ``f"{device}:{rank}"``; the accelerator's has one already."""
+    part = unit.names.parents.get(device)
+    text = unit.names.parents.get(part) if isinstance(part, cst.FormattedStringExpression) else None
+    if not isinstance(text, cst.FormattedString) or not isinstance(part, cst.FormattedStringExpression):
+        return False
+    behind = text.parts[list(text.parts).index(part) + 1 :][:1]
+    return any(isinstance(p, cst.FormattedStringText) and p.value.startswith(":") for p in behind)
+
+
 def _text(unit: Unit, node: cst.CSTNode) -> str:
     return unit.names.module.code_for_node(node)

@@ -8,6 +8,7 @@ import libcst as cst
 
 from ..facts.module import DeviceRead, MixedPrecision, Move, Placement
 from ..facts.roles import Role
+from .device_names import numbered
 from .reach import Reach
 from .things import State, Unit, origins
 from .training import method_name
@@ -56,6 +57,8 @@ def _as_word(reach: Reach, unit: Unit, read: cst.Name, word: bool) -> bool:
     everywhere but in the places that take a device."""
     parent = unit.names.parents[read]
     if isinstance(parent, (cst.Comparison, cst.ComparisonTarget)):
+        return True
+    if numbered(unit, read):
         return True
     if not word:
         return False

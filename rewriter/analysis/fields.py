@@ -9,7 +9,7 @@ import libcst as cst
 
 from ..facts.module import DeviceRead, Move, Placement
 from ..facts.roles import Origin, Role
-from .device_names import DeviceName
+from .device_names import DeviceName, numbered
 from .scopes import Binding
 from .things import State, Unit, origins
 
@@ -53,8 +53,10 @@ def _is_device(state: State, value: cst.BaseExpression) -> bool:
 
 
 def redefined(field: DeviceField, state: State, gone: Collection[cst.CSTNode]) -> Iterator[DeviceRead]:
-    """The new value of such an attribute, where it is not one already."""
-    if field.value not in gone:
+    """The new value of such an attribute, where it is not one already, and nobody writes a number behind it."""
+    kept = field.target.attr.value
+    reads = (n for n in field.unit.names.every(cst.Attribute) if isinstance(n, cst.Attribute) and n.attr.value == kept)
+    if field.value not in gone and not any(numbered(field.unit, read) for read in reads):
         word = all(o.qualified == "str" for o in origins(state.values.get(field.value), Role.DEVICE))
         yield DeviceRead(field.value, word)
 

@@ -138,7 +138,9 @@ def _switched_off(reach: Reach, call: cst.CSTNode, function: FunctionNode, worki
     if any(arg.star for arg in call.args):
         return False
     places = positional(function)
-    optional = {p.name.value for p in places[count:] if p.default is not None and p.name.value not in given}
+    if isinstance(names.within[function].node, cst.ClassDef) and isinstance(call.func, cst.Attribute):
+        places = places[1:]  # the object itself
+    optional = {p.name.value for p in places[count:] if _is_off(p.default) and p.name.value not in given}
     inside = [node for node in descendants(function.body) if node in working]
     return bool(inside) and all(
         any(
@@ -149,6 +151,11 @@ def _switched_off(reach: Reach, call: cst.CSTNode, function: FunctionNode, worki
         )
         for node in inside
     )
+
+
+def _is_off(default: cst.BaseExpression | None) -> bool:
+    """Whether a parameter has a default, one that may switch something off."""
+    return default is not None and not (isinstance(default, cst.Name) and default.value == "True")
 
 
 def whole(state: State, model: Origin) -> Origin:

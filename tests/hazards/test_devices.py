@@ -169,3 +169,26 @@ def test_what_numpy_reads_is_taken_to_the_cpu(migrated: Migrated) -> None:
 def test_a_data_set_on_the_device_follows_it(migrated: Migrated) -> None:
     top = "device = 'cuda'\ninputs = torch.randn(9, 8).to(device)\ndata = TensorDataset(inputs)"
     assert "inputs = torch.randn(9, 8).to(accelerator.device)" in migrated(f"{top}\n{CPU.format(built=PLAIN, use='')}")
+
+
+NUMBERED = """
+import os
+number = int(os.environ["LOCAL_RANK"])
+{made}
+model = nn.Linear(8, 2).to({device})
+loader = DataLoader(data, batch_size=16)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to({device}), y.to({device})
+    STEP
+print(f"{{kind}}:{{number}}", f"on {{kind}}: {{number}}", f"{{kind}}")
+"""
+
+
+@pytest.mark.parametrize("made", ["kind = torch.device('cuda')", "kind = torch.accelerator.current_accelerator()"])
+def test_a_number_behind_the_device(made: str, migrated: Migrated) -> None:
+    text = migrated(NUMBERED.format(made=made, device="kind"))
+    assert (
+        'f"{accelerator.device.type}:{number}", f"on {accelerator.device.type}: {number}", f"{accelerator.device}"'
+        in text
+    )

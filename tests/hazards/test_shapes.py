@@ -282,3 +282,37 @@ def test_a_sum_that_is_weighted_by_the_rows_is_a_mean(loss: str, migrated: Migra
         f"d_target = 1 / x.shape[0]\n    out = model(x)\n    loss = {loss}\n    loss.backward()\n    optimizer.step()"
     )
     assert "accelerator.backward(loss)" in migrated(TRAINS.format(parts="model.parameters()").replace("STEP", step))
+
+
+IN_A_METHOD = """
+class Trainer:
+    def __init__(self, model, optimizer, loader):
+        self.model, self.optimizer, self.loader = model, optimizer, loader
+
+    def run(self, x, y, train={default}):
+        with torch.set_grad_enabled(train):
+            loss = F.cross_entropy(self.model(x), y)
+        if train:
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    def epoch(self):
+        for x, y in self.loader:
+            {call}
+
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+Trainer(model, optimizer, DataLoader(data, batch_size=16)).epoch()
+"""
+TRAINING_CALLS = [("True", "self.run(x, y)"), ("True", "self.run(x, y, True)"), ("None", "self.run(x, y, train=True)")]
+
+
+@pytest.mark.parametrize(("default", "call"), TRAINING_CALLS)
+def test_a_method_that_trains_by_its_argument(default: str, call: str, migrated: Migrated) -> None:
+    assert "accelerator.backward(loss)" in migrated(IN_A_METHOD.format(default=default, call=call))
+
+
+def test_a_method_that_is_not_told_to_train(findings: Findings) -> None:
+    text = IN_A_METHOD.format(default="None", call="self.run(x, y)")
+    assert findings(text) == ["no-data-parallel-axis"]
