@@ -12,7 +12,7 @@ from .things import Unit
 from .training import Training
 from .walk import descendants
 
-_BARS = frozenset({"tqdm", "trange", "tqdm_notebook", "alive_bar"})
+BARS = frozenset({"tqdm", "trange", "tqdm_notebook", "alive_bar"})
 
 
 def counts(unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iterator[Count]:
@@ -61,7 +61,7 @@ def _bar(unit: Unit, update: cst.Call) -> Count | None:
     for definition in binding.definitions if binding is not None else ():
         around = next((a for a in unit.names.ancestors(definition) if isinstance(a, (cst.WithItem, cst.Assign))), None)
         made = around.item if isinstance(around, cst.WithItem) else around.value if around is not None else None
-        if isinstance(made, cst.Call) and dotted(made.func).rpartition(".")[2] in _BARS:
+        if isinstance(made, cst.Call) and dotted(made.func).rpartition(".")[2] in BARS:
             total = [a.value for a in made.args if a.keyword is not None and a.keyword.value == "total"]
             if total and all(a.keyword is not None for a in made.args):
                 return Count(update, "bar", unit.names.module.code_for_node(total[0]))

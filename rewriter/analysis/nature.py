@@ -22,12 +22,13 @@ _TRANSFORMS = re.compile(
     r"|RandAugment|AugMix)$"
 )
 """Augmentations; what else is called random (NumPy's ``RandomState``, samplers, forests) changes no image."""
+_ROWS = re.compile(r"\blen\(|(num|n)_(samples|examples|train\w*|rows|data)\b|dataset_size")
 
 
 def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
-    ``cadence``, ``limit``, ``bar``, ``mac``;
+    ``steps``, ``cadence``, ``limit``, ``bar``, ``mac``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     """
     by_hand = bool(facts.by_hand or facts.unwrapped)
@@ -54,6 +55,20 @@ def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str,
             loader = dotted(call.args[0].value)
             if not by_hand and loader and loader in loaders | prepared:
                 yield call, "length", loader
+    yield from () if by_hand else _steps(names, loaders | prepared)
+
+
+def _steps(names: Names, loaders: set[str]) -> Iterator[tuple[cst.CSTNode, str, str]]:
+    """``len(data) // batch_size``: the steps of an epoch, counted as on one process."""
+    for node in names.every(cst.BinaryOperation):
+        if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, (cst.Divide, cst.FloorDivide)):
+            continue
+        if "batch" not in dotted(node.right).lower().rpartition(".")[2]:
+            continue
+        text = names.module.code_for_node(node)
+        rows = names.module.code_for_node(node.left)
+        if _ROWS.search(rows) and not any(f"len({loader})" in rows for loader in loaders):
+            yield node, "steps", " ".join(text.split())
 
 
 def _takes_mac(facts: ModuleFacts) -> bool:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from .assigned import bindings_value
+from .cadence import BARS
 from .losses import assigned
 from .metrics import is_synchronised
 from .reach import Reach
@@ -50,7 +52,7 @@ class Totals:
                     yield Total(node, [added])
             elif isinstance(node, cst.Call) and method_name(node) in _COLLECTING:
                 holder = node.func.value if isinstance(node.func, cst.Attribute) else None
-                if is_synchronised(self.state, node) or holder is None:
+                if is_synchronised(self.state, node) or holder is None or self._is_bar(holder):
                     continue
                 if self._outlives(holder) or (method_name(node) in _LISTS and self._has_another_name(holder)):
                     yield Total(node, [arg.value for arg in node.args])
@@ -85,6 +87,12 @@ class Totals:
         while isinstance(parent, cst.Subscript) and parent.value is node:
             node, parent = parent, parents.get(parent)
         return isinstance(parent, cst.AssignTarget)
+
+    def _is_bar(self, holder: cst.BaseExpression) -> bool:
+        """Whether a progress bar is told of rows."""
+        binding = self.unit.names.binding(holder) if isinstance(holder, cst.Name) else None
+        made = bindings_value(self.unit.names, binding) if binding is not None else []
+        return any(isinstance(v, cst.Call) and method_name(v) in BARS for v in made)
 
     def _has_another_name(self, holder: cst.BaseExpression) -> bool:
         """Whether a list comes from elsewhere: a parameter, an element of a tuple that is looped over."""

@@ -41,6 +41,12 @@ def expectations(result: Result) -> Iterator[str]:
             f"{_named(found, many, 'len(', ')')}: the number of batches of one process, an N-th of what it was. "
             "Totals, progress in percent and horizons of schedulers that are made of it behind prepare follow."
         )
+    if found := [] if kept else by_kind.get("steps", []):
+        yield (
+            f"{_named(found, many)}: the steps of an epoch, counted as on one process; on N there are N times fewer. A "
+            "prepared scheduler follows. What counts by itself (an optimizer with a warm-up of its own, a learning "
+            "rate that is set by hand) does not: divide by accelerator.num_processes."
+        )
     yield from _counted(by_kind, many, kept)
     if "mac" in by_kind:
         yield "On a Mac with a GPU of its own the script now runs there, not on the CPU; Accelerator(cpu=True) stays."

@@ -182,12 +182,26 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("noise", "Dropout", 3)], "Dropout (line 3): noise is drawn by each process"),
         ([Trait("transforms", "RandomCrop", 3)], "RandomCrop (line 3): images are changed at random"),
         ([Trait("length", "loader", 3)], "len(loader) (line 3): the number of batches of one process"),
+        (
+            [Trait("steps", "len(rows) // batch", 3)],
+            "len(rows) // batch (line 3): the steps of an epoch, counted as on",
+        ),
         ([Trait("cadence", "i % 9 == 0", 3)], "i % 9 == 0 (line 3): counted in steps of one process"),
         ([Trait("limit", "i == 9", 3)], "i == 9 (line 3): so many batches of each process"),
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar is told of one process's rows"),
         ([Trait("mac", "device", 3)], "On a Mac with a GPU of its own the script now runs there"),
     ],
-    ids=["statistics", "noise", "augmentation", "the length of a loader", "a cadence", "a limit", "a bar", "a Mac"],
+    ids=[
+        "statistics",
+        "noise",
+        "augmentation",
+        "the length of a loader",
+        "steps of an epoch",
+        "a cadence",
+        "a limit",
+        "a bar",
+        "a Mac",
+    ],
 )
 def test_the_summary_names_what_differs_by_nature(traits: list[Trait], said: str) -> None:
     file = _file()._replace(traits=tuple(traits))

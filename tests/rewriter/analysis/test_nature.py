@@ -24,10 +24,10 @@ for x, y in torch.utils.data.DataLoader(train):
 """
 
 
-def changed(call: str) -> list[str]:
+def changed(call: str, kind: str = "transforms") -> list[str]:
     text = SCRIPT.replace("CALL", call)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
-    return [trait.name for trait in file.traits if trait.kind == "transforms"]
+    return [trait.name for trait in file.traits if trait.kind == kind]
 
 
 @pytest.mark.parametrize("name", ["RandomCrop", "RandomHorizontalFlip", "ColorJitter", "RandAugment"])
@@ -40,3 +40,13 @@ def test_an_augmentation(name: str) -> None:
 )
 def test_what_only_sounds_like_one(call: str) -> None:
     assert changed(call) == []
+
+
+@pytest.mark.parametrize("count", ["len(train) // batch_size", "n_samples / args.batch", "len(rows) // self.batch"])
+def test_the_steps_of_an_epoch(count: str) -> None:
+    assert changed(f"warm_up({count} * 10)", "steps") == [count]
+
+
+@pytest.mark.parametrize("count", ["len(train) // 2", "hits / batch_size", "len(words) // rows"])
+def test_another_quotient(count: str) -> None:
+    assert changed(f"warm_up({count})", "steps") == []
