@@ -70,7 +70,15 @@ def _may_exist(folder: Folder, node: cst.CSTNode) -> Made:
     assert isinstance(node, cst.Call)
     if folder.renamed and isinstance(node.func, cst.Attribute):
         node = node.with_changes(func=node.func.with_changes(attr=cst.Name("makedirs")))
-    return with_keyword(node, "exist_ok", cst.Name("True"))
+    yes = cst.Name("True")
+    given = [arg.with_changes(value=yes) if _is_question(arg) else arg for arg in node.args]
+    if any(_is_question(arg) for arg in node.args):
+        return node.with_changes(args=given)
+    return with_keyword(node, "exist_ok", yes)
+
+
+def _is_question(arg: cst.Arg) -> bool:
+    return arg.keyword is not None and arg.keyword.value == "exist_ok"
 
 
 def _handed(received: Received) -> str:

@@ -91,7 +91,7 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
     """Look at every file, write if that was asked for and nothing stands in the way, and report."""
     from .survey import Surveyor
 
-    surveyor = Surveyor(catalogue, request.options, every=request.roles)
+    surveyor = Surveyor(catalogue, request.options, every=request.roles, tells=not request.check)
     data = sys.stdin.buffer.read() if request.paths == ("-",) else None
     if data is None:
         paths, progress = [Path(path) for path in request.paths], Progress(sys.stderr)

@@ -23,14 +23,15 @@ _KNOWN = frozenset({"torch", "torchvision", "torchaudio", "numpy", "matplotlib",
 """Modules that keep nothing of what they are given; any other one may be a file of the program."""
 
 
-def end_in_files(survey: Survey, nodes: Sequence[ast.AST], writes: frozenset[str]) -> bool:
+def end_in_files(survey: Survey, nodes: Sequence[ast.AST], writes: frozenset[str], *, tells: bool = True) -> bool:
     """
     Whether nothing in a file but models, and what the main process writes, is given a value from the CPU.
 
-    ``writes`` are the names of functions that write a file. A file that may evaluate anything gets no for an answer.
+    ``writes`` are the names of functions that write a file. A file that may evaluate anything gets no for an answer;
+    with ``tells`` also one that draws numbers which are the same on all processes: that is told each time.
     """
-    if any(isinstance(node, ast.Attribute) and node.attr == "random" for node in nodes):
-        return False  # numbers that are the same on all processes: that is told each time
+    if tells and any(isinstance(node, ast.Attribute) and node.attr == "random" for node in nodes):
+        return False
     loops = (node for node in nodes if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)))
     return all(_counts(loop) or _trains(loop) for loop in loops) and _Followed(survey, nodes, writes).is_harmless()
 

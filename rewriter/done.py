@@ -40,11 +40,16 @@ _WRITING_METHODS = frozenset({
     "write_text",
 })
 """The same, by whatever object they are called on."""
+_AUTHORS = _EFFECTS | _WRITING_METHODS | {
+    "basicConfig", "item", "makedirs", "mkdir", "open", "print", "save", "setLevel", "state_dict", "write",
+}
+"""What the author of a script that shares its rows by itself has settled: who prints and writes, what is summed."""
 # fmt: on
 
 
-def is_migrated(tree: ast.Module, nodes: Sequence[ast.AST], triggers: frozenset[str]) -> bool:
-    """Whether an accelerator is at work in a file and no call named in ``triggers`` is left for the rules."""
+def is_migrated(tree: ast.Module, nodes: Sequence[ast.AST], triggers: frozenset[str], *, tells: bool = True) -> bool:
+    """Whether an accelerator is at work in a file and no call named in ``triggers`` is left for the rules; with
+    ``tells`` also nothing that they would tell."""
     accelerators = accelerators_of(nodes)
     if "accelerate" in triggers and _on_accelerate(nodes):
         return False
@@ -56,7 +61,7 @@ def is_migrated(tree: ast.Module, nodes: Sequence[ast.AST], triggers: frozenset[
     if left and all(call.name == "cpu" for call in left):
         from .cpu_values import end_in_files
 
-        return end_in_files(survey, nodes, _EFFECTS | _WRITING_METHODS | {"save"})
+        return end_in_files(survey, nodes, _EFFECTS | _WRITING_METHODS | {"save"}, tells=tells)
     return not left
 
 
@@ -103,8 +108,12 @@ def _leaves(survey: Survey, call: Call, triggers: frozenset[str]) -> bool:
         return survey.reaches(call.node.func, call.place.scope)
     if call.receiver is None and call.name in survey.takers and not survey.is_handed_on(call.node):
         return False
+    if call.name == "DistributedSampler" and survey.shares_rows(call):
+        return True
     if call.name in _RAW:
         return False
+    if survey.settled and call.name in _AUTHORS:
+        return True
     if call.name == "state_dict" and dotted(call.receiver) in survey.models and call.node not in survey.copied:
         return False
     if call.name not in triggers and call.name not in _EFFECTS and call.name not in _WRITING_METHODS:

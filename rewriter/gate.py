@@ -27,8 +27,15 @@ class Verdict(Enum):
     """The rules have to look at it."""
 
 
-def verdict(data: bytes, triggers: frozenset[str]) -> Verdict:
-    """Judge a file by its bytes; ``triggers`` are the names whose calls the rules answer to."""
+def verdict(data: bytes, triggers: frozenset[str], *, tells: bool = True) -> Verdict:
+    """
+    Judge a file by its bytes.
+
+    Args:
+        data: the file.
+        triggers: the names whose calls the rules answer to.
+        tells: what is good to know is told of a migrated file as well; without, it is done when no edit is left.
+    """
     if b"backward" not in data or not (b"torch" in data or b"accelerate" in data):
         return Verdict.NOTHING
     try:
@@ -38,7 +45,7 @@ def verdict(data: bytes, triggers: frozenset[str]) -> Verdict:
             return Verdict.NOTHING
         from .done import is_migrated
 
-        return Verdict.DONE if is_migrated(tree, nodes, triggers) else Verdict.WORK
+        return Verdict.DONE if is_migrated(tree, nodes, triggers, tells=tells) else Verdict.WORK
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Verdict.WORK
 

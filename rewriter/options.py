@@ -55,7 +55,11 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("-w", "--write", is_flag=True, help="Write the files: all of them, or none.")
 @click.option("-i", "--interactive", is_flag=True, help="Ask for each group of edits, then write.")
-@click.option("--check", is_flag=True, help="Show no diff; exit status 1 if a file would change.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Show no diff, nor what is good to know of migrated files; exit status 1 if a file would change.",
+)
 @click.option("--partial", is_flag=True, help="Apply the safe edits of a blocked file too.")
 @click.option("--select", multiple=True, callback=_words, metavar="IDS", help="Run only these rules (comma-separated).")
 @click.option("--ignore", multiple=True, callback=_words, metavar="IDS", help="Do not run these rules.")

@@ -24,7 +24,7 @@ from .positions import Starts, code, locate, start
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode
-from .spelling import spell
+from .spelling import imported, spell
 from .unread_options import with_unread_options
 
 
@@ -156,9 +156,10 @@ def _options(config: Config) -> dict[str, str]:
 
 def _answered(source: Source, parsed: Tree, known: Understood, rules: Sequence[Rule]) -> Answered:
     answers = [answer for rule in rules for answer in rule(known.facts)]
-    names, spelled, name = known.names, known.facts.spelled, known.facts.accelerator
-    edits = tuple(spell(answer, names, spelled, name) for answer in answers if isinstance(answer, Edit))
-    findings = (*known.facts.findings, *(answer for answer in answers if isinstance(answer, Finding)))
+    names, facts = known.names, known.facts
+    edits = tuple(spell(answer, names, facts) for answer in answers if isinstance(answer, Edit))
+    edits += tuple(imported(edits, names, facts))
+    findings = (*facts.findings, *(answer for answer in answers if isinstance(answer, Finding)))
     return _without_skipped(Answered(source, parsed, known, edits, findings))
 
 

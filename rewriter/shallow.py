@@ -85,6 +85,8 @@ class Survey:
         self.given: dict[str, list[tuple[Scope, list[str]]]] = {}
         """Name of what is called -> the names that are assigned from it, with their function."""
         self.backward_loops: set[ast.stmt | None] = set()
+        self.settled = False
+        """The script shares its rows by itself, with a sampler that is told its place by the accelerator."""
 
     def is_ours(self, node: ast.expr | None) -> bool:
         """Whether an expression is the accelerator or reached through it: ``accelerator.gather(x).cpu``."""
@@ -113,6 +115,13 @@ class Survey:
     def is_device(self, node: ast.expr) -> bool:
         """Whether an expression is the accelerator's device."""
         return isinstance(node, ast.Attribute) and node.attr == "device" and dotted(node.value) in self.accelerators
+
+    def shares_rows(self, call: Call) -> bool:
+        """Whether a sampler of torch's is given its place by the accelerator."""
+        told = {k.arg: k.value for k in call.node.keywords}
+        places = [told.get("num_replicas"), told.get("rank")]
+        attributes = [p.attr if isinstance(p, ast.Attribute) and self.is_ours(p.value) else "" for p in places]
+        return attributes == ["num_processes", "process_index"] and dotted(call.node.func) not in self.foreign
 
     def is_prepared(self, name: str, scope: Scope) -> bool:
         """Whether a name holds what ``prepare`` gave, as far as the function that uses it can tell."""
@@ -185,6 +194,8 @@ class Survey:
             self.calls.append(Call(call, name, here, target, mentions))
             if name in ("parameters", "train", "eval"):
                 self.models.add(dotted(call.func).rpartition(".")[0])
+            elif name == "DistributedSampler":
+                self.settled = self.settled or self.shares_rows(self.calls[-1])
             elif name in ("backward", "prepare", "print"):
                 self._note_special(call, name, place)
             elif name == "broadcast_object_list":

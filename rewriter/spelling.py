@@ -7,32 +7,51 @@ The name is one that the program does not use, so that wherever it stands in wha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import libcst as cst
 
 from .analysis.names import Names
-from .edits import AddArgument, Edit, InsertAfter, InsertBefore, Made, Replace
+from .edits import AddArgument, AddImport, Edit, InsertAfter, InsertBefore, Made, Replace
+from .facts.module import ModuleFacts
+
+_STATE = "PartialState"
+"""What knows the place of a process anywhere, once the accelerator is made."""
+STATE = f"{_STATE}()"
+_SILENT = frozenset({"accelerator_setup", "directories", "device_placement"})
+"""Rules whose edits need no accelerator there."""
 
 
-def spell(edit: Edit, names: Names, spelled: Mapping[cst.CSTNode, str], name: str) -> Edit:
-    """An edit as it reads at its place: ``self.accelerator`` for ``accelerator`` where an object keeps it."""
-    owner = spelled.get(names.function(edit.node))
-    if owner is None or isinstance(edit.node, (cst.Param, cst.FunctionDef, cst.Module)):
+def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
+    """An edit as it reads at its place: ``self.accelerator`` for ``accelerator`` where an object keeps it, and
+    ``PartialState()`` where it is not at hand."""
+    name, code = facts.accelerator, names.function(edit.node)
+    owner = facts.spelled.get(code)
+    asked = code in facts.behind and edit.rule not in _SILENT
+    spoken = STATE if asked else f"{owner}.{name}" if owner is not None else None
+    if spoken is None or isinstance(edit.node, (cst.Param, cst.FunctionDef, cst.Module)):
         return edit
     if isinstance(edit, Replace):
-        return replace(edit, make=_through(edit.make, owner, name))
+        return replace(edit, make=_through(edit.make, spoken, name))
     if isinstance(edit, (InsertBefore, InsertAfter)):
-        return replace(edit, text=re.sub(rf"(?<![\w.]){name}\b", f"{owner}.{name}", edit.text))
+        return replace(edit, text=re.sub(rf"(?<![\w.]){name}\b", spoken, edit.text))
     if isinstance(edit, AddArgument):
-        return replace(edit, value=f"{owner}.{name}")
+        return replace(edit, value=spoken)
     return edit
 
 
-def _through(make: Callable[[cst.CSTNode], Made], owner: str, name: str) -> Callable[[cst.CSTNode], Made]:
+def imported(edits: Sequence[Edit], names: Names, facts: ModuleFacts) -> Iterator[AddImport]:
+    """The imports of what such spellings read."""
+    for edit in edits:
+        if names.function(edit.node) in facts.behind and edit.rule not in _SILENT and not isinstance(edit, AddImport):
+            why = "it knows which process this is"
+            yield AddImport(edit.rule, facts.module, facts.abilities.module, _STATE, reason=why, unit=edit.unit)
+
+
+def _through(make: Callable[[cst.CSTNode], Made], spoken: str, name: str) -> Callable[[cst.CSTNode], Made]:
     def spelled(node: cst.CSTNode) -> cst.CSTNode:
-        result = node.visit(_Speller(owner, name))
+        result = node.visit(_Speller(spoken, name))
         assert isinstance(result, cst.CSTNode)
         return result
 
@@ -44,11 +63,11 @@ def _through(make: Callable[[cst.CSTNode], Made], owner: str, name: str) -> Call
 
 
 class _Speller(cst.CSTTransformer):
-    """Reads a name from an object."""
+    """Writes something else for a name: read from an object, say."""
 
-    def __init__(self, owner: str, name: str) -> None:
+    def __init__(self, spoken: str, name: str) -> None:
         super().__init__()
-        self.owner, self.name = owner, name
+        self.spoken, self.name = spoken, name
 
     def visit_Attribute_attr(self, node: cst.Attribute) -> None:
         self.name, self._kept = "", self.name
@@ -65,4 +84,4 @@ class _Speller(cst.CSTTransformer):
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
         if updated_node.value != self.name:
             return updated_node
-        return cst.Attribute(cst.Name(self.owner), cst.Name(self.name), lpar=updated_node.lpar, rpar=updated_node.rpar)
+        return cst.parse_expression(self.spoken).with_changes(lpar=updated_node.lpar, rpar=updated_node.rpar)

@@ -54,11 +54,15 @@ class Survey:
 class Surveyor:
     """Looks at the files of a command, and at the programs that they belong to."""
 
-    def __init__(self, catalogue: Sequence[Entry], options: RawConfig, *, every: bool = False) -> None:
-        """``every``: also what is migrated already goes the whole way, for those who ask what was inferred."""
+    def __init__(
+        self, catalogue: Sequence[Entry], options: RawConfig, *, every: bool = False, tells: bool = True
+    ) -> None:
+        """``every``: also what is migrated already goes the whole way, for those who ask what was inferred. ``tells``:
+        it does as well where there is something that is good to know of it."""
         self.catalogue = catalogue
         self.options = options
         self.every = every or bool(options.assume)
+        self.tells = tells
         self.triggers = frozenset[str]().union(*(entry.triggers for entry in catalogue))
         if options.target is Target.ACCELERATE:
             self.triggers -= {"accelerate"}
@@ -158,7 +162,7 @@ class Surveyor:
     def _verdict(self, path: Path) -> Verdict:
         full = absolute(path)
         if full not in self._verdicts:
-            self._verdicts[full] = verdict(self.library.data(path), self.triggers)
+            self._verdicts[full] = verdict(self.library.data(path), self.triggers, tells=self.tells)
         return self._verdicts[full]
 
     def _works(self, path: Path) -> bool:

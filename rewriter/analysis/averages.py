@@ -241,7 +241,7 @@ class _Loop:
         if needed is None or not self._trained_by(needed, names):
             return None
         statement = self.statements[needed]
-        return statement if isinstance(statement, cst.SimpleStatementLine) else None
+        return statement if isinstance(statement, (cst.SimpleStatementLine, cst.For)) else None
 
     def _from_batch(self, binding: Binding) -> bool:
         defined_here = any(d in self.inside for d in binding.definitions)

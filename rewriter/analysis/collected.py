@@ -37,7 +37,7 @@ from .effects import output
 from .equality import Equality
 from .fields import follows_field, redefined
 from .figures import filled_batches, mean_of_batches, one_share
-from .folders import folders, received
+from .folders import folders, made_by_all, may_be_there, received
 from .guards import Together
 from .holding import base_call, receiver
 from .hosting import hosted
@@ -55,8 +55,8 @@ from .summed import reduction_of
 from .syntax import is_docstring
 from .things import CallRecord, State, Unit, origins
 from .training import is_loss, method_name, outside_name
-from .unreached import unreached_backwards, unreached_effects, unreached_work
-from .visible import left_to_launcher, visible_devices
+from .unreached import unreached_backwards, unreached_effects, unreached_saves, unreached_work
+from .visible import chosen_for_others, left_to_launcher, visible_devices
 from .walk import descendants
 from .ways import Way
 from .wrapped import hidden
@@ -77,7 +77,8 @@ class Collected:
         self.program, self.unit, self.plan = program, unit, plan_
         self.behaviour: tuple[Behaviour, ...] = ()
         self.placements = [*mover.placements(unit), *mover.pins(unit), *hosted(mover, unit)]
-        self.visible = visible_devices(state, unit, reach) if program.existing is None else []
+        chosen = visible_devices(state, unit, reach) if program.existing is None else []
+        self.visible = [s for s in chosen if unit.names.function(s) not in program.shared]
         self.legacy = legacy_tensors(state, unit, mover)
         self.hand = program.hand
         self.wrappers = mover.unwrapped(unit, knowledge.DATA_PARALLEL)
@@ -111,6 +112,7 @@ class Collected:
             *(f for u, f in plan_.findings if u is unit),
             *(a for a in totals if isinstance(a, Finding)),
             *left_to_launcher(state, unit, reach, self.visible),
+            *(chosen_for_others(s) for s in chosen if s not in self.visible),
             *contradictions(state, unit, reach),
             *(f for u, f in weighted(state, training) if u is unit),
             *kept_batches(state, unit, reach, training),
@@ -194,8 +196,16 @@ class Collected:
             return self.here(node, way)
 
         prepares = tuple(p for u, p in self.plan.prepares if u is unit)
+
+        def attained(node: cst.CSTNode) -> bool:
+            return here(node) or unit.names.function(node) in way.behind
+
         self.findings.extend(unreached_backwards(unit, program.reach, self.calls, program.shared, here))
-        self.findings.extend(unreached_effects(self.effects, self.handles, self.received, self.saves, here))
+        anyway = made_by_all(program.state, (e.node for e in self.effects if not here(e.node) and not e.optional))
+        effects = [e for e in self.effects if e.node not in anyway]
+        self.findings.extend(unreached_effects(effects, self.handles, self.received, attained))
+        self.findings.extend(unreached_saves(self.saves, here))
+        self.findings.extend(may_be_there(folder) for folder in anyway.values())
         self.findings.extend(unreached_work(prepares, self.gathers, here))
 
         home = way.home[1] if way.home is not None and way.home[0] is unit else None
@@ -234,6 +244,7 @@ class Collected:
             handings=tuple(h for u, h in way.handings if u is unit),
             stores=tuple(_stores(unit, way)),
             spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
+            behind=frozenset(code for code in way.behind - way.reaches if code in unit.names.scopes),
             placements=tuple(p for p in self.placements if self._moves(p, here)),
             device_reads=tuple(reads),
             visible=tuple(self.visible),
@@ -246,10 +257,10 @@ class Collected:
             inner_models=tuple(self.inner_models),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
             gathers=tuple(g for g in self.gathers if here(g.node)),
-            effects=tuple(e for e in self.effects if here(e.node)),
-            handles=tuple(h for h in self.handles if here(h.call)),
-            folders=tuple(self.folders),
-            received=tuple(r for r in self.received if here(r.node)),
+            effects=tuple(e for e in effects if attained(e.node)),
+            handles=tuple(h for h in self.handles if attained(h.call)),
+            folders=(*self.folders, *anyway.values()),
+            received=tuple(r for r in self.received if attained(r.node)),
             plain_models=tuple(m for m in self.plain_models if here(m)),
             saves=tuple(s for s in self.saves if here(s.call)),
             state_dicts=tuple(s for s in self.state_dicts if here(s.call)),

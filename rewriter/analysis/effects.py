@@ -27,7 +27,8 @@ WRITERS = frozenset(
     "shutil.rmtree shutil.copytree shutil.make_archive os.remove os.unlink os.rename os.replace os.rmdir os.removedirs "
     "os.mkdir os.makedirs os.symlink os.link matplotlib.pyplot.show torch.onnx.export torch.jit.save "
     "torchvision.utils.save_image safetensors.torch.save_file safetensors.torch.save_model wandb.login "
-    "tensorboard_logger.configure tensorboard_logger.log_value".split()
+    "logging.config.dictConfig logging.config.fileConfig tensorboard_logger.configure "
+    "tensorboard_logger.log_value".split()
 )
 """Outside functions that change something outside the process, by full name."""
 

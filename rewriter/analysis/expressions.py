@@ -14,7 +14,8 @@ from .containers import at, element, key_of, members
 from .invocation import trailing
 from .knowledge import DEVICE_WORDS
 from .solver import Slot, Thing
-from .things import External, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
+from .syntax import positional
+from .things import External, Function, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
 from .walk import children
 
 _BUILTINS = frozenset(dir(builtins))
@@ -122,13 +123,26 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
         klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
         if isinstance(klass, Klass):
             solver.flow(state.field(klass, name), slot)
-            if klass.method(name) is not None:
+            method = klass.method(name)
+            if method is not None and method.decorated("property", "cached_property"):
+                _property(state, thing, method, slot)
+            elif method is not None:
                 solver.add(slot, state.bound(thing, name))
     elif isinstance(thing, Klass):
         solver.flow(state.field(thing, name), slot)
         method = thing.method(name)
         if method is not None:
             solver.add(slot, method)
+
+
+def _property(state: State, thing: Thing, method: Function, slot: Slot) -> None:
+    """Let a slot hold what a property gives: it is run by whoever reads it."""
+    state.escaped.add(method.node)
+    places = positional(method.node)
+    if places:
+        own = method.unit.names.scopes[method.node].bindings[places[0].name.value]
+        state.solver.add(state.binding(own), thing)
+    state.solver.flow(state.returns(method.node), slot)
 
 
 def _call(state: State, unit: Unit, node: cst.Call, slot: Slot) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
@@ -44,6 +44,29 @@ def _making(state: State, unit: Unit, reach: Reach) -> Iterator[cst.Call]:
         method = method_name(call) == "mkdir" and isinstance(call.func, cst.Attribute) and name != "os.mkdir"
         if name in ("os.makedirs", "os.mkdir") or (method and not name.startswith("os.")):
             yield call
+
+
+def made_by_all(state: State, statements: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, Folder]:
+    """The statements that make a folder which must be new, where nobody can say which process is to make it."""
+    found: dict[cst.CSTNode, Folder] = {}
+    for statement in statements:
+        small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        call = small.value if isinstance(small, cst.Expr) else None
+        if isinstance(call, cst.Call) and call in state.calls and len(call.args) < 3 and not starred(call):
+            name = outside_name(state.calls[call])
+            if name == "os.mkdir" and isinstance(call.func, cst.Attribute) and len(call.args) == 1:
+                found[statement] = Folder(call, renamed=True)
+            elif name == "os.makedirs" or (method_name(call) == "mkdir" and not name.startswith("os.")):
+                found[statement] = Folder(call, renamed=False)
+    return found
+
+
+def may_be_there(folder: Folder) -> Finding:
+    """What is told of such a folder."""
+    return Finding(
+        "directories", folder.call, "every process makes this folder, so that it may be there already: that it is new "
+        "is not made sure any more", "look whether it is there where the run begins, on the main process",
+    )  # fmt: skip
 
 
 def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Finding]]:

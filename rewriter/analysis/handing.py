@@ -37,11 +37,27 @@ class Router:
 
     def route(self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare]) -> Way:
         """The way to all the code in ``needs``, from a home in the code that prepares or above it."""
-        way = Way()
-        chosen = self.homes.find(needs, anchor, prepares, way)
-        if chosen is None:
+        way = self._from(self._lowest(needs, anchor, prepares), needs)
+        stamps = self.homes.stamps
+        if way.code is None or stamps <= way.behind | way.reaches:
             return way
-        _, code = chosen
+        for code in self.reach.above(way.code)[1:]:
+            higher = self._from(self.homes.higher(way, code, {**needs, **dict.fromkeys(stamps)}, prepares), needs)
+            if stamps <= higher.behind | higher.reaches and way.reaches <= higher.reaches:
+                return higher
+        return self._from(self._lowest(needs, anchor, prepares), needs)
+
+    def _lowest(self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare]) -> Way:
+        way = Way()
+        self.homes.find(needs, anchor, prepares, way)
+        return way
+
+    def _from(self, way: Way, needs: dict[Code, None]) -> Way:
+        """The way from a home to all the code in ``needs``."""
+        self._runs_early = None
+        if way.home is None:
+            return way
+        code = way.home[0].names.function(way.home[1].node)
         way.code = code
         way.reaches.add(code)
         method = self.holders.method(code)
@@ -54,7 +70,21 @@ class Router:
                 way.redefined.append((unit, name))
             elif owner(name) in way.reaches:
                 way.replaced.add(name.binding)
+        way.behind = self._behind(way)
         return way
+
+    def _behind(self, way: Way) -> set[Code]:
+        """The functions that run behind the home alone, and do not see the accelerator anyway."""
+        assert way.code is not None
+        before = set(self._early(way))
+        pending: list[Code] = [*(unit.names.module for unit in self.reach.units), *self.state.escaped]
+        while pending:
+            code = pending.pop()
+            if code not in before and code is not way.code:
+                before.add(code)
+                pending.extend(self.reach.callees(code))
+        inside = (code for code in self.reach.below(way.code) if code not in before and code is not way.code)
+        return {code for code in inside if not self._sees(code, way)}
 
     # The way down ----------------------------------------------------------------------------------------------------
 

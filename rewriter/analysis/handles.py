@@ -41,8 +41,6 @@ _TELLS = frozenset("log_dir logdir get_logdir dir id name url path info run_id g
 _ONCE = {
     "wandb.agent": "starts one sweep a process",
     "wandb.sweep": "starts one sweep a process",
-    "logging.config.dictConfig": "every process writes to the log files, and to the console",
-    "logging.config.fileConfig": "every process writes to the log files, and to the console",
     "loguru.logger.add": "every process writes to the log",
     "coloredlogs.install": "every process logs to the console",
     "h5py.File": "every process would write the same file",

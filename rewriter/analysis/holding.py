@@ -13,7 +13,7 @@ import libcst as cst
 
 from .reach import Code, Reach
 from .syntax import positional
-from .things import Klass, State, Unit
+from .things import Klass, State, Unit, decorators
 
 
 class Holders:
@@ -83,11 +83,8 @@ def lineage(klass: Klass) -> Iterator[Klass]:
 
 def _takes_self(method: cst.FunctionDef) -> bool:
     """Whether a method is an ordinary one: called on an object, with nothing around it that changes its signature."""
-    for decorator in method.decorators:
-        node = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
-        name = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-        if name in ("staticmethod", "classmethod"):
-            return False
+    if {"staticmethod", "classmethod"} & set(decorators(method)):
+        return False
     return bool(positional(method))
 
 

@@ -44,6 +44,8 @@ class Homes:
     """The condition under which a script that names no device keeps to the CPU."""
     reads: frozenset[str] = frozenset()
     """Further names that the constructor's arguments read."""
+    stamps: frozenset[Code] = frozenset()
+    """Code in which all processes must name something the same, with the accelerator made before."""
 
     def find(
         self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare], way: Way
@@ -82,6 +84,19 @@ class Homes:
         if flagged is not None:
             way.home = (unit, flagged)
         return unit, anchor
+
+    def higher(self, way: Way, code: Code, needs: dict[Code, None], prepares: list[Prepare]) -> Way:
+        """A home in code that calls that of the home of a way; none where it cannot be there."""
+        assert way.home is not None
+        found, (unit, home) = Way(), way.home
+        if way.joins or home.arguments or home.gives or self.reach.unit(code) is not unit or self.reads:
+            return found
+        body = code.body if isinstance(code, cst.FunctionDef) else code
+        first = self._first_use(unit, list(getattr(body, "body", ())), needs, prepares)
+        if first is not None:
+            removed = (home.node, *home.removed) if home.side is Side.INSTEAD else home.removed
+            found.home = (unit, Home(first, Side.BEFORE, (), "in front of what all processes name the same", removed))
+        return found
 
     def _joined(self, above: list[Code], prepares: list[Prepare], way: Way) -> tuple[Unit, Home] | None:
         """The home in the place of the statement by which a distributed script joins its processes."""

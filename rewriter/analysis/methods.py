@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import libcst as cst
-
 from ..facts.roles import SHARES, TENSORS, Origin, Role
 from . import knowledge
 from .containers import element, members
@@ -20,7 +18,7 @@ def method_call(call: Call, bound: Bound) -> None:
     klass = state.klass.get(receiver) if isinstance(receiver, Origin) else getattr(receiver, "klass", None)
     method = klass.method(name) if isinstance(klass, Klass) else None
     if method is not None:
-        bind(call, method, receiver)
+        bind(call, method, None if method.decorated("staticmethod") else receiver)
     if isinstance(receiver, Origin):
         _METHODS.get(receiver.role, _tensor_method)(call, receiver, name)
         if method is None:
@@ -36,19 +34,13 @@ def method_call(call: Call, bound: Bound) -> None:
     elif isinstance(receiver, Klass):
         own = receiver.method(name)
         if own is not None:
-            bind(call, own, receiver if _of_class(own) else None)
+            bind(call, own, receiver if own.decorated("classmethod") else None)
     elif isinstance(receiver, Above):
         own = receiver.method(name)
         if own is not None:
             bind(call, own, receiver.receiver)
         elif isinstance(receiver.receiver, Origin):
             _METHODS.get(receiver.receiver.role, _tensor_method)(call, receiver.receiver, name)
-
-
-def _of_class(function: Function) -> bool:
-    """Whether a function is a class method: its first parameter is the class."""
-    decorators = function.node.decorators if isinstance(function.node, cst.FunctionDef) else ()
-    return any(isinstance(d.decorator, cst.Name) and d.decorator.value == "classmethod" for d in decorators)
 
 
 def _followed_method(call: Call, trace: Trace, name: str) -> None:

@@ -248,6 +248,9 @@ class _Analyses(Program):
             starts=self.hand.starts if self.hand is not None else (),
             constructor=self.hand.constructor() if self.hand is not None else (),
         )
+        homes.stamps = frozenset(
+            part.unit.names.function(answer.node) for part in collected.values() for answer in part.received
+        )
         anchor = plan_.code or (self.reach.function_of(self.training.backwards[0].node) if marked else None)
         return Router(homes, self.shared, keepers).route(needs, anchor, [prepare for _, prepare in plan_.prepares])
 

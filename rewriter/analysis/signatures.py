@@ -14,8 +14,11 @@ from .reach import Code, Reach
 from .solver import Thing
 from .starts import Start
 from .syntax import parameters, positional
-from .things import Function, State, origins
+from .things import Function, State, decorators, origins
 from .ways import Way
+
+_HARMLESS = frozenset({"no_grad", "inference_mode", "enable_grad", "staticmethod", "classmethod"})
+"""Decorators that leave the signature alone."""
 
 
 class Signatures:
@@ -39,12 +42,12 @@ class Signatures:
     def can_change(self, code: cst.FunctionDef) -> bool:
         """Whether all callers are known: a plain function, never used as a value."""
         unit = self.reach.unit(code)
-        if code in self.shared or code in self.state.escaped or (code.decorators and not _harmless(code)):
+        if code in self.shared or code in self.state.escaped or not set(decorators(code)) <= _HARMLESS:
             return False
         scope = unit.names.within.get(code)
         if self.holders.is_init(code):
             return self._can_construct(code)
-        if scope is None or isinstance(scope.node, cst.ClassDef):
+        if scope is None or (isinstance(scope.node, cst.ClassDef) and not self._is_of_class(code)):
             return False
         function: Thing = unit.function(code)
         for node in self._values_of.get(function, ()):
@@ -53,6 +56,11 @@ class Signatures:
             if not (isinstance(parent, cst.Call) and parent.func is node):
                 return False
         return isinstance(function, Function)
+
+    def _is_of_class(self, code: cst.FunctionDef) -> bool:
+        """Whether a function is a static or class method that every call names through the class alone."""
+        plain = all(self.reach.called(site) == [code] for site in self.reach.sites(code))
+        return plain and len(code.decorators) == 1 and decorators(code)[0] in ("staticmethod", "classmethod")
 
     def _can_construct(self, init: cst.FunctionDef) -> bool:
         """Whether all constructions by a constructor are plain, and of nothing else besides."""
@@ -93,7 +101,8 @@ class Signatures:
         scope = unit.names.scopes[code]
         param = self.parameter(code)
         places = positional(code)
-        shift = 1 if self.holders.is_init(code) else 0  # the object itself is no argument of a construction
+        bound = self.holders.is_init(code) or "classmethod" in decorators(code)
+        shift = 1 if bound else 0  # the object (or class) itself is no argument of a call
         if param is not None and any(argument_of(s, param, places.index(param) - shift) is None for s in sites):
             param = None
         if any(p.name.value == self.name for p in parameters(code)):
@@ -145,13 +154,3 @@ def argument_of(site: cst.Call, param: cst.Param, index: int) -> cst.Arg | None:
 
 def _is_super(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"
-
-
-def _harmless(code: cst.FunctionDef) -> bool:
-    """Whether every decorator is torch's own kind that leaves the signature alone: ``@torch.no_grad()``."""
-    for decorator in code.decorators:
-        node = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
-        name = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-        if name not in ("no_grad", "inference_mode", "enable_grad"):
-            return False
-    return True

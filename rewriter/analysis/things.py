@@ -39,6 +39,19 @@ class Function:
     node: FunctionNode
     unit: Unit
 
+    def decorated(self, *names: str) -> bool:
+        """Whether one of its decorators has one of these names: ``property``, ``classmethod``."""
+        return any(name in names for name in decorators(self.node))
+
+
+def decorators(node: FunctionNode) -> list[str]:
+    """The last names of what a function is decorated with."""
+    found = []
+    for decorator in node.decorators if isinstance(node, cst.FunctionDef) else ():
+        made = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
+        found.append(made.attr.value if isinstance(made, cst.Attribute) else getattr(made, "value", ""))
+    return found
+
 
 @dataclass(eq=False)
 class Klass:

@@ -41,10 +41,9 @@ def unreached_effects(
     effects: Iterable[Effect],
     handles: Iterable[Handle],
     received: Iterable[Received],
-    saves: Iterable[Save],
     here: Here,
 ) -> Iterator[Finding]:
-    """Prints, writes and saves that every process makes."""
+    """Prints, writes and names of folders that every process makes."""
     for effect in effects:
         if not here(effect.node) and not effect.optional:
             yield Finding(
@@ -65,6 +64,10 @@ def unreached_effects(
                 "make the name behind the line that makes the accelerator, and hand it out with "
                 "broadcast_object_list", Severity.REVIEW,
             )  # fmt: skip
+
+
+def unreached_saves(saves: Iterable[Save], here: Here) -> Iterator[Finding]:
+    """Checkpoints that every process writes."""
     for save in saves:
         if not here(save.call):
             yield Finding(

