@@ -80,14 +80,15 @@ def huge_script(lines: int) -> str:
     return head + "".join(_HELPER.format(n=n) for n in range(blocks)) + mark + tail
 
 
-def many_files(folder: Path) -> None:
-    """A thousand files: 50 migrated training scripts, 950 modules that train nothing."""
+def many_files(folder: Path, which: str = "after") -> None:
+    """A thousand files: 50 training scripts, migrated (``after``) or not (``before``), and 950 that train nothing."""
     afters = sorted((ROOT / "fixtures").glob("*/after.py"))
+    scripts = [path.with_name(f"{which}.py") for path in afters]
     for number in range(1000):
         path = folder / f"package{number // 50}" / f"module{number}.py"
         path.parent.mkdir(exist_ok=True, parents=True)
         if number % 20 == 0:
-            shutil.copy(afters[number // 20 % len(afters)], path)
+            shutil.copy(scripts[number // 20 % len(scripts)], path)
         else:
             path.write_text(_PLAIN.format(n=number))
 
@@ -102,7 +103,8 @@ def rows(rounds: int = 11) -> list[Row]:
         (folder / "half.py").write_text(huge_script(5_000))
         (folder / "huge.py").write_text(huge_script(10_000))
         many_files(folder / "many")
-        long = in_turn({"half": [migrate, "half.py"], "huge": [migrate, "huge.py"]}, folder, 3)
+        many_files(folder / "raw", "before")
+        long = in_turn({"half": [migrate, "half.py"], "huge": [migrate, "huge.py"], "raw": [migrate, "raw"]}, folder, 3)
         taken = in_turn(
             {
                 "pass": [sys.executable, "-c", "pass"],
@@ -134,6 +136,7 @@ def rows(rounds: int = 11) -> list[Row]:
             10.0,
             f"({_times(long, 'huge', 'half')} one of 5,000; {long['huge'].peak >> 20} MiB at its peak)",
         ),
+        within("migrate, 1,000 files, 50 of them to migrate, diff shown", long["raw"].cpu, 10.0),
         within("migrate --check, 1,000 files, none to change, 50 of them migrated", taken["many"].cpu, 0.500),
         Row("beside: LibCST, parse and one visitor pass, the same script", milliseconds(taken["visit"].cpu)),
         Row("beside: python -c pass", milliseconds(taken["pass"].cpu)),
