@@ -125,7 +125,7 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
             solver.flow(state.field(klass, name), slot)
             method = klass.method(name)
             if method is not None and method.decorated("property", "cached_property"):
-                _property(state, thing, method, slot)
+                _bind_self(state, thing, method)
             elif method is not None:
                 solver.add(slot, state.bound(thing, name))
     elif isinstance(thing, Klass):
@@ -135,14 +135,12 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
             solver.add(slot, method)
 
 
-def _property(state: State, thing: Thing, method: Function, slot: Slot) -> None:
-    """Let a slot hold what a property gives: it is run by whoever reads it."""
-    state.escaped.add(method.node)
+def _bind_self(state: State, thing: Thing, method: Function) -> None:
+    """Let the first parameter of a property hold what it is read from."""
     places = positional(method.node)
     if places:
         own = method.unit.names.scopes[method.node].bindings[places[0].name.value]
         state.solver.add(state.binding(own), thing)
-    state.solver.flow(state.returns(method.node), slot)
 
 
 def _call(state: State, unit: Unit, node: cst.Call, slot: Slot) -> None:

@@ -184,8 +184,8 @@ def _function(state: State, unit: Unit, node: cst.FunctionDef) -> None:
     scope = unit.names.scopes[node]
     for decorator in node.decorators:
         evaluate(state, unit, decorator.decorator)
-        if isinstance(decorator.decorator, cst.Name) and decorator.decorator.value == "property":
-            _property(state, unit, node)
+    if unit.function(node).decorated("property", "cached_property"):
+        _property(state, unit, node)
     for param in parameters(node):
         if param.default is not None:
             state.solver.flow(evaluate(state, unit, param.default), state.binding(scope.bindings[param.name.value]))
