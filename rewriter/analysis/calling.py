@@ -12,9 +12,8 @@ import libcst as cst
 from ..facts.roles import TENSORS, Origin, Role
 from .invocation import Call, bind, host, relate, trailing
 from .methods import method_call
-from .outside import UNNAMED, outside_call
-from .registries import handed, members_of, of_program
-from .registries import made as named
+from .outside import outside_call
+from .registries import handed, looked_up
 from .solver import Slot, Thing
 from .things import Bound, CallRecord, External, Function, Instance, Klass, State, Unit, Unknown
 
@@ -91,15 +90,14 @@ def _configured(call: Call, function: Function, *, bound: bool) -> None:
             _construct(inner, thing)
         elif isinstance(thing, Function):
             bind(inner, thing)
-
-    def arrive(thing: Thing) -> None:
-        if isinstance(thing, External) and of_program(state, thing):
-            for slot in members_of(state, thing):
-                state.solver.watch(slot, lambda t: made(t) if named(t) is not None else None)
         elif isinstance(thing, External):
-            outside_call(inner, f"{thing.qualified}.{UNNAMED}")
+            outside_call(inner, thing.qualified)
 
-    state.solver.watch(module, arrive)
+    named = Slot()
+    state.solver.watch(named, made)
+    state.solver.watch(
+        module, lambda t: looked_up(state, t.qualified, None, named) if isinstance(t, External) else None
+    )
 
 
 def _construct(call: Call, klass: Klass) -> None:

@@ -7,7 +7,7 @@ have as many rows, they are asked in their place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
@@ -65,9 +65,10 @@ def _is_zero(node: cst.BaseExpression) -> bool:
 def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inputs: Binding) -> Binding | None:
     """The labels of ``output = model(inputs)`` and ``criterion(output, labels)``, or of both in one expression."""
     names = unit.names
+    given = {inputs, *_renamed(unit, loop, inputs)}
     outputs = set()
     for node in descendants(loop):
-        if isinstance(node, cst.Assign) and len(node.targets) == 1 and _fed(unit, training, node.value) is inputs:
+        if isinstance(node, cst.Assign) and len(node.targets) == 1 and _fed(unit, training, node.value) in given:
             target = node.targets[0].target
             outputs.add(names.binding(target) if isinstance(target, cst.Name) else None)
     for node in descendants(loop):
@@ -76,11 +77,22 @@ def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inp
             if not isinstance(labels, cst.Name) or method_name(node) == "backward":
                 continue
             held = isinstance(output, cst.Name) and names.binding(output) in outputs
-            direct = by_rows(state, training, output) and _fed(unit, training, _forward(training, output)) is inputs
+            direct = by_rows(state, training, output) and _fed(unit, training, _forward(training, output)) in given
             binding = names.binding(labels)
             if (held or direct) and binding is not None and binding is not inputs:
                 return binding
     return None
+
+
+def _renamed(unit: Unit, loop: cst.CSTNode, inputs: Binding) -> Iterator[Binding]:
+    """The variables that are nothing but the inputs by another name: ``input_var = input.cuda()``."""
+    for node in descendants(loop):
+        if isinstance(node, cst.Assign) and len(node.targets) == 1:
+            value, target = _unmoved(node.value), node.targets[0].target
+            if isinstance(value, cst.Name) and isinstance(target, cst.Name) and unit.names.binding(value) is inputs:
+                binding = unit.names.binding(target)
+                if binding is not None:
+                    yield binding
 
 
 def _forward(training: Training, value: cst.BaseExpression) -> cst.CSTNode | None:

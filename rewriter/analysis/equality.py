@@ -19,7 +19,7 @@ from .assigned import reaching
 from .reach import Reach
 from .scopes import Binding
 from .syntax import FunctionNode, positional
-from .things import CallRecord, Instance, State, Unit, origins
+from .things import CallRecord, External, Instance, State, Unit, origins
 from .training import Training, method_name, outside_name
 from .walk import children, descendants
 
@@ -126,6 +126,7 @@ class Equality:
             self._whole.add(gather.node)
             return
         self._whole.update(gather.inline)
+        self._whole.update(read for read, _ in gather.counts)
         position = unit.names.order(gather.node) - 1 if gather.side is Side.BEFORE else unit.names.end(gather.node)
         scope = unit.names.scopes[unit.names.function(gather.node)]
         for name in (*gather.names, *gather.means):
@@ -146,10 +147,12 @@ class Equality:
 
     def _is_covered(self, unit: Unit, binding: Binding, read: cst.Name) -> bool:
         """Whether a variable was gathered in front of a read, and not set again in between."""
-        order = unit.names.order
+        order, statement = unit.names.order, unit.names.statement
         for position in self._covered.get(binding, ()):
-            if position < order(read) and not any(position < order(d) < order(read) for d in binding.definitions):
-                return True
+            if position < order(read):
+                between = [d for d in binding.definitions if position < order(d) < order(read)]
+                if all(statement(d) is statement(read) for d in between):  # output = output.float() reads it first
+                    return True
         return False
 
     # What is written where --------------------------------------------------------------------------------------------
@@ -224,7 +227,8 @@ class Equality:
                 for arg in call.args:
                     self._note(thing, unit, arg.value)
         roles = origins(things)
-        if not instances and not roles and isinstance(unit.names.parents.get(call), cst.Expr):
+        outside = things is not None and any(isinstance(t, External) for t in things.things)  # torch.save(state, path)
+        if not instances and not roles and not outside and isinstance(unit.names.parents.get(call), cst.Expr):
             for arg in call.args:
                 self._note(self._target(unit, func.value), unit, arg.value)
 

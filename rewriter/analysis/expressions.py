@@ -8,7 +8,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from ..facts.roles import SHARES, TENSORS, Origin, Role
-from . import modules, places
+from . import modules, places, registries
 from .calling import call_of
 from .containers import at, element, key_of, members
 from .invocation import trailing
@@ -285,6 +285,8 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
             state.solver.flow(members(state, base), slot)
         elif isinstance(thing, Unknown):
             state.solver.flow(state.field(thing, "[]"), slot)
+        elif isinstance(thing, External) and thing.qualified.endswith(registries.TABLE):
+            registries.looked_up(state, thing.qualified.removesuffix(registries.TABLE), key_of(index), slot)
         elif isinstance(thing, External):
             places.item(state, node, thing, key_of(index), slot)
 

@@ -8,13 +8,10 @@ from ..facts.roles import SHARES, Origin, Role
 from . import knowledge, places, registries
 from .containers import element, members
 from .invocation import Call, escape, host, relate, tensors, trailing
-from .modules import full, slot_of
+from .modules import full
 from .solver import Slot, Thing
 from .syntax import positional
 from .things import External, Instance, Klass, Mapping, Sequence, Trace, Trail
-
-UNNAMED = "Unnamed"
-"""Stands for a name that only the run knows."""
 
 
 def outside_call(call: Call, qualified: str) -> None:
@@ -144,8 +141,11 @@ def _builtin(call: Call, name: str) -> None:
         state.solver.add(call.result, given)
     elif name == "getattr" and len(call.args) > 1:
         named = call.node.args[1].value
-        word = named.evaluated_value if isinstance(named, cst.SimpleString) else UNNAMED
-        state.solver.watch(call.first(), lambda t: _looked_up(call, t, str(word)))
+        word = str(named.evaluated_value) if isinstance(named, cst.SimpleString) else None
+        if word is not None or not registries.inside(call):
+            state.solver.watch(call.first(), lambda t: _searched(call, t, word))
+    elif name == "vars" and call.args:
+        state.solver.watch(call.first(), lambda t: _table(call, t))
     elif name == "super":
         _bases(call)
     elif name in ("getattr", "setattr", "hasattr", "isinstance", "type", "print"):
@@ -176,21 +176,16 @@ def _bases(call: Call) -> None:
         )
 
 
-def _looked_up(call: Call, thing: Thing, name: str) -> None:
-    """``getattr(torch.optim, args.name)``: something of that module, by whatever name."""
-    state = call.state
-    if not isinstance(thing, External) or (name == UNNAMED and registries.inside(call)):
-        return
-    if name != UNNAMED:
-        found = slot_of(state, f"{thing.qualified}.{name}")
-        if found is not None:
-            state.solver.flow(found, call.result)
-            return
-    elif registries.of_program(state, thing):
-        for slot in registries.members_of(state, thing):
-            state.solver.flow(slot, call.result, registries.made)
-        return
-    state.solver.add(call.result, state.external(f"{thing.qualified}.{name}"))
+def _table(call: Call, thing: Thing) -> None:
+    """``vars(models)``."""
+    if isinstance(thing, External):
+        call.state.solver.add(call.result, call.state.external(thing.qualified + registries.TABLE))
+
+
+def _searched(call: Call, thing: Thing, name: str | None) -> None:
+    """``getattr(torch.optim, args.name)``."""
+    if isinstance(thing, External):
+        registries.looked_up(call.state, thing.qualified, name, call.result)
 
 
 def _drawn(call: Call) -> None:

@@ -1,5 +1,6 @@
 """
-What configuration names: ``getattr(models, config["arch"])(...)``, ``config.init_obj("opt", torch.optim, params)``.
+What configuration names: ``getattr(models, config["arch"])(...)``, ``config.init_obj("opt", torch.optim, params)``,
+``models.__dict__[args.arch]()``.
 
 What is made is told by the module that is searched, not by the name: something of ``torch.optim`` is an optimizer, and
 something of the program's own module is one of the classes and functions that stand there. A function that searches the
@@ -13,10 +14,27 @@ from collections.abc import Iterator
 import libcst as cst
 
 from .invocation import Call
-from .modules import unit_named, variable
+from .modules import slot_of, unit_named, variable
 from .solver import Slot, Thing
 from .syntax import parameters, positional
-from .things import External, Function, Klass, State, Unit
+from .things import Function, Klass, State, Unit
+
+UNNAMED = "Unnamed"
+"""Stands for a name that only the run knows."""
+TABLE = ".__dict__"
+"""Behind a module's name, the table of its names."""
+
+
+def looked_up(state: State, module: str, name: str | None, slot: Slot) -> None:
+    """Let a slot hold what a module has under a name; without one, something of that module, by whatever name."""
+    found = slot_of(state, f"{module}.{name}") if name is not None else None
+    if found is not None:
+        state.solver.flow(found, slot)
+    elif name is None and unit_named(state, module) is not None:
+        for member in members_of(state, module):
+            state.solver.flow(member, slot, made)
+    else:
+        state.solver.add(slot, state.external(f"{module}.{name or UNNAMED}"))
 
 
 def searched(function: Function) -> str | None:
@@ -89,9 +107,9 @@ def handed(call: Call, function: Function, bound: bool) -> tuple[Slot, Call] | N
     return module, Call(call.state, call.unit, call.node, call.result, rest)
 
 
-def members_of(state: State, module: External) -> Iterator[Slot]:
+def members_of(state: State, module: str) -> Iterator[Slot]:
     """The classes and functions at the top of a module of the program, with those that it imports."""
-    unit = unit_named(state, module.qualified)
+    unit = unit_named(state, module)
     if unit is None:
         return
     for name, binding in unit.names.scope.bindings.items():
@@ -104,8 +122,3 @@ def members_of(state: State, module: External) -> Iterator[Slot]:
 def made(thing: Thing) -> Thing | None:
     """Let pass what a configuration may name: functions, and classes whose instances have a role."""
     return thing if isinstance(thing, Function) or (isinstance(thing, Klass) and thing.role is not None) else None
-
-
-def of_program(state: State, module: External) -> bool:
-    """Whether a full name is that of a module of the program."""
-    return unit_named(state, module.qualified) is not None

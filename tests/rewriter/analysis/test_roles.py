@@ -253,6 +253,10 @@ CONFIGURED = {
         "x = config.init_obj('s', optim.lr_scheduler, config.init_obj('o', optim, make(n, nets).parameters()))",
         "scheduler",
     ),
+    "a model of a module's table": ("x = nets.__dict__[config['arch']]()", "model"),
+    "a model by vars": ("x = vars(nets)[config['arch']]()", "model"),
+    "a model of a table by its word": ("x = nets.__dict__['A']()", "model"),
+    "an optimizer of torch's table": ("x = optim.__dict__[name](make(name, nets).parameters())", "optimizer"),
     "an optimizer of a table": ("OPTIMIZERS = {'sgd': optim.SGD}\nx = OPTIMIZERS[name](p)", "optimizer"),
 }
 
