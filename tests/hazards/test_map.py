@@ -23,7 +23,6 @@ ELSEWHERE = {
     "D13": "codemods/test_checkpoint_load.py",
     "P2": "codemods/test_prepare.py",
     "P3": "codemods/test_device_placement.py",
-    "G1": "codemods/test_main_process.py",
     "G2": "codemods/test_main_process.py",
     "G3": "codemods/test_main_process.py",
     "G4": "codemods/test_directories.py",
