@@ -145,6 +145,9 @@ def _step(survey: Survey, call: Call) -> bool:
     if survey.is_prepared(name, scope):
         return call.place.loop in loops or not survey.makers.get(name, set()) & _SCHEDULERS
     coarse = call.place.loop is not None and None not in loops and call.place.loop not in loops
+    if name in scope.parameters and name not in scope.made:
+        makers = [survey.makers.get(given, set()) for given in survey.filled(scope, name)]
+        return coarse and bool(makers) and all(made and made <= _SCHEDULERS for made in makers)
     return coarse and scope.made.get(name) in _SCHEDULERS
 
 

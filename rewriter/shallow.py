@@ -84,6 +84,8 @@ class Survey:
         """Names whose ``parameters()``, ``train()`` or ``eval()`` are called."""
         self.given: dict[str, list[tuple[Scope, list[str]]]] = {}
         """Name of what is called -> the names that are assigned from it, with their function."""
+        self.signatures: dict[str, list[str]] = {}
+        """Name of a function -> its positional parameters; nothing where there are two of the name."""
         self.backward_loops: set[ast.stmt | None] = set()
         self.settled = False
         """The script shares its rows by itself, with a sampler that is told its place by the accelerator."""
@@ -111,6 +113,17 @@ class Survey:
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         starred = any(isinstance(value, ast.Starred) for value in values) or any(k.arg is None for k in call.keywords)
         return starred or any(dotted(value) in self.accelerators for value in values)
+
+    def filled(self, scope: Scope, name: str) -> list[str]:
+        """The names that the calls in this file hand to a parameter of a function; nothing where one is not a name."""
+        places = self.signatures.get(scope.function, [])
+        found = []
+        for call in (c.node for c in self.calls if name in places and dotted(c.node.func) == scope.function):
+            index = places.index(name)
+            plain = call.args[index] if index < len(call.args) else None
+            value = next((k.value for k in call.keywords if k.arg == name), plain)
+            found.append("" if any(isinstance(a, ast.Starred) for a in call.args) else dotted(value))
+        return found if all(found) else []
 
     def is_device(self, node: ast.expr) -> bool:
         """Whether an expression is the accelerator's device."""
@@ -144,7 +157,9 @@ class Survey:
         if target is not None:
             self._bind(node, target, place.scope)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            positional = (*node.args.posonlyargs, *node.args.args)
+            arguments = (*positional, *node.args.kwonlyargs)
+            self.signatures[node.name] = [] if node.name in self.signatures else [a.arg for a in positional]
             scope = Scope(node.name, place.scope, frozenset(argument.arg for argument in arguments))
             if scope.parameters & self.accelerators:
                 self.takers.add(node.name)
