@@ -55,6 +55,8 @@ class Reducer:
     def _collect(
         self, unit: Unit, value: cst.CSTNode, because: str, found: dict[cst.CSTNode, Gather], seen: set[Binding]
     ) -> bool:
+        if self._hidden(unit, value):
+            return False
         for name in self.equality.local_names(unit, value):
             reduction = reduction_of(self.state, unit, name)
             if is_loss_name(self.state, self.training, unit, name):
@@ -73,6 +75,11 @@ class Reducer:
                 if behind is None or not self._collect(unit, behind, because, found, seen):
                     return False
         return True
+
+    def _hidden(self, unit: Unit, value: cst.CSTNode) -> bool:
+        """Whether a call gives what is one process's own and was not handed to it: ``score = validate(data_set)``."""
+        calls = (node for node in descendants(value) if isinstance(node, cst.Call))
+        return any(self.equality.is_local(unit, c) and not self.equality.local_names(unit, c) for c in calls)
 
     def _everywhere(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether a node runs on all processes or on none."""

@@ -316,3 +316,39 @@ def test_a_method_that_trains_by_its_argument(default: str, call: str, migrated:
 def test_a_method_that_is_not_told_to_train(findings: Findings) -> None:
     text = IN_A_METHOD.format(default="None", call="self.run(x, y)")
     assert findings(text) == ["no-data-parallel-axis"]
+
+
+SCORES = """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(8, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def update(x, y):
+    output = model(x)
+    loss = nn.functional.mse_loss(output, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item(), 10 * nn.functional.mse_loss(output, y).item()
+
+
+def run(rows):
+    scores = []
+    for x, y in DataLoader(rows, batch_size=4, drop_last=True):
+        loss, score = update(x.to(device), y.to(device))
+        scores.append(score)
+    return GIVEN
+
+
+for epoch in range(3):
+    score = run(rows)
+    if score < 0.1:
+        break
+"""
+
+
+def test_epochs_that_are_left_on_a_score_that_a_function_gives(findings: Findings) -> None:
+    """Row X26: the scores are those of one process, also where no name in front of the decision says so."""
+    assert "local-decision" in findings(SCORES.replace("GIVEN", "max(scores)"))
+    assert "local-decision" not in findings(SCORES.replace("GIVEN", "0.5"))
