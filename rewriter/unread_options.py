@@ -7,7 +7,8 @@ They stay, because people's shell scripts pass them; somebody should know that t
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from .findings import Severity
 from .result import Diagnosis, FileResult
@@ -15,7 +16,7 @@ from .result import Diagnosis, FileResult
 
 def with_unread_options(files: Sequence[FileResult]) -> tuple[FileResult, ...]:
     """The files of a program, with a finding at each option that was read before and is read nowhere now."""
-    if not any(file.changed for file in files) or not any(b"add_argument" in file.source.data for file in files):
+    if not _might_be(files):
         return tuple(files)
     before = [_parsed(file.source.data) for file in files]
     after = [_parsed(file.after) if file.changed else tree for file, tree in zip(files, before, strict=True)]
@@ -26,6 +27,21 @@ def with_unread_options(files: Sequence[FileResult]) -> tuple[FileResult, ...]:
         diagnoses = sorted((*file.diagnoses, *told), key=lambda d: (d.line, d.column))
         found.append(file._replace(diagnoses=tuple(diagnoses)) if told else file)
     return tuple(found)
+
+
+def _might_be(files: Sequence[FileResult]) -> bool:
+    """Whether a look at the words alone leaves it open; most migrations change nothing that could be an option."""
+    if not any(file.changed for file in files) or not any(b"add_argument" in file.source.data for file in files):
+        return False
+    lost = _words(file.source.data for file in files) - _words(file.after for file in files)
+    return any(
+        re.search(rb"[\"'-]" + word.replace(b"_", b"[-_]") + rb"[\"']", f.source.data) for word in lost for f in files
+    )
+
+
+def _words(texts: Iterable[bytes]) -> set[bytes]:
+    """The words behind a dot, and those in quotes."""
+    return {b"".join(found) for text in texts for found in re.findall(rb"""\.\s*(\w+)|["'](\w+)["']""", text)}
 
 
 def _parsed(data: bytes) -> ast.Module:
