@@ -208,6 +208,8 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
     findings.extend(conflicts)
     if made:
         tree = drop_idle(file.known.names, tree, entry=file.known.entry)
+        read = {name.value for name in imports.names_in(tree)}
+        made = [edit for edit in made if not isinstance(edit, AddImport) or edit.name in read]
         tree = _with_imports(tree, made, file.known)
     after = source.data
     if made and tree is not file.parsed.module:

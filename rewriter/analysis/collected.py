@@ -140,6 +140,12 @@ class Collected:
             *contradictions(program.state, unit, program.reach),
         ]
 
+    def leave_to_turn(self, inside: Container[Code]) -> None:
+        """What runs while one process goes ahead of the others needs nothing more; a turn within a turn would hang."""
+        function = self.unit.names.function
+        self.effects = [e for e in self.effects if function(e.node) not in inside]
+        self.saves = [s for s in self.saves if function(s.call) not in inside]
+
     def decide(self, equality: Equality) -> None:
         """Add what makes decisions equal on all processes, and findings for those that cannot be."""
         if self.program.settled:
@@ -176,7 +182,7 @@ class Collected:
         found += [*self._precision().regions, *self._precision().makers]
         found += [s.call for s in self.saves]
         found += [s.call for s in self.state_dicts]
-        found += [ld.call for ld in self.loads]
+        found += [ld.call for ld in self.loads if ld.needed]
         moves = (p for p in self.placements if p.move is Move.RETARGET and not self.program.constants.followed(p))
         found += [p.node for p in moves]
         found += [t.node for t in self.legacy if not t.placed]
@@ -264,7 +270,7 @@ class Collected:
             plain_models=tuple(m for m in self.plain_models if here(m)),
             saves=tuple(s for s in self.saves if here(s.call)),
             state_dicts=tuple(s for s in self.state_dicts if here(s.call)),
-            loads=tuple(ld for ld in self.loads if here(ld.call)),
+            loads=tuple(ld for ld in self.loads if not ld.needed or here(ld.call)),
             schedules=tuple(s for u, s in self.plan.schedules if u is unit),
             counts=() if program.settled else tuple(counts(unit, program.training, self.loops)),
             swaps=tuple(program.swaps.imports.get(unit, ())),

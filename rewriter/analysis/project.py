@@ -24,6 +24,7 @@ from .devices import Mover
 from .equality import Equality
 from .flags import always_cpu, cpu_flag
 from .flow import solve
+from .guards import in_turn
 from .handing import Router
 from .holding import Holders, receiver
 from .homes import Homes
@@ -108,6 +109,11 @@ class _Analyses(Program):
         plan_ = plan(self.state, self.reach, self.training, evaluations, self._loaders())
         mover = Mover(self.state, self.reach, self.training, plan_, existing=self.existing is not None)
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
+        inside = self._run_in_turn(
+            [e.node for c in collected.values() for e in c.effects if e.kind is EffectKind.DOWNLOAD]
+        )
+        for part in collected.values():
+            part.leave_to_turn(inside)
         shared = [loop for loop, held in self.state.loaders.items() if not plan_.prepared.isdisjoint(held)]
         gathers = [(unit, gather) for unit, part in collected.items() for gather in part.gathers]
         equality = Equality(self.state, self.reach, self.training, shared, gathers)
@@ -123,6 +129,20 @@ class _Analyses(Program):
         for unit, finding in told:
             collected[unit].findings.append(finding)
         return collected, self._way_with_settings(collected, plan_)
+
+    def _run_in_turn(self, downloads: list[cst.CSTNode]) -> set[Code]:
+        """Functions that only run where one process goes ahead of the others: ``download()`` of a data set."""
+        turns = {node for statement in downloads for node in descendants(statement)}
+        found: set[Code] = set()
+
+        def taken(site: cst.Call) -> bool:
+            unit = self.state.calls[site].unit
+            return site in turns or unit.names.function(site) in found or in_turn(self.state, unit, site)
+
+        called = [code for unit in self.reach.units for code in unit.names.functions if self.reach.sites(code)]
+        while more := [code for code in called if code not in found and all(map(taken, self.reach.sites(code)))]:
+            found.update(more)
+        return found
 
     def _way_with_settings(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
         """The accelerator's way, with those settings of its constructor that can be written where it is made."""

@@ -232,6 +232,11 @@ class Load(NamedTuple):
     is_data: bool = False
     """It holds a data set: batches of it are moved when a loader gives them."""
 
+    @property
+    def needed(self) -> bool:
+        """It cannot be written without the accelerator."""
+        return self.waits_before is not None or (self.needs_map and not self.is_data)
+
 
 class Schedule(NamedTuple):
     """A learning-rate scheduler and how often it is stepped."""

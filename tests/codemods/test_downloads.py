@@ -105,3 +105,32 @@ def test_rewritten(statement: str, lines: Lines) -> None:
     out, new, findings = lines(imports=DATASETS, top=statement)
     assert (out, findings) == ([statement], [])
     assert new == ["with accelerator.main_process_first():", f"    {statement}"]
+
+
+OWN = """\
+class Rows:
+    def __init__(self, root, download=False):
+        if download:
+            self.download(root)
+        self.rows = torch.load(os.path.join(root, 'rows.pt'))
+
+    def download(self, root):
+        if not os.path.exists(os.path.join(root, 'rows.pt')):
+            with open(os.path.join(root, 'rows.pt'), 'wb') as file:
+                torch.save(torch.ones(4), file)
+"""
+
+
+def test_what_a_data_set_writes_while_it_downloads_has_its_turn_already(lines: Lines) -> None:
+    made = "data = Rows('d', download=True)"
+    _, new, findings = lines(imports="import os", top=f"{OWN}\n{made}")
+    assert new[-2:] == ["with accelerator.main_process_first():", f"    {made}"]
+    assert findings == []
+    assert not any("PartialState" in line or "save" in line or "accelerator," in line for line in new)
+
+
+def test_what_is_written_elsewhere_too_has_no_turn(lines: Lines) -> None:
+    top = f"{OWN}\ndata = Rows('d', download=True)\nother = Rows('e')\nother.download('f')"
+    assert any(
+        "accelerator.save" in line or "is_main_process" in line for line in lines(imports="import os", top=top)[1]
+    )
