@@ -50,6 +50,13 @@ def verdict(data: bytes, triggers: frozenset[str], *, tells: bool = True) -> Ver
         return Verdict.WORK
 
 
+def helps(data: bytes) -> bool:
+    """Whether a file has backward passes and does not import torch: a module that a script of torch may use."""
+    if b".backward" not in data or verdict(data, frozenset()) is not Verdict.NOTHING:
+        return False
+    return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in _nodes(parse(data)))
+
+
 def syntax_error(data: bytes) -> tuple[int, str] | None:
     """Return (line, message) where Python cannot parse the bytes of a file, None where it can."""
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .config import Config, RawConfig, Target, check_rules, check_word, final, load
 from .facts.layout import ENTRY, Layout
 from .following import File, Library, Program, absolute, follow, shortened
-from .gate import Verdict, syntax_error, verdict
+from .gate import Verdict, helps, syntax_error, verdict
 from .programs import Map, layout_of
 from .source import Source, SourceError, decode, discover
 
@@ -173,6 +173,13 @@ class Surveyor:
             return False
         return said is Verdict.WORK or (said is Verdict.DONE and self.every)
 
+    def _helps(self, path: Path) -> bool:
+        """Whether a file may be the training step of a script that imports torch where this one does not."""
+        try:
+            return self._verdict(path) is Verdict.NOTHING and helps(self.library.data(path))
+        except SourceError:
+            return False
+
     # The programs -----------------------------------------------------------------------------------------------------
 
     def _alone(self, path: Path) -> Program:
@@ -182,8 +189,8 @@ class Surveyor:
         """The programs of scripts that were named, and of those that start something in what was found."""
         working = [path for path in found if self._works(path)]
         entries = dict.fromkeys(named)
-        if len(named) < len(found) and working:
-            entries.update(dict.fromkeys(self.map.entries(working, found)))
+        if len(named) < len(found) and (sought := [*working, *(path for path in found if self._helps(path))]):
+            entries.update(dict.fromkeys(self.map.entries(sought, found)))
         programs = [program for path in entries if (program := self._followed(path)) is not None]
         inner = {absolute(p) for program in programs for p in list(program.paths - {program.entry})}
         programs = [p for p in programs if absolute(p.entry) not in inner or self.map.has_guard(p.entry)]
@@ -195,7 +202,7 @@ class Surveyor:
         projects = {id(files): files for files in map(self.map.project, changed)}
         universe = list(dict.fromkeys(path for files in projects.values() for path in files))
         universe = [path for path in universe if not self._raw(path).excludes(path)]
-        working = [path for path in universe if self._works(path)]
+        working = [path for path in universe if self._works(path) or self._helps(path)]
         wanted = {absolute(path) for path in changed}
         programs = [self._followed(shortened(path)) for path in self.map.entries(working, universe)] if working else []
         return [p for p in programs if p is not None and not wanted.isdisjoint(map(absolute, p.paths))]
@@ -210,6 +217,10 @@ class Surveyor:
                 self._refuse(error)
             return None
         if any(self._works(file.path) for file in program.files):
+            return program
+        if any(self._helps(f.path) for f in program.files) and any(
+            b"import torch" in f.data or b"from torch" in f.data for f in program.files
+        ):
             return program
         known = [self._verdict(file.path) for file in program.files]
         self.survey.done += known[0] is Verdict.NOTHING and Verdict.DONE in known

@@ -313,6 +313,58 @@ def test_a_file_that_changes_while_we_work(migrate: Migrate, monkeypatch: pytest
     assert answer.err.startswith("migrate: a.py: the file changed while we worked.")
 
 
+MAIN = b"""\
+import torch
+from torch.utils.data import DataLoader
+from steps import step
+
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(torch.ones(8, 1), batch_size=4):
+    step(model, optimizer, x)
+"""
+STEPS = b"""\
+def step(model, optimizer, x):
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_program_of_two_files_is_written_whole(migrate: Migrate) -> None:
+    _write("main.py", MAIN)
+    _write("steps.py", STEPS)
+    assert migrate("--write", "main.py").status == 0
+    assert b"accelerator.prepare" in Path("main.py").read_bytes()
+    assert b"accelerator.backward(loss)" in Path("steps.py").read_bytes()
+
+
+def test_a_read_only_module_keeps_its_program_from_being_written(migrate: Migrate) -> None:
+    _write("main.py", MAIN)
+    _write("steps.py", STEPS).chmod(0o444)
+    answer = migrate("--write", "main.py")
+    assert (answer.status, Path("main.py").read_bytes(), Path("steps.py").read_bytes()) == (3, MAIN, STEPS)
+    assert "steps.py: cannot be written: it is read-only." in answer.err
+
+
+def test_a_module_that_changes_while_we_work_keeps_its_program_from_being_written(
+    migrate: Migrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = pipeline.migrate
+
+    def meddling(sources: Sequence[Source], *given: Any) -> Result:
+        Path("steps.py").write_bytes(b"mine\n")
+        return real(sources, *given)
+
+    monkeypatch.setattr(pipeline, "migrate", meddling)
+    _write("main.py", MAIN)
+    _write("steps.py", STEPS)
+    answer = migrate("--write", "main.py")
+    assert (answer.status, Path("main.py").read_bytes(), Path("steps.py").read_bytes()) == (3, MAIN, b"mine\n")
+    assert "steps.py: the file changed while we worked." in answer.err
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
