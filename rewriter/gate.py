@@ -51,10 +51,13 @@ def verdict(data: bytes, triggers: frozenset[str], *, tells: bool = True) -> Ver
 
 
 def helps(data: bytes) -> bool:
-    """Whether a file has backward passes and does not import torch: a module that a script of torch may use."""
-    if b".backward" not in data or verdict(data, frozenset()) is not Verdict.NOTHING:
+    """Whether a file in which ``verdict`` found nothing has backward passes: the step of a script of torch, perhaps."""
+    if b".backward" not in data:
         return False
-    return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in _nodes(parse(data)))
+    try:
+        return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in _nodes(parse(data)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
 
 
 def syntax_error(data: bytes) -> tuple[int, str] | None:

@@ -340,6 +340,15 @@ def test_a_program_of_two_files_is_written_whole(migrate: Migrate) -> None:
     assert b"accelerator.backward(loss)" in Path("steps.py").read_bytes()
 
 
+def test_a_folder_with_a_file_that_is_no_python_and_no_torch(migrate: Migrate) -> None:
+    _write("old.py", b'print "x"\nloss.backward()\n')
+    _write("main.py", MAIN)
+    _write("steps.py", STEPS)
+    answer = migrate(".")
+    assert (answer.status, b"+    accelerator.backward(loss)" in answer.out) == (0, True)
+    assert "2 files would change; 3 files checked" in answer.err
+
+
 def test_a_read_only_module_keeps_its_program_from_being_written(migrate: Migrate) -> None:
     _write("main.py", MAIN)
     _write("steps.py", STEPS).chmod(0o444)
