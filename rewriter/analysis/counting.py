@@ -14,6 +14,7 @@ import libcst as cst
 from ..facts.roles import Role
 from .rows import by_rows
 from .scopes import Binding
+from .syntax import is_zero
 from .things import State, Unit, origins
 from .training import Training, method_name
 from .walk import descendants
@@ -51,15 +52,11 @@ def _is_size(unit: Unit, read: cst.Name) -> bool:
     if not isinstance(parent, cst.Attribute):
         return False
     if parent.attr.value == "size" and isinstance(above, cst.Call):
-        return len(above.args) == 1 and _is_zero(above.args[0].value)
+        return len(above.args) == 1 and is_zero(above.args[0].value)
     if parent.attr.value == "shape" and isinstance(above, cst.Subscript) and len(above.slice) == 1:
         first = above.slice[0].slice
-        return isinstance(first, cst.Index) and _is_zero(first.value)
+        return isinstance(first, cst.Index) and is_zero(first.value)
     return False
-
-
-def _is_zero(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Integer) and node.evaluated_value == 0
 
 
 def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inputs: Binding) -> Binding | None:

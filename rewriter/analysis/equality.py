@@ -18,7 +18,7 @@ from ..facts.roles import Origin, Role
 from .assigned import reaching
 from .reach import Reach
 from .scopes import Binding
-from .syntax import FunctionNode, positional
+from .syntax import FunctionNode, is_zero, positional
 from .things import CallRecord, External, Instance, State, Unit, origins
 from .training import Training, method_name, outside_name
 from .walk import children, descendants
@@ -315,7 +315,7 @@ class Equality:
         name = method_name(node)
         if record is not None and name in _JOINS and origins(record.receiver, Role.ACCELERATOR):
             return
-        if name in _SAME_METHODS or (name == "size" and node.args and not _is_zero(node.args[0].value)):
+        if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return
         if (name == "next" and self._drawn(node)) or (record is not None and self._is_noise(record)):
             yield Source(node)
@@ -393,10 +393,6 @@ def _arguments(call: cst.Call, function: FunctionNode, name: str) -> Iterator[cs
             yield arg.value
 
 
-def _is_zero(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Integer) and node.evaluated_value == 0
-
-
 def _is_width(node: cst.CSTNode) -> bool:
     """``x.shape[1]``: the rows of a share are its own, its other sizes are not."""
     base = node.value if isinstance(node, cst.Subscript) else None
@@ -409,5 +405,5 @@ def _is_width(node: cst.CSTNode) -> bool:
         return False
     first = node.slice[0].slice
     if isinstance(first, cst.Index):
-        return not _is_zero(first.value)
-    return isinstance(first, cst.Slice) and isinstance(first.lower, cst.Integer) and not _is_zero(first.lower)
+        return not is_zero(first.value)
+    return isinstance(first, cst.Slice) and isinstance(first.lower, cst.Integer) and not is_zero(first.lower)

@@ -6,7 +6,7 @@ import libcst as cst
 
 from ..facts.once import Effect, EffectKind
 from ..findings import Finding
-from .guards import Together, in_turn, keyword
+from .guards import Together, in_turn, is_elif, keyword
 from .handles import asks_existence
 from .things import State, Unit, Unknown
 from .training import method_name, outside_name
@@ -81,7 +81,7 @@ class Fetches:
             assert isinstance(around, cst.If)
             if any(asks_existence(node) for node in descendants(around.test)):
                 asked = around
-        if asked is not None and not self._is_elif(asked) and not self.together(self.unit, asked):
+        if asked is not None and not is_elif(self.unit, asked) and not self.together(self.unit, asked):
             return Effect(asked, EffectKind.DOWNLOAD, _TESTS)
         statement: cst.CSTNode = self.unit.names.statement(call)
         around_it = next(self.unit.names.enclosing(call, cst.With), None)
@@ -94,9 +94,6 @@ class Fetches:
         if self.together(self.unit, statement):
             return _used(call)
         return Effect(statement, EffectKind.FETCH, "every process would bring the same files")
-
-    def _is_elif(self, node: cst.If) -> bool:
-        return not isinstance(self.unit.names.parents.get(node), (cst.IndentedBlock, cst.Module))
 
 
 def _is_true(node: cst.BaseExpression | None) -> bool:

@@ -42,6 +42,11 @@ def names_main(state: State, expression: cst.CSTNode) -> bool:
     return False
 
 
+def is_elif(unit: Unit, node: cst.If) -> bool:
+    """Whether an ``if`` goes on with another one, and is no statement of a block."""
+    return not isinstance(unit.names.parents.get(node), (cst.IndentedBlock, cst.Module))
+
+
 def in_turn(state: State, unit: Unit, call: cst.Call) -> bool:
     """Whether a call stands under ``accelerator.main_process_first()`` already."""
     return any(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ..facts.roles import Role
-from .guards import Together, in_turn
+from .guards import Together, in_turn, is_elif
 from .handles import asks_existence
 from .reach import Reach
 from .things import State, Unit, origins
@@ -31,7 +31,7 @@ class Makings:
         for around in self.unit.names.ancestors(call):
             if isinstance(around, (cst.FunctionDef, cst.ClassDef)):
                 break
-            if isinstance(around, cst.If) and not self._is_elif(around) and self._asks_for(around, call):
+            if isinstance(around, cst.If) and not is_elif(self.unit, around) and self._asks_for(around, call):
                 found = around
         return None if found is None or self.together(self.unit, found) else found
 
@@ -62,9 +62,6 @@ class Makings:
             and _is_missing(question, call)
             and any(self.unit.names.module.code_for_node(part) in paths for part in parts)
         )
-
-    def _is_elif(self, node: cst.If) -> bool:
-        return not isinstance(self.unit.names.parents.get(node), (cst.IndentedBlock, cst.Module))
 
 
 def _asked(call: cst.Call) -> list[cst.BaseExpression]:

@@ -219,8 +219,8 @@ class _Analyses(Program):
     def _way_around_constants(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
         """The accelerator's way, past the devices that modules keep for everybody."""
         asked, new = self.flag, self.existing is None
-        anchor = self.reach.unit(plan_.code or self.reach.function_of(self.training.backwards[0].node))
-        above = self.reach.above(plan_.code or self.reach.function_of(self.training.backwards[0].node))
+        code = plan_.code or self.reach.function_of(self.training.backwards[0].node)
+        anchor, above = self.reach.unit(code), self.reach.above(code)
         placements = [p for part in collected.values() for p in part.placements]
         gone = {n for p in placements for n in vanishing(p)}
         kept = [top for top in self.tops if top.unit.names.module not in above]

@@ -42,3 +42,8 @@ def dotted(node: cst.CSTNode | None) -> str:
 def import_source(node: cst.ImportFrom) -> str:
     """The module that ``from m import ...`` reads, with its leading dots."""
     return "." * len(node.relative) + dotted(node.module)
+
+
+def is_zero(node: cst.CSTNode) -> bool:
+    """Whether an expression is the number 0, written out."""
+    return isinstance(node, cst.Integer) and node.evaluated_value == 0
