@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ..process import watch
+from .shared import open_for_all, opened
 
 _all_gather = getattr(dist, "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor")
 """The same operation under its newer and its older name."""
@@ -21,9 +22,7 @@ _FEW = 16
 """With more processes than these, room that is not used would cost more than it saves."""
 
 _LARGE = 1 << 16
-"""Bytes from which on two processes are faster by themselves than by a collective of gloo."""
-_TAG = 7_151
-"""Of our own messages: a script's have other ones."""
+"""Bytes from which on memory that is shared is faster than a collective of gloo."""
 
 
 @dataclass(frozen=True)
@@ -71,29 +70,9 @@ class World:
     def gather_bytes(self, packed: torch.Tensor) -> torch.Tensor:
         """One row per rank; `packed` has the same length everywhere."""
         rows = torch.empty((self.size, packed.numel()), dtype=packed.dtype, device=packed.device)
-        if self.size == 2 and self.device.type == "cpu" and packed.nbytes >= _LARGE:
-            self._swap(packed, rows)
-        elif packed.numel():
+        if packed.numel():
             self.finish(_all_gather(rows.view(-1), packed, async_op=True))
         return rows
-
-    def _swap(self, packed: torch.Tensor, rows: torch.Tensor) -> None:
-        """
-        Two processes send each other theirs: a gather of gloo copies it twice on its way.
-
-        For what follows an exchange of numbers only, which tells that both are here: this wait ends with the other
-        process, and hears nothing meanwhile.
-        """
-        group, other = dist.distributed_c10d._get_default_group(), 1 - self.rank
-        try:
-            works = [group.send([packed], other, _TAG), group.recv([rows[other]], other, _TAG)]
-            rows[self.rank].copy_(packed)
-            for work in works:
-                work.wait()
-        except RuntimeError:
-            watch.explain()
-            raise
-        watch.done()
 
     @property
     def _room(self) -> int:
@@ -128,10 +107,20 @@ class World:
         Raises:
             CollectiveMismatch: the processes have parted.
         """
-        own = length_of(numbers)
-        rows, early = self._gather_first(numbers, pack(self._room) if own <= self._room else None)
-        longest = max(own if row == numbers else length_of(row) for row in rows)
-        return rows, early[:, :longest] if longest <= self._room else self.gather_bytes(pack(longest))
+        own, shared = length_of(numbers), opened()
+        packed = pack(max(own, self._room))
+        if shared is not None:
+            shared.lay(packed[:own])
+        rows, early = self._gather_first(numbers, packed if own <= self._room else None)
+        lengths = [own if row == numbers else length_of(row) for row in rows]
+        longest = max(lengths)
+        if longest <= self._room:
+            return rows, early[:, :longest]
+        if shared is not None:
+            return rows, shared.take(packed, lengths, lambda: self.finish(dist.barrier(async_op=True)))
+        if self.device.type == "cpu" and longest >= _LARGE:
+            open_for_all(self.rank, self.gather_numbers)
+        return rows, self.gather_bytes(packed if len(packed) == longest else pack(longest))
 
     def _gather_first(self, numbers: list[int], small: torch.Tensor | None) -> tuple[list[list[int]], torch.Tensor]:
         first, rest = numbers[:_HEAD], numbers[_HEAD:]

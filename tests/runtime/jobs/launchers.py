@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from torchlift.runtime import Accelerator
+from torchlift.runtime.collectives import shared
 from torchlift.runtime.launchers import debug_launcher, notebook_launcher
 
 folder = Path(sys.argv[1])
@@ -29,6 +30,9 @@ def train(name, expected):
     accelerator = Accelerator()
     ranks = accelerator.gather(torch.tensor([accelerator.process_index])).tolist()
     assert ranks == [0, 1] and accelerator.mixed_precision == expected
+    for _ in range(2):  # the second time through memory that they share
+        assert accelerator.gather(torch.full((1 << 18,), accelerator.process_index)).sum() == 1 << 18
+    assert shared.opened() is not None or sys.platform != "linux"
     net = accelerator.prepare(torch.nn.Linear(500, 500))
     accelerator.backward(net(torch.rand(500, 500)).sum())
     (folder / f"{name}_{accelerator.process_index}").write_text("done")
