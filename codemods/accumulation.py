@@ -32,8 +32,22 @@ Let the accelerator count the batches of a window, so that gradients travel once
     +            accelerator.print(loss.item())
 
 Inside ``accumulate`` the prepared optimizer and scheduler step when a window is full, and the loss is divided by its
-size. A window whose rest is dropped or carried into the next epoch, a loss that is not divided, or one that is read
-divided: such code stays as it is, which is right too, only slower.
+size.
+
+A window whose rest is dropped or carried into the next epoch, a loss that is not divided, or one that is read divided:
+there the script goes on counting, and its loop on windows of its own. Where every step of the optimizer stands behind
+one condition on the count, or behind the inner loop, and gradients are read nowhere else, the batches before it keep
+their gradients to themselves; what is exchanged in the end is their sum:
+
+    for i, (x, y) in enumerate(loader):
+        with nullcontext() if (i + 1) % 4 == 0 else accelerator.no_sync(model):
+            loss = torch.nn.functional.mse_loss(model(x), y) / 4
+            accelerator.backward(loss)
+        if (i + 1) % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+All other code stays as it is, which is right too, only slower: gradients are exchanged with every batch.
 """
 
 from __future__ import annotations
@@ -41,9 +55,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import libcst as cst
+from libcst import matchers as m
 
-from ..rewriter.edits import Edit, Remove, Replace
-from ..rewriter.facts.module import Accumulation, ModuleFacts
+from ..rewriter.edits import AddImport, Edit, Remove, Replace
+from ..rewriter.facts.module import Accumulation, ModuleFacts, Unsynced
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
@@ -54,6 +69,11 @@ _REASON = "the accelerator counts the window and divides by it"
 @rule(ID, doc=__doc__)
 def accumulation(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Put the step under ``accumulate``, and take the script's own counting away."""
+    waiting = facts.unsynced
+    if waiting is not None:
+        reason = "gradients are exchanged once in a window, before the step"
+        yield AddImport(ID, facts.module, "contextlib", "nullcontext", reason=reason)
+        yield Replace(ID, waiting.loop.body, lambda body: _unsynced(facts, waiting, body), reason=reason)
     found = facts.accumulation
     if found is None:
         return
@@ -84,6 +104,27 @@ def _accumulated(facts: ModuleFacts, found: Accumulation, body: cst.CSTNode) -> 
     accumulate = cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("accumulate")), models)
     block = cst.With([cst.WithItem(accumulate)], body.with_changes(body=statements))
     return body.with_changes(body=[block], footer=())
+
+
+def _unsynced(facts: ModuleFacts, found: Unsynced, body: cst.CSTNode) -> cst.CSTNode:
+    """The loop's block, its forward and backward pass under ``with``."""
+    assert isinstance(body, cst.IndentedBlock)
+    model = cst.parse_expression(found.model)
+    forward = next(i for i, s in enumerate(body.body) if _calls(s, model))
+    starts = cst.Attribute(cst.Name(facts.accelerator), cst.Name("backward"))
+    backward = next(i for i, s in enumerate(body.body) if i >= forward and _calls(s, starts))
+    first = body.body[forward]
+    lines = getattr(first, "leading_lines", ())
+    inside = [first.with_changes(leading_lines=()), *body.body[forward + 1 : backward + 1]]
+    apart = cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("no_sync")), [cst.Arg(model)])
+    chosen = cst.IfExp(test=found.exchanges, body=cst.Call(cst.Name("nullcontext")), orelse=apart)
+    block = cst.With([cst.WithItem(chosen)], cst.IndentedBlock(inside), leading_lines=lines)
+    return body.with_changes(body=[*body.body[:forward], block, *body.body[backward + 1 :]])
+
+
+def _calls(statement: cst.CSTNode, called: cst.BaseExpression) -> bool:
+    """Whether something is called in a statement."""
+    return any(cst.ensure_type(node, cst.Call).func.deep_equals(called) for node in m.findall(statement, m.Call()))
 
 
 def _opened(facts: ModuleFacts, gate: cst.If) -> list[cst.BaseStatement]:

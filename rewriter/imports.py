@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import dropwhile
 
 import libcst as cst
 
@@ -19,8 +21,42 @@ def add(module: cst.Module, wanted: Iterable[AddImport]) -> cst.Module:
         if not _imported(module, edit.module, edit.name):
             missing.setdefault(edit.module, {})[edit.name] = None
     for source, names in missing.items():
-        module = _inserted(module, f"from {source} import {', '.join(names)}\n", names)
+        text = f"from {source} import {', '.join(names)}\n"
+        standard = source.partition(".")[0] in sys.stdlib_module_names
+        module = _with_standard(module, text) if standard else _inserted(module, text, names)
     return module
+
+
+def _with_standard(module: cst.Module, text: str) -> cst.Module:
+    """An import from the standard library behind the others of its kind, or as a group of its own at the top."""
+    body = list(module.body)
+    imports = [index for index in range(_position(body)) if _is_import(body[index])]
+    position = next((index + 1 for index in reversed(imports) if _is_standard(body[index])), None)
+    if position is None and not imports:
+        return _inserted(module, text, ())
+    line = cst.parse_statement(text, config=module.config_for_parsing)
+    if position is None:
+        position = imports[0]
+        first = body[position]
+        lines = list(getattr(first, "leading_lines", ()))
+        body[position] = first.with_changes(leading_lines=[cst.EmptyLine(indent=False), *_trimmed(lines)])
+        line = line.with_changes(leading_lines=lines[: len(lines) - len(_trimmed(lines))])
+    body.insert(position, line)
+    return module.with_changes(body=body)
+
+
+def _is_standard(statement: cst.BaseStatement) -> bool:
+    """Whether an import line imports from the standard library alone."""
+    assert isinstance(statement, cst.SimpleStatementLine)
+    for small in statement.body:
+        if isinstance(small, cst.Import):
+            sources = [dotted(alias.name) for alias in small.names]
+        else:
+            assert isinstance(small, cst.ImportFrom)
+            sources = [dotted(small.module) if small.module is not None and not small.relative else ""]
+        if any(source.partition(".")[0] not in sys.stdlib_module_names for source in sources):
+            return False
+    return True
 
 
 def _imported(module: cst.Module, source: str, name: str) -> bool:
@@ -34,7 +70,7 @@ def _imported(module: cst.Module, source: str, name: str) -> bool:
 
 
 def _inserted(module: cst.Module, text: str, names: Iterable[str]) -> cst.Module:
-    position = min(_position(module.body), *(_first_reader(module.body, name) for name in names))
+    position = min([_position(module.body), *(_first_reader(module.body, name) for name in names)])
     line = cst.parse_statement(text, config=module.config_for_parsing)
     body = list(module.body)
     if position == 0 and body:
@@ -119,10 +155,12 @@ def drop_unused(before: Names, module: cst.Module, taken: Collection[str] = ()) 
 
 def _without_blanks(statement: cst.BaseStatement) -> cst.BaseStatement:
     """The statement that opens a file now, without the blank lines that stood above it."""
-    lines = list(getattr(statement, "leading_lines", ()))
-    while lines and lines[0].comment is None:
-        lines.pop(0)
-    return statement.with_changes(leading_lines=lines)
+    return statement.with_changes(leading_lines=_trimmed(getattr(statement, "leading_lines", ())))
+
+
+def _trimmed(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """The lines above a statement from the first comment on."""
+    return list(dropwhile(lambda line: line.comment is None, lines))
 
 
 def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:

@@ -36,12 +36,10 @@ class Window:
     names: frozenset[str]
 
 
-def window_of(
-    state: State, reach: Reach, training: Training, code: Code | None, *, scaler_stays: bool
-) -> Window | None:
+def window_of(state: State, reach: Reach, training: Training, code: Code | None) -> Window | None:
     """The window of a program with one training loop that accumulates; None where there is none to take over."""
     found = [w for loop in training.train_loops if (w := _Reader(state, reach, training, code).read(loop)) is not None]
-    return found[0] if len(found) == 1 and not scaler_stays else None
+    return found[0] if len(found) == 1 else None
 
 
 class _Reader:

@@ -243,6 +243,7 @@ class Collected:
             precision=self._precision(),
             accumulation=program.window.fact if program.window is not None and program.window.unit is unit else None,
             accumulation_steps=program.window.steps if program.window is not None else None,
+            unsynced=program.unsynced[1] if program.unsynced is not None and program.unsynced[0] is unit else None,
             existing=program.existing is not None,
             calls=tuple(self._call(call, here(call)) for call in self.calls),
             home=home,

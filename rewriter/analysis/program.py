@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
+from ..facts.module import Unsynced
 from ..facts.roles import Origin, Role
 from .accumulating import Window
 from .by_hand import ByHand
@@ -56,6 +57,7 @@ class Program:
         self.flag: Flag | None = None
         self.precision: Precision | None = None
         self.window: Window | None = None
+        self.unsynced: tuple[Unit, Unsynced] | None = None
         self.draws = unseeded(state, self.reach) if self.existing is None and self.hand is None else []
 
     def _by_hand(self) -> ByHand | None:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from ..config import Config
 from ..facts.layout import Layout
-from ..facts.module import ModuleFacts
+from ..facts.module import ModuleFacts, Unsynced
 from ..facts.once import EffectKind
 from ..facts.roles import Origin, Role
 from . import metrics
@@ -36,6 +36,7 @@ from .program import Program
 from .reach import Code
 from .scopes import ScopeKind
 from .things import Unit, origins
+from .unsynced import unsynced_of
 from .walk import descendants
 from .ways import Way
 
@@ -159,6 +160,7 @@ class _Analyses(Program):
         if self.window is not None and not self._has_window(way):
             self.window = None
             way = self._way(collected, plan_)
+        self.unsynced = self._unsynced(way)
         for unit, finding in (
             manual.told(self.precision, way.code, self.config.mixed_precision) if manual is not None else ()
         ):
@@ -176,11 +178,21 @@ class _Analyses(Program):
         return manual.precision(code) if manual is not None and wanted else None
 
     def _window(self, code: Code | None) -> Window | None:
-        if self.existing is not None or self.hand is not None or not self.config.enables("accumulation"):
+        return window_of(self.state, self.reach, self.training, code) if self._may_accumulate() else None
+
+    def _unsynced(self, way: Way) -> tuple[Unit, Unsynced] | None:
+        """The backward passes that need not exchange gradients, where the script goes on counting its window."""
+        if self.window is not None or not self._may_accumulate():
             return None
+        found = unsynced_of(self.state, self.reach, self.training)
+        return found if found is not None and found[0].names.function(found[1].loop) in way.reaches else None
+
+    def _may_accumulate(self) -> bool:
+        """Whether the rule is on, and neither an accelerator nor a gradient scaler of the script's is in the way."""
+        if self.existing is not None or self.hand is not None or not self.config.enables("accumulation"):
+            return False
         scalers = any(origins(r.result, Role.SCALER) for r in self.state.calls.values())
-        stays = scalers and self.precision is None
-        return window_of(self.state, self.reach, self.training, code, scaler_stays=stays)
+        return not scalers or self.precision is not None
 
     def _has_precision(self, collected: dict[Unit, Collected], way: Way) -> bool:
         """Whether there is a setting, the accelerator reaches every region, and its home the names that it reads."""

@@ -204,6 +204,17 @@ class Accumulation(NamedTuple):
     models: tuple[str, ...]
 
 
+class Unsynced(NamedTuple):
+    """Gradient accumulation that stays the script's own, whose backward passes exchange once in a window."""
+
+    loop: cst.For | cst.While
+    """The loop in whose block the backward pass is a statement."""
+    model: str
+    """The name by which that block calls the model."""
+    exchanges: cst.BaseExpression
+    """The condition, true at the loop's top as it is at the step, under which gradients are exchanged."""
+
+
 class Save(NamedTuple):
     """A ``torch.save``."""
 
@@ -341,6 +352,7 @@ class ModuleFacts(NamedTuple):
     precision: MixedPrecision = MixedPrecision()
     accumulation: Accumulation | None = None
     accumulation_steps: str | None = None
+    unsynced: Unsynced | None = None
     """Source text of the number of batches that an optimizer step takes."""
     counts: tuple[Count, ...] = ()
     swaps: tuple[Swap, ...] = ()

@@ -62,7 +62,7 @@ def test_a_file_that_stays_open(before: str, after: str, target: Target, lines: 
 
 
 def test_the_name_of_nowhere_is_imported_where_os_is_not(lines: Lines) -> None:
-    new = ["from os import devnull", "log = open('a' if accelerator.is_main_process else devnull, 'w')"]
+    new = ["from os import devnull", "", "log = open('a' if accelerator.is_main_process else devnull, 'w')"]
     assert lines(built="log = open('a', 'w')")[1] == new
 
 

@@ -1,4 +1,7 @@
-"""What is silent when it is wrong, on two processes: rates of schedulers (P6), batches drawn at random (R1, R2)."""
+"""
+What is silent when it is wrong, on two processes: rates of schedulers (P6), batches drawn at random (R1, R2), gradients
+that wait for the end of a window (B5, X16).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 BIN = Path(sys.executable).parent
 
@@ -55,6 +60,46 @@ accelerator.print([len(set(row)) for row in zip(*accelerator.gather_for_metrics(
     (tuple(chosen.tolist()), model.weight.item())], use_gather_object=True))])
 """
 
+WINDOWS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(88, 4), torch.randn(88, 1))
+model = torch.nn.Linear(4, 1)
+loader = DataLoader(data, batch_size=8)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for i, (x, y) in enumerate(loader):
+STEP
+torch.save(model.state_dict(), "model.pt")
+"""
+STEPS = {
+    "carried": """\
+        loss = (model(x) - y).square().mean() / 4
+        loss.backward()
+        if (i + 1) % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+""",
+    "dropped": """\
+        if i == 0:
+            optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        if i % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+""",
+    "pieces": """\
+        optimizer.zero_grad()
+        for k in range(4):
+            loss = (model(x[k::4]) - y[k::4]).square().mean() / 4
+            loss.backward()
+        optimizer.step()
+""",
+}
+
 
 def _run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TORCHLIFT_", "ACCELERATE_"))}
@@ -79,3 +124,14 @@ def test_every_process_draws_batches_of_its_own(tmp_path: Path) -> None:
     script.write_text(script.read_text() + RESULT)
     done = _run("torchlift", "launch", "--num_processes", "2", "train.py", cwd=tmp_path)
     assert "[2, 1]" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(v, id=k, marks=[pytest.mark.slow] * (k == "dropped")) for k, v in STEPS.items()]
+)
+def test_gradients_wait_for_the_end_of_their_window(step: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(WINDOWS.replace("STEP\n", step))
+    done = _run("migrate", "--verify", "train.py", cwd=tmp_path)
+    assert "accelerator.no_sync(model)" in done.stdout
+    assert "promises held" in done.stderr
+    assert done.returncode == 0, done.stderr

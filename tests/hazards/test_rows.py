@@ -115,7 +115,7 @@ def migrated(text: str) -> FileResult:
 def come(before: str, after: str) -> list[str]:
     """The lines that came, without those that every migrated script has, and without prints."""
     new = [line[1:].strip() for line in unified_diff(before.splitlines(), after.splitlines(), n=0) if line[:1] == "+"]
-    return [line for line in new if line not in USUAL_IN and not line.startswith(("++", "accelerator.print("))]
+    return [line for line in new if line and line not in USUAL_IN and not line.startswith(("++", "accelerator.print("))]
 
 
 def expected(case: Case) -> dict[str, str]:
