@@ -12,11 +12,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .facts.layout import ENTRY, resolved
 from .gate import TORCH, parse
 from .source import SourceError, decode, read_bytes
+
+if TYPE_CHECKING:
+    from .notebooks.document import Notebook
 
 _MARKERS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
 _INSTALLED = TORCH | {"numpy", "transformers", "scipy", "sklearn", "pandas", "matplotlib", "tqdm"}
@@ -89,6 +92,8 @@ class Library:
     """The files that were read and what they import: shared by all programs of one run."""
 
     def __init__(self) -> None:
+        self.notebooks: dict[Path, Notebook] = {}
+        """Those that were read, by full path; their data is the script of their cells."""
         self._data: dict[Path, bytes] = {}
         self._imports: dict[Path, tuple[Import, ...]] = {}
         self._extra: dict[Path, tuple[str, ...]] = {}
@@ -96,11 +101,18 @@ class Library:
         self._kinds: dict[str, int] = {}
 
     def data(self, path: Path) -> bytes:
-        """The bytes of a file; ``SourceError`` where it cannot be read."""
+        """The bytes of a file, of a notebook those of its cells as a script; ``SourceError`` if it cannot be read."""
         full = absolute(path)
         if full not in self._data:
-            self._data[full] = read_bytes(path)
+            data = read_bytes(path)
+            self._data[full] = data if path.suffix != ".ipynb" else self._cells(data, path)
         return self._data[full]
+
+    def _cells(self, data: bytes, path: Path) -> bytes:
+        from .notebooks.document import read_notebook
+
+        notebook = self.notebooks[absolute(path)] = read_notebook(data, path)
+        return notebook.script().encode()
 
     def give(self, path: Path, data: bytes) -> None:
         """Note the bytes of a file that was read already."""
@@ -114,6 +126,8 @@ class Library:
             try:
                 tree = parse(data) if b"import" in data else ast.Module([], [])
             except SyntaxError as error:
+                if path in self.notebooks:
+                    self.notebooks[path].check()
                 decode(data, given)  # which may know better what is wrong
                 remedy = "Correct the syntax, then migrate"
                 raise SourceError(given, error.lineno or 0, f"not valid Python: {error.msg}", remedy) from None
@@ -241,8 +255,9 @@ class _Follower:
     def run(self) -> Program:
         own = _dotted(self.entry, self.search)
         self.names[absolute(self.entry)] = ENTRY
-        self.program.aliases[absolute(self.entry).stem] = ENTRY
-        self.program.aliases[own] = ENTRY
+        if self.entry.suffix != ".ipynb":  # nobody can import a notebook
+            self.program.aliases[absolute(self.entry).stem] = ENTRY
+            self.program.aliases[own] = ENTRY
         self._take(self.entry, ENTRY, own.rpartition(".")[0] if _in_package(self.entry) else "")
         for file in self.program.files:  # the list grows while it is read
             for found in self.library.imports(file.path):

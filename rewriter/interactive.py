@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from .pipeline import plan
 from .report.asking import Asking
 from .report.terminal import console
 from .result import FileResult, Result
@@ -17,15 +16,11 @@ from .survey import Survey
 
 def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bool, side_by_side: bool) -> Result:
     """Ask at the terminal, and return the result with the files as the answers make them."""
-    for file in result.changed:
-        if file.source.notebook is not None:
-            remedy = "Look at what would change, then: migrate --write"
-            raise SourceError(file.source.path, 0, "a notebook is migrated as a whole, or not at all", remedy)
-    changed = {file.source for file in result.changed if not file.blocked}
+    changed = {file.source.path for file in result.changed if not file.blocked}
     sessions = [
-        Session(plan(given.sources, catalogue, given.config, given.layout, given.each))
+        Session(given.planned(catalogue))
         for given in survey.programs
-        if any(source in changed for source in given.sources)
+        if any(source.path in changed for source in given.sources)
     ]
     Asking(console(color=color), sys.stdin.readline, side_by_side=side_by_side).about(sessions)
     answered: dict[Source, FileResult] = {}

@@ -27,11 +27,11 @@ class Map:
         self._words: dict[Path, frozenset[str]] = {}
 
     def project(self, path: Path) -> list[Path]:
-        """The Python files of the project around a file, by full path; those of its folder where nothing marks one."""
+        """The scripts and notebooks of the project around a file, by full path; of its folder if none marks it."""
         folder = absolute(path).parent
         root = self.library.root(folder) or folder
         if root not in self._projects:
-            self._projects[root] = [path for path in discover([root])[0] if path.suffix == ".py"]
+            self._projects[root] = discover([root])[0]
         return self._projects[root]
 
     def targets(self, path: Path) -> frozenset[Path]:

@@ -7,15 +7,22 @@ Nothing is asked and nothing is shown here: `report.asking` does that.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Protocol
 
 from .findings import Severity
 from .merge import carried
-from .pipeline import Plan
 from .result import Change, Diagnosis, FileResult, Result
 from .source import BOM, Source, SourceError, encode
 
 TRAINING = "training"
+
+
+class Planned(Protocol):
+    """A program's migration, not applied yet."""
+
+    def result(self, declined: Collection[str] = ()) -> Result:
+        """Apply the edits, without the groups that somebody declined."""
 
 
 class Session:
@@ -26,7 +33,7 @@ class Session:
     edited since is declined by itself.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Planned) -> None:
         self.plan = plan
         self.whole = plan.result()
         self.changes: dict[str, list[tuple[FileResult, Change]]] = {}
@@ -120,6 +127,8 @@ class Session:
 
 
 def _text(file: FileResult) -> str:
+    if file.source.notebook is not None:
+        return file.source.notebook.read(file.after)
     data = file.after.removeprefix(BOM) if file.source.bom else file.after
     return data.decode(file.source.encoding)
 
@@ -127,7 +136,8 @@ def _text(file: FileResult) -> str:
 def problem_of(text: str, source: Source) -> str:
     """What keeps a text from being the new text of a file; empty where nothing does."""
     try:
-        ast.parse(text)
+        if source.notebook is None:
+            ast.parse(text)
         encode(source, text)
     except SyntaxError as error:
         return f"not valid Python: {error.msg}, line {error.lineno}"

@@ -42,7 +42,10 @@ class Cells(Protocol):
         """Return the line of the file that holds a line of ``Source.text``."""
 
     def read(self, data: bytes) -> str:
-        """Return the script of another state of the file."""
+        """Return the script of another state of the file, as somebody reads it."""
+
+    def written(self, text: str) -> bytes:
+        """Return the bytes of the file for what `read` gives; ``ValueError`` where its cells cannot be told apart."""
 
 
 class Source(NamedTuple):
@@ -109,7 +112,9 @@ def decode(data: bytes, path: Path) -> Source:
 
 
 def encode(source: Source, text: str) -> bytes:
-    """Encode new text of a file as the file was encoded, byte order mark included."""
+    """Encode new text of a file as the file was encoded, byte order mark included; of a notebook what was read."""
+    if source.notebook is not None:
+        return source.notebook.written(text)
     try:
         return (BOM if source.bom else b"") + text.encode(source.encoding)
     except UnicodeEncodeError as error:

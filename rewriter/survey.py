@@ -14,8 +14,10 @@ from .programs import Map, layout_of
 from .source import Source, SourceError, decode, discover
 
 if TYPE_CHECKING:
+    from .notebooks.document import Notebook
     from .result import FileResult, Result
     from .rule import Entry
+    from .session import Planned
 
 _FEW = 20
 """So many files named on the command line are each taken for a script that somebody starts."""
@@ -28,6 +30,18 @@ class Given(NamedTuple):
     config: Config
     layout: Layout
     each: Mapping[Path, Config]
+    notebook: Notebook | None = None
+    """The first source is the script of its cells."""
+
+    def planned(self, catalogue: Sequence[Entry]) -> Planned:
+        """Understand the program and ask the rules, without applying anything. Raises ``SourceError``."""
+        if self.notebook is not None:
+            from .notebooks.migrating import plan_notebook
+
+            return plan_notebook(self.notebook, self.sources[1:], catalogue, self.config, self.layout, self.each)
+        from .pipeline import plan
+
+        return plan(self.sources, catalogue, self.config, self.layout, self.each)
 
 
 class Survey:
@@ -126,38 +140,24 @@ class Surveyor:
         self.survey.checked += 1
         self._judged.add(absolute(path))
         try:
-            if path.suffix == ".ipynb":
-                self._notebook(path)
-                return False
             if data is not None:
                 self.library.give(path, data)
             said = self._verdict(path)
             self.survey.done += said is Verdict.DONE
             if alone and not self._works(path):
-                _sound(path, self.library.data(path))
+                self._sound_file(path)
         except SourceError as error:
             self.survey.refused.append(error)
             return False
         return True
 
-    def _notebook(self, path: Path) -> None:
-        """Migrate a notebook, which is a program by itself."""
-        from .notebooks.document import read_notebook
-        from .source import read_bytes
-
-        data = read_bytes(path)
-        notebook = read_notebook(data, path)
-        if b"backward" not in data:
-            return
-        script = notebook.script()
-        said = verdict(script.encode(), self.triggers)
-        self.survey.done += said is Verdict.DONE
-        if said is Verdict.WORK or (said is Verdict.DONE and self.every):
-            from .notebooks.migrating import migrate_notebook
-
-            result = migrate_notebook(notebook, self.catalogue, final(self._raw(path), self.options, path))
-            self.survey.options.update(result.options)
-            self.survey.files.extend(file for file in result.files if file.changed or file.diagnoses or self.every)
+    def _sound_file(self, path: Path) -> None:
+        data = self.library.data(path)
+        notebook = self.library.notebooks.get(absolute(path))
+        if notebook is not None:
+            notebook.check()
+        else:
+            _sound(path, data)
 
     def _verdict(self, path: Path) -> Verdict:
         full = absolute(path)
@@ -258,16 +258,21 @@ class Surveyor:
         self.survey.checked += len(named - self._judged)
 
     def _migrated(self, program: Program, inside: Collection[Path]) -> Result | None:
-        from .pipeline import migrate
-
         try:
+            notebook = self.library.notebooks.get(absolute(program.entry))
+            if notebook is not None:
+                notebook.check()
             sources = [decode(file.data, file.path) for file in program.files]
             each = {file.path: final(self._raw(file.path), self.options, file.path) for file in program.files}
             layout = layout_of(program, self.map.users(program, inside))
-            given = Given(tuple(sources), each[program.entry], layout, each)
+            given = Given(tuple(sources), each[program.entry], layout, each, notebook)
             self.survey.programs = [known for known in self.survey.programs if known.sources != given.sources]
             self.survey.programs.append(given)
-            return migrate(given.sources, self.catalogue, given.config, layout, each)
+            if notebook is None:
+                from .pipeline import migrate
+
+                return migrate(given.sources, self.catalogue, given.config, layout, each)
+            return given.planned(self.catalogue).result()
         except SourceError as error:
             self._refuse(error)
             return None

@@ -113,7 +113,7 @@ REWRITER: list[tuple[str, ...]] = [
         "rewriter.gate",
         "rewriter.cpu_values",
     ),
-    ("rewriter.following", "rewriter.programs", "rewriter.merging"),
+    ("rewriter.following", "rewriter.programs", "rewriter.merging", "rewriter.notebooks.document"),
     ("rewriter.merge", "rewriter.pipeline"),
     ("rewriter.session", "rewriter.notebooks"),
     ("rewriter.survey", "rewriter.usage", "rewriter.verify_options"),

@@ -91,7 +91,39 @@ class Notebook:
     def read(self, data: bytes) -> str:
         """The script of another state of the file as somebody reads it: a comment at each cell, and its magics."""
         other = read_notebook(data, self.path)
-        return "".join(f"# cell {cell.number}\n{cell.text}\n" for cell in other.cells)
+        return "".join(f"{self._head(cell)}\n{cell.text}\n" for cell in other.cells)
+
+    def written(self, text: str) -> bytes:
+        """
+        The bytes of the file with what `read` gives, or what somebody has made of it.
+
+        Raises ``ValueError`` where the cells cannot be told apart any more, or one is not valid Python.
+        """
+        heads = [self._head(cell) for cell in self.cells]
+        lines, texts = text.split("\n"), list[str]()
+        at = [number for number, line in enumerate(lines) if line in heads]
+        if [lines[number] for number in at] != heads or at[:1] != [0][: len(heads)] or lines[-1]:
+            raise ValueError(f"the lines at which cells begin ({heads[0]} and so on) are to stay, each once, in order")
+        ends = [*at[1:], len(lines) - 1]
+        for first, last in zip(at, ends[: len(at)], strict=True):
+            texts.append("\n".join(lines[first + 1 : last]))
+        for cell, new in zip(self.cells, texts, strict=True):
+            if error := _error(masked(new)):
+                raise ValueError(f"cell {cell.number}, line {error[0]}: not valid Python: {error[1]}")
+        return self.with_texts(texts)
+
+    def _head(self, cell: Cell) -> str:
+        """The line before a cell where it is read; none of the notebook's own."""
+        taken = any(re.search(r"^# cell \d+$", other.text, re.MULTILINE) for other in self.cells)
+        return f"# {'code ' if taken else ''}cell {cell.number}"
+
+    def check(self) -> None:
+        """Raise ``SourceError`` for a cell that is not valid Python."""
+        for cell in self.cells:
+            if error := _error(masked(cell.text)):
+                line, message = error
+                cause = f"cell {cell.number}, line {line}: not valid Python: {message}"
+                raise SourceError(self.path, 0, cause, "Correct the cell, or make it a text cell, then migrate")
 
     def with_texts(self, texts: Sequence[str]) -> bytes:
         """The bytes of the file with other texts in its cells."""
@@ -174,11 +206,16 @@ def masked(text: str) -> str:
 
 
 def _is_python(text: str) -> bool:
+    return _error(text) is None
+
+
+def _error(text: str) -> tuple[int, str] | None:
+    """The line and the cause for which a text is not Python."""
     try:
         ast.parse(text)
-    except (SyntaxError, ValueError):
-        return False
-    return True
+    except (SyntaxError, ValueError) as error:
+        return getattr(error, "lineno", 0) or 0, getattr(error, "msg", str(error))
+    return None
 
 
 def unmasked(text: str) -> str:

@@ -105,7 +105,7 @@ def gathered(notebook: Notebook, needing: Sequence[int]) -> list[str]:
     body = "\n\n".join(_indented(texts[position]) for position in chosen if texts[position].strip())
     for position in chosen:
         texts[position] = MOVED
-    texts[chosen[-1]] = f"def {NAME}():\n{body}\n\n\n{NAME}()"
+    texts[chosen[-1]] = f"def {NAME}():\n{body.rstrip()}\n\n\n{NAME}()"
     return texts
 
 

@@ -103,12 +103,14 @@ class Asking:
 
     def _title(self, session: Session, group: str) -> str:
         (file, change), *_ = session.changes[group]
-        return f"{shown(file.source.path)}:{change.line} {change.rule}"
+        return f"{shown(file.source.path)}{file.at(change.line)} {change.rule}"
 
     def _reasons(self, session: Session, group: str) -> None:
-        for rule, reason, lines in reasons([change for _, change in session.changes[group]]):
-            place = at_lines(lines)
-            self.console.print(Text(f"# {rule}{f', {place}' if place else ''}: {visible(reason)}", "yellow"))
+        for source in session.files(group):
+            mine = [change for file, change in session.changes[group] if file.source == source]
+            for rule, reason, lines in reasons(mine):
+                place = at_lines(lines, source.notebook)
+                self.console.print(Text(f"# {rule}{f', {place}' if place else ''}: {visible(reason)}", "yellow"))
 
     def _say(self, text: str) -> None:
         self.console.print(Text(text, "yellow"), soft_wrap=True)
@@ -117,7 +119,8 @@ class Asking:
         """Open each file of a group in the user's editor, as it would be with the group. Whether all was taken."""
         texts: dict[Source, str] = {}
         for source in session.files(group):
-            mine = self._from_editor(session.text(group, source), source.path.name, source.encoding)
+            name = source.path.name if source.notebook is None else f"{source.path.stem}.py"
+            mine = self._from_editor(session.text(group, source), name, source.encoding)
             if mine is None:
                 return False
             if problem := problem_of(mine, source):

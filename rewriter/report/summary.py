@@ -87,7 +87,7 @@ def _done(page: _Page, result: Result, verb: str) -> None:
         page.item(f"{name}: {counted(len(file.changes), 'edit')}{blocked}", styled=name, style="1")
         for rule in rules:
             mine = [change for change in file.changes if change.rule == rule]
-            told = [_told(reason, at_lines(lines)) for _, reason, lines in reasons(mine)]
+            told = [_told(reason, at_lines(lines, file.source.notebook)) for _, reason, lines in reasons(mine)]
             page.item(f"{rule}: {visible('; '.join(told))}", first="    ", rest="      ", styled=rule, style="33")
 
 

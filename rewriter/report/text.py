@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..source import Cells
+
 
 def counted(number: int, noun: str) -> str:
     """Return ``1 edit``, ``2 edits``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def at_lines(lines: Iterable[int]) -> str:
-    """Return ``line 3`` or ``lines 3, 5``; nothing for the file as a whole."""
-    numbers = [str(line) for line in dict.fromkeys(lines) if line]
-    return f"line{'' if len(numbers) == 1 else 's'} {', '.join(numbers)}" if numbers else ""
+def at_lines(lines: Iterable[int], notebook: Cells | None = None) -> str:
+    """Return ``line 3`` or ``lines 3, 5``, of a notebook ``cell 2, line 1; cell 4, line 3``; nothing for all of it."""
+    numbers = [line for line in dict.fromkeys(lines) if line]
+    if notebook is not None:
+        cells: dict[int, list[int]] = {}
+        for cell, line in map(notebook.place, numbers):
+            cells.setdefault(cell, []).append(line)
+        return "; ".join(f"cell {cell}, {at_lines(inside)}" for cell, inside in cells.items() if cell)
+    return f"line{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}" if numbers else ""
 
 
 def visible(text: str) -> str:

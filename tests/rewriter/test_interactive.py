@@ -1,7 +1,8 @@
-"""`migrate -i`: the answers, and the command at a pseudo-terminal."""
+"""`migrate -i`: the answers, and the command at a pseudo-terminal; of scripts and notebooks."""
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -315,3 +316,124 @@ def test_many_files_have_a_bar_that_goes_away(tmp_path: Path) -> None:
         < terminal.shown.rindex("\r\x1b[K")
         < terminal.shown.rindex("24 files would")
     )
+
+
+# ---------------------------------------------------------------- notebooks
+
+UTILS = """\
+def step(model, x, optimizer):
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+HEAD, BODY = TRAINS.decode().split("\n\n")
+CELLS = (
+    "%precision 4\n" + HEAD + "\nfrom utils import step",
+    "!nproc",
+    BODY.replace('print("start")\n', "").partition("    loss =")[0] + "    step(model, x, optimizer)",
+    'print("end")',
+    'torch.save(model.state_dict(), "m.pt")\n',
+)
+
+
+def _notebook(*cells: str) -> bytes:
+    """Cells with outputs and metadata, written as nobody else does: nothing of it may change."""
+    listed = [
+        {"metadata": {"ü": [1e0]}, "source": text.splitlines(keepends=True), "cell_type": "code", "outputs": []}
+        for text in cells
+    ]
+    document = {"nbformat": 4, "cells": listed, "nbformat_minor": 4, "metadata": {}}
+    return json.dumps(document, indent=3).replace('"source"', '"source" ').encode() + b"\n\n"
+
+
+@pytest.fixture
+def notebook(tmp_path: Path) -> Path:
+    (tmp_path / "nb.ipynb").write_bytes(_notebook(*CELLS))
+    (tmp_path / "utils.py").write_text(UTILS)
+    return tmp_path
+
+
+def _cells_of(path: Path) -> list[str]:
+    """The texts of the cells, where everything else is as it was."""
+    data = path.read_bytes()
+    texts = ["".join(cell["source"]) for cell in json.loads(data)["cells"]]
+    assert data == _notebook(*texts)
+    return texts
+
+
+def test_a_notebook_and_its_module_are_asked_about_as_one(notebook: Path) -> None:
+    terminal = Terminal(notebook, "-i", "nb.ipynb")
+    shown = terminal.until("(1/3) Make the training distributed, 7 edits [y,n,a,e,s,q,?]? ")
+    assert "notebook_launcher(training_function" in shown
+    assert "accelerator.backward(loss)" in shown
+    terminal.type("y\n")
+    assert "main_process, cell 4, line 1: every process" in terminal.until("(2/3) Make this edit [y,n,a,e,s,q,?]? ")
+    terminal.type("n\n")
+    terminal.until("(3/3) Make these edits")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    first, second, third, fourth, fifth = _cells_of(notebook / "nb.ipynb")
+    assert first == CELLS[0] + "\nfrom torchlift.runtime import Accelerator, notebook_launcher"
+    assert (second, third) == ("!nproc", "# Moved into training_function() below.")
+    assert fourth == "# Moved into training_function() below."
+    assert '\n    print("end")\n\n    accelerator.save(' in fifth
+    assert "accelerator.backward(loss)" in (notebook / "utils.py").read_text()
+    assert "nb.ipynb:cell 4:1: " in terminal.shown
+    assert "[declined]" in terminal.shown
+
+
+@pytest.mark.parametrize("answer", ["n", "s", "q"])
+def test_no_to_a_notebook_leaves_every_byte(notebook: Path, answer: str) -> None:
+    terminal = Terminal(notebook, "-i", "nb.ipynb")
+    terminal.until("(1/3)")
+    terminal.type(f"{answer}\n")
+    assert terminal.end() == 0
+    assert (notebook / "nb.ipynb").read_bytes() == _notebook(*CELLS)
+    assert (notebook / "utils.py").read_text() == UTILS
+
+
+def test_all_of_a_rule_in_a_notebook(notebook: Path) -> None:
+    (notebook / "nb.ipynb").write_bytes(_notebook(*CELLS[:3], CELLS[3] + "\nprint(len(loader))", CELLS[4]))
+    terminal = Terminal(notebook, "-i", "nb.ipynb")
+    for question, answer in (("(1/4)", "y\n"), ("(2/4)", "a\n"), ("(4/4)", "?\n"), ("(4/4)", "q\n")):
+        terminal.until(question)
+        terminal.type(answer)
+    assert terminal.end() == 0
+    assert "(3/4)" not in terminal.shown
+    text = _cells_of(notebook / "nb.ipynb")[4]
+    assert text.count("accelerator.print(") == 2
+    assert "torch.save(" in text
+
+
+def test_the_editor_gets_the_cells_as_a_script(notebook: Path) -> None:
+    editor = notebook / "edit.py"
+    editor.write_text(
+        "import pathlib, sys\nf = pathlib.Path(sys.argv[1])\ntext = f.read_text()\n"
+        "if f.name == 'nb.py':\n    assert text.startswith('# cell 1\\n%precision 4\\n'), text\n"
+        "f.write_text(text.replace('Accelerator()', 'Accelerator(cpu=True)').replace('!nproc', '!nproc --all'))\n"
+    )
+    terminal = Terminal(notebook, "-i", "nb.ipynb", VISUAL=f"{sys.executable} {editor}")
+    terminal.until("(1/3)")
+    terminal.type("e\n")
+    terminal.until("(2/3)")
+    terminal.type("y\n")
+    terminal.until("(3/3)")
+    terminal.type("q\n")
+    assert terminal.end() == 0
+    cells = _cells_of(notebook / "nb.ipynb")
+    assert cells[1] == "!nproc --all"
+    assert "    accelerator = Accelerator(cpu=True)\n" in cells[4]
+    assert '    accelerator.print("end")\n' in cells[4]
+
+
+def test_an_editor_that_loses_a_cell_is_asked_again(notebook: Path) -> None:
+    editor = notebook / "edit.py"
+    editor.write_text("import pathlib, sys\npathlib.Path(sys.argv[1]).write_text('x = 1\\n')\n")
+    terminal = Terminal(notebook, "-i", "nb.ipynb", VISUAL=f"{sys.executable} {editor}")
+    terminal.until("(1/3)")
+    terminal.type("e\n")
+    assert "the lines at which cells begin (# cell 1 and so on) are to stay" in terminal.until("(1/3)")
+    terminal.type("n\n")
+    assert terminal.end() == 0
+    assert (notebook / "nb.ipynb").read_bytes() == _notebook(*CELLS)

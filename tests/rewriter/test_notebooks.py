@@ -258,15 +258,6 @@ def test_the_preview_and_the_page_show_cells(tmp_path: Path, monkeypatch: pytest
     assert "&quot;cell_type" not in page
 
 
-def test_questions_are_not_asked_about_notebooks(tmp_path: Path) -> None:
-    from torchlift.rewriter.interactive import ask
-    from torchlift.rewriter.result import Result
-    from torchlift.rewriter.survey import Survey
-
-    with pytest.raises(SourceError, match="as a whole"):
-        ask(CATALOGUE, Survey(), Result((_migrated(IMPORTS, BUILD, LOOP),), 1), color=False, side_by_side=False)
-
-
 # ---------------------------------------------------------------- execution
 
 

@@ -1,0 +1,170 @@
+"""How the training of a notebook is started: where its accelerator is made, and the launcher's call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..result import FileResult
+from .document import Notebook
+from .gather import NotGathered, use
+
+LAUNCHER = "notebook_launcher"
+_MADE = "Accelerator"
+
+
+class Home(NamedTuple):
+    """Where an accelerator is made."""
+
+    module: Path | None
+    """The module's file; None for the notebook itself."""
+    name: str
+    """The function or class; empty for the top level."""
+    called: bool
+    """It is a function."""
+
+
+def home_of(files: Sequence[FileResult]) -> Home | None:
+    """
+    The place in a migrated program, the notebook's script first, in which an accelerator is made; None for nowhere.
+
+    Raises ``NotGathered`` where a module makes it as soon as it is imported.
+    """
+    for number, file in enumerate(files):
+        module = file.source.path if number else None
+        for statement in ast.parse(file.after).body:
+            if any(_makes(node) for node in ast.walk(statement)):
+                if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    return Home(module, statement.name, not isinstance(statement, ast.ClassDef))
+                if module is not None:
+                    raise NotGathered(
+                        0,
+                        f"{module.name} would make the accelerator where it is imported, before the launcher starts",
+                        "Choose the device in a function of it, or in the notebook, and hand it over",
+                    )
+                return Home(None, "", False)
+    return None
+
+
+def _makes(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _MADE
+
+
+def starting(files: Sequence[FileResult]) -> frozenset[str]:
+    """The names of the functions and classes of a program that make an accelerator, or use one that does."""
+    bodies: list[tuple[str, frozenset[str]]] = []
+    found: set[str] = set()
+    for file in files:
+        tree = ast.parse(file.after)
+        for statement in tree.body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                bodies.append((statement.name, frozenset(_named([statement]))))
+                if any(_makes(node) for node in ast.walk(statement)):
+                    found.add(statement.name)
+        aliases = [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+        bodies += [(alias.asname, frozenset({alias.name})) for alias in aliases if alias.asname]
+    while more := {name for name, mentioned in bodies if name not in found and not mentioned.isdisjoint(found)}:
+        found |= more
+    return frozenset(found)
+
+
+def used(text: str) -> frozenset[str]:
+    """The names and attributes that the top level of a cell reads, outside of its definitions."""
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return frozenset(_named(statement for statement in ast.parse(text).body if not isinstance(statement, definitions)))
+
+
+def _named(statements: Iterable[ast.stmt]) -> Iterator[str]:
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                yield node.id
+            elif isinstance(node, ast.Attribute):
+                yield node.attr
+
+
+def started_by_itself(notebook: Notebook, home: Home, files: Sequence[FileResult]) -> str:
+    """
+    The function that trains and can be handed to the launcher as it is; empty where cells are to be gathered.
+
+    It is the one in which the notebook makes its accelerator, or the only one that the notebook calls, once and for
+    nothing that it returns, of those that lead to a module's.
+    """
+    if home.module is None:
+        return home.name if home.called else ""
+    names, text = starting(files), notebook.script()
+    tree = ast.parse(text)
+    called = {name for s in _top(tree.body) if isinstance(s, ast.Expr) for name in names if _calls(s.value, name)}
+    mentioned = [name for name in _named(tree.body) if name in names]
+    return mentioned[0] if len(mentioned) == 1 and mentioned[0] in called else ""
+
+
+def started(notebook: Notebook, text: str, function: str) -> str:
+    """Replace the one call of the training function by the launcher's."""
+    tree = ast.parse(text)
+    calls = [s for s in _top(tree.body) if isinstance(s, ast.Expr) and _calls(s.value, function)]
+    uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == function and isinstance(n.ctx, ast.Load)]
+    if len(calls) != 1 or len(uses) != 1:
+        what = "is called more than once, or what it returns is used" if uses else "is not called"
+        raise NotGathered(0, f"{function}, which trains, {what}: nothing comes back from the processes", "Call it once")
+    call = calls[0].value
+    assert isinstance(call, ast.Call)
+    _nothing_comes_back(notebook, text, calls[0], call)
+    arguments = [ast.get_source_segment(text, argument) or "" for argument in call.args]
+    if call.keywords or any(isinstance(argument, ast.Starred) for argument in call.args):
+        start = f"lambda: {ast.get_source_segment(text, call)}"
+    else:
+        given = f", ({', '.join(arguments)}{',' if len(arguments) == 1 else ''})" if arguments else ""
+        start = f"{function}{given}"
+    count = ", num_processes=torch.cuda.device_count() or 1" if "torch" in use(text).binds else ""
+    lines = text.split("\n")
+    first, last = calls[0].lineno - 1, (calls[0].end_lineno or calls[0].lineno) - 1
+    indent = lines[first][: calls[0].col_offset]
+    lines[first : last + 1] = [f"{indent}{LAUNCHER}({start}{count})"]
+    return "\n".join(_with_import(tree, lines, first))
+
+
+def _with_import(tree: ast.Module, lines: list[str], before: int) -> list[str]:
+    """Lines with the import of the launcher: beside that of the accelerator, or behind the first imports."""
+    for number, line in enumerate(lines):
+        if line.startswith("from ") and line.endswith(f" import {_MADE}"):
+            return [*lines[:number], f"{line}, {LAUNCHER}", *lines[number + 1 :]]
+    behind = 0
+    for statement in tree.body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            behind = statement.end_lineno or 0
+        elif behind:
+            break
+    if not 0 < behind <= before:
+        raise NotGathered(0, "there is no cell of imports before the training", "Import it in the first cell")
+    return [*lines[:behind], f"from torchlift.runtime import {LAUNCHER}", *lines[behind:]]
+
+
+def _nothing_comes_back(notebook: Notebook, text: str, statement: ast.stmt, call: ast.Call) -> None:
+    """Refuse a call that is handed something which a later cell reads: the processes change their own copies."""
+    given = {n.id for a in [*call.args, *call.keywords] for n in ast.walk(a) if isinstance(n, ast.Name)}
+    cells = notebook.split(text)
+    segment = ast.get_source_segment(text, statement) or ""
+    at = next(n for n, cell in enumerate(cells) if segment in cell)
+    for cell, later in list(zip(notebook.cells, cells, strict=True))[at + 1 :]:
+        both = sorted(given & use(later).reads)
+        if both:
+            raise NotGathered(
+                cell.number,
+                f"it reads {', '.join(both)}, which the processes that train change for themselves",
+                "Save it in the training (accelerator.save), and load it here",
+            )
+
+
+def _top(statements: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
+    """The statements that run with the notebook, those below `if __name__ == ...` included."""
+    for statement in statements:
+        yield statement
+        if isinstance(statement, ast.If):
+            yield from _top(statement.body)
+
+
+def _calls(node: ast.expr, function: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function
