@@ -213,6 +213,15 @@ class Accelerator(Placed, Records, ComesLater):
         self._windows.sync = sync
 
     @property
+    def step(self) -> int:
+        """Batches that have entered `accumulate` since the data ended last. May be set: windows then begin anew."""
+        return self._windows.entries
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._windows.reset(step)
+
+    @property
     def optimizer_step_was_skipped(self) -> bool:
         """A prepared optimizer left out its last step because gradients had overflowed (fp16)."""
         return any(gate.skipped for gate in self._prepared.gates)

@@ -224,7 +224,7 @@ _NONE_OF_THESE = (
 """What scripts ask a state for, and what is not there yet."""
 
 _NAMES: dict[str, Callable[[Any], Any]] = {
-    "dispatch_batches": lambda a: a._settings.dispatch_batches,
+    "dispatch_batches": lambda a: a._loader_config.dispatch_batches,
     "use_seedable_sampler": lambda a: a._settings.use_seedable_sampler,
     "use_stateful_dataloader": lambda a: a._settings.stateful,
     "non_blocking": lambda a: a._settings.non_blocking,
@@ -239,13 +239,12 @@ _NAMES: dict[str, Callable[[Any], Any]] = {
     "is_fsdp2": lambda a: False,
     "multi_device": lambda a: a.use_distributed and a.device.type != "cpu",
     "is_composable_parallelism_enabled": lambda a: False,
-    "should_save_model": lambda a: True,
+    "should_save_model": lambda a: a.is_main_process,
     "deepspeed_plugin": lambda a: None,
     "parallelism_config": lambda a: None,
     "torch_device_mesh": lambda a: None,
     "fp8_backend": lambda a: None,
     "flag_tensor": lambda a: None,
-    "step": lambda a: a._windows.entered,
     "_models": lambda a: a._prepared.models,
     "_optimizers": lambda a: [gate.optimizer for gate in a._prepared.gates],
     "_schedulers": lambda a: a._prepared.schedulers,

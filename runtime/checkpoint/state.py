@@ -137,7 +137,7 @@ class Checkpoints:
                 self._write(folder, weights, states.all, safe)
         with self._together("could not complete it"):
             if self._writes:
-                commit(folder, target, {"num_processes": self._world.size, "step": self._windows.entered})
+                commit(folder, target, {"num_processes": self._world.size, "step": self._windows.entries})
                 if output_dir is None:
                     prune(target.parent, self._project.total_limit, target)
         if output_dir is None:
@@ -200,7 +200,7 @@ class Checkpoints:
         write_prepared(folder, self._parts, self._scaler)
         write_loaders(folder, self._parts.loaders, [loaders for _, loaders in states])
         for rank, (random, _) in enumerate(states):
-            write({"step": self._windows.entered, **random}, folder / random_name(rank), "the random numbers")
+            write({"step": self._windows.entries, **random}, folder / random_name(rank), "the random numbers")
         write_registered(folder, self._registered)
 
     # ---------------------------------------------------------------- loading

@@ -64,7 +64,10 @@ class Windows:
         self.backwards_in_entry = False
         self.running = running
         self.with_data = with_data
+        self.entries = 0
+        """Batches entered since the beginning, or the end of the data."""
         self._counts: dict[tuple[int, ...], _Count] = {}
+        self._first = 0
         self._current: tuple[_Count, Callable[[], Iterable[torch.Tensor]]] | None = None
 
     def enter(self, key: tuple[int, ...], parameters: Callable[[], Iterable[torch.Tensor]]) -> None:
@@ -75,8 +78,10 @@ class Windows:
             key: the models that accumulate.
             parameters: theirs; asked for only when what they have collected must be scaled anew.
         """
-        count = self._counts.setdefault(key, _Count())
+        count = self._counts.setdefault(key, _Count(self._first, self.steps))
         data = self.running()
+        at_end = data is not None and data.ended and self.with_data
+        self.entries = 0 if at_end else self.entries + 1
         if count.entered == 0:
             remaining = data.remaining() if data is not None and self.exact else None
             count.divisor = self.steps if remaining is None else min(self.steps, remaining)
@@ -86,7 +91,7 @@ class Windows:
         self.backwards_in_entry = False
         self.inside = True
         self._current = count, parameters
-        self.sync = count.entered >= self.steps or (data is not None and data.ended and self.with_data)
+        self.sync = count.entered >= self.steps or at_end
         self.divisor = count.divisor
         if self.sync:
             if self.exact and count.divisor != count.entered:
@@ -118,11 +123,6 @@ class Windows:
         count.factor = factor
         return factor
 
-    @property
-    def entered(self) -> int:
-        """Batches of the window that was entered last; 0 when it is complete."""
-        return list(self._counts.values())[-1].entered if self._counts else 0
-
     def leave(self) -> None:
         """End a micro-batch. Outside of `accumulate` everything is exchanged and every step is made."""
         self.inside = False
@@ -144,9 +144,10 @@ class Windows:
             return True
         return self.sync and self.backwards_in_entry
 
-    def reset(self) -> None:
-        """Forget all windows."""
+    def reset(self, entries: int = 0) -> None:
+        """Forget all windows. The next ones begin as if so many batches had been entered."""
         self._counts.clear()
+        self.entries, self._first = entries, entries % self.steps
         self.sync, self.inside, self.divisor = True, False, self.steps
 
 

@@ -356,15 +356,30 @@ def test_between_the_batches_of_a_window_gradients_are_kept():
     assert kept == [True, False]
 
 
+def test_step_counts_the_batches_and_may_be_set():
+    accelerator = Accelerator(gradient_accumulation_steps=2)
+    net, _ = accelerator.prepare(*small())
+
+    def seen(batches):
+        found = []
+        for _ in batches:
+            with accelerator.accumulate(net):
+                found.append((accelerator.step, accelerator.sync_gradients))
+        return found
+
+    assert seen(accelerator.prepare(DataLoader(torch.ones(3, 1)))) == [(1, False), (2, True), (0, True)]
+    assert seen(range(3)) == [(1, False), (2, True), (3, False)]
+    accelerator.step = 3
+    assert seen(range(2)) == [(4, True), (5, False)]
+    accelerator.free_memory()
+    assert accelerator.step == 0 and seen(range(1)) == [(1, False)]
+
+
 def test_names_that_scripts_know_from_accelerate():
     accelerator = Accelerator(gradient_accumulation_steps=2, step_with_optimizer=False)
     state = accelerator.gradient_state
     assert (state.num_steps, state.sync_gradients, state.in_dataloader, state.remainder) == (2, True, False, -1)
-    assert (accelerator.dispatch_batches, accelerator.step_scheduler_with_optimizer, accelerator.step) == (
-        False,
-        False,
-        0,
-    )
+    assert (accelerator.dispatch_batches, accelerator.step_scheduler_with_optimizer) == (None, False)
     loader = accelerator.prepare(DataLoader(TensorDataset(torch.ones(3, 1))))
     for number, _ in enumerate(loader):
         assert state.active_dataloader is loader and state.dataloader_references == [None, loader]

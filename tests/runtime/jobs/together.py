@@ -28,6 +28,7 @@ def refused(error, words, function, *arguments, **more):
 def the_place_of_a_process():
     assert accelerator.distributed_type is DistributedType.MULTI_CPU and accelerator.use_distributed
     assert accelerator.is_main_process == (rank == 0) == accelerator.is_local_main_process
+    assert accelerator.should_save_model == (rank == 0)
     assert accelerator.is_last_process == (rank == size - 1) and accelerator.local_process_index == rank
     state = PartialState()
     assert (state.process_index, state.num_processes) == (rank, size)
