@@ -7,7 +7,7 @@ Every call in the program is changed along, or the function is not given the acc
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 import libcst as cst
 
@@ -35,17 +35,36 @@ class Router:
         """Classes whose objects keep the accelerator."""
         self._runs_early: set[Code] | None = None
 
-    def route(self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare]) -> Way:
-        """The way to all the code in ``needs``, from a home in the code that prepares or above it."""
+    def route(
+        self, needs: dict[Code, None], essential: Container[Code], anchor: Code | None, prepares: list[Prepare]
+    ) -> Way:
+        """
+        The way to all the code in ``needs``, from a home in the code that prepares or above it.
+
+        The lowest home disturbs least. It is made higher up where processes must agree on a name before, or where code
+        that cannot do without it stands above: a trainer that chooses its device, in a program that saves behind it.
+        """
         way = self._from(self._lowest(needs, anchor, prepares), needs)
-        stamps = self.homes.stamps
-        if way.code is None or stamps <= way.behind | way.reaches:
+        lacking = self._lacking(way, needs, essential)
+        if way.code is None or not lacking:
             return way
+        best: Code | None = None
+        wanted = {**needs, **dict.fromkeys(self.homes.stamps)}
         for code in self.reach.above(way.code)[1:]:
-            higher = self._from(self.homes.higher(way, code, {**needs, **dict.fromkeys(stamps)}, prepares), needs)
-            if stamps <= higher.behind | higher.reaches and way.reaches <= higher.reaches:
-                return higher
-        return self._from(self._lowest(needs, anchor, prepares), needs)
+            higher = self._from(self.homes.higher(way, code, wanted, prepares), needs)
+            left = self._lacking(higher, needs, essential)
+            if self.homes.guarded(higher):  # whoever imports a function of the script would miss what it reads
+                left |= {lack for lack in lacking if lack[1] == "has"}
+            if higher.home is not None and left < lacking and way.reaches <= higher.reaches:
+                best, lacking = code, left
+        lowest = self._lowest(needs, anchor, prepares)
+        return self._from(self.homes.higher(lowest, best, wanted, prepares) if best is not None else lowest, needs)
+
+    def _lacking(self, way: Way, needs: Iterable[Code], essential: Container[Code]) -> set[tuple[Code, str]]:
+        """The code that must have the accelerator, or run behind it, and does not."""
+        without = {(code, "has") for code in needs if code in essential and code not in way.reaches}
+        early = {(code, "behind") for code in self.homes.stamps if code not in way.behind | way.reaches}
+        return without | early
 
     def _lowest(self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare]) -> Way:
         way = Way()

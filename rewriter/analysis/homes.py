@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -13,9 +14,10 @@ from .fields import DeviceField
 from .flags import Flag
 from .modules import starred
 from .reach import Code, Reach
-from .scopes import Binding
+from .scopes import Binding, Scope
+from .signatures import argument_of
 from .starts import Start
-from .syntax import is_docstring
+from .syntax import is_docstring, positional
 from .things import State, Unit
 from .walk import children, descendants
 from .ways import Way
@@ -88,14 +90,86 @@ class Homes:
     def higher(self, way: Way, code: Code, needs: dict[Code, None], prepares: list[Prepare]) -> Way:
         """A home in code that calls that of the home of a way; none where it cannot be there."""
         assert way.home is not None
-        found, (unit, home) = Way(), way.home
-        if way.joins or home.arguments or home.gives or self.reach.unit(code) is not unit or self.reads:
+        found, (below, home) = Way(), way.home
+        unit, lower = self.reach.unit(code), below.names.function(home.node)
+        if way.joins or home.gives:
+            return found
+        arguments: list[tuple[str, str]] = []
+        for keyword, text in home.arguments:
+            said = self._said_above(text, lower, code)
+            if said is None:
+                return found
+            arguments.append((keyword, said))
+        scope = unit.names.scopes[code]
+        if any(scope.lookup(word) is None for word in self.reads):
             return found
         body = code.body if isinstance(code, cst.FunctionDef) else code
-        first = self._first_use(unit, list(getattr(body, "body", ())), needs, prepares)
+        block = list(getattr(body, "body", ()))
+        first = self._first_use(unit, block, needs, prepares)
+        ready = self._known_from(unit, scope, (*arguments, *(("", word) for word in self.reads)))
+        if first is not None and unit.names.order(first) < ready:
+            around = getattr(unit.names.parents[first], "body", ())
+            first = next((s for s in around if unit.names.order(s) > ready), None)
         if first is not None:
             removed = (home.node, *home.removed) if home.side is Side.INSTEAD else home.removed
-            found.home = (unit, Home(first, Side.BEFORE, (), "in front of what all processes name the same", removed))
+            because = "in front of all code that needs it"
+            kept = removed if unit is below else ()
+            found.home = (unit, Home(first, Side.BEFORE, tuple(arguments), because, kept))
+        return found
+
+    def guarded(self, way: Way) -> bool:
+        """Whether the accelerator is a global that is there only when the file is run as a script."""
+        if way.home is None:
+            return False
+        names, node = way.home[0].names, way.home[1].node
+        return isinstance(names.function(node), cst.Module) and any(_is_entry_guard(a) for a in names.ancestors(node))
+
+    def _said_above(self, text: str, lower: Code, code: Code) -> str | None:
+        """What a condition on a function's parameters reads in the code that calls it; None where it cannot be said."""
+        unit = self.reach.unit(lower)
+        scope = unit.names.scopes[lower]
+        given: dict[str, str] = {}
+        sites = [site for site in self.reach.sites(lower) if self.reach.function_of(site) is code]
+        for word in _words(cst.parse_expression(text)):
+            binding = scope.lookup(word)
+            if binding is None:
+                continue
+            if binding.scope is unit.names.scope and self.reach.unit(code) is unit:
+                continue
+            param = next((d for d in binding.definitions if isinstance(d, cst.Param)), None)
+            if (
+                param is None
+                or len(binding.definitions) != 1
+                or len(sites) != 1
+                or not isinstance(lower, cst.FunctionDef)
+            ):
+                return None
+            said = self._argument(sites[0], lower, param)
+            if said is None:
+                return None
+            given[word] = said
+        return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda found: given.get(found[0], found[0]), text)
+
+    def _argument(self, site: cst.Call, function: cst.FunctionDef, param: cst.Param) -> str | None:
+        """The name that a call gives to a parameter."""
+        places = positional(function)
+        names = self.reach.unit(function).names
+        method = isinstance(names.scopes[function].parent.node, cst.ClassDef)  # type: ignore[union-attr]
+        index = places.index(param) - method if param in places else -1
+        argument = argument_of(site, param, index)
+        if argument is None or not isinstance(argument.value, (cst.Name, cst.Attribute)):
+            return None
+        return self.state.calls[site].unit.names.module.code_for_node(argument.value)
+
+    def _known_from(self, unit: Unit, scope: Scope, arguments: Iterable[tuple[str, str]]) -> int:
+        """The position in the source behind which all names of some expressions are defined in a scope."""
+        found = -1
+        for _, text in arguments:
+            for word in _words(cst.parse_expression(text)):
+                binding = scope.lookup(word)
+                for definition in binding.definitions if binding is not None and binding.scope is scope else ():
+                    if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
+                        found = max(found, unit.names.order(definition))
         return found
 
     def _joined(self, above: list[Code], prepares: list[Prepare], way: Way) -> tuple[Unit, Home] | None:

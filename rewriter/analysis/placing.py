@@ -56,7 +56,8 @@ def place(
 
 def _why(taken: list[Held]) -> str:
     kinds = list(dict.fromkeys(h.origin.role.value for h in taken))
-    return f"the {', '.join(kinds)} that training uses are built, and not used yet"
+    verb = "is" if len(kinds) == 1 else "are"
+    return f"the {', '.join(kinds)} that training uses {verb} built, and not used yet"
 
 
 def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:

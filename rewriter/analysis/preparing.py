@@ -20,7 +20,7 @@ from .metrics import Evaluation
 from .placing import Held, place
 from .reach import Code, Reach
 from .things import CallRecord, State, Unit, Unknown, origins
-from .training import Training, outside_name
+from .training import Training, outside_name, whole
 from .walk import descendants
 
 
@@ -183,11 +183,11 @@ def _home_of(state: State, reach: Reach, training: Training, origin: Origin) -> 
         for optimizer in training.optimizers:
             code = _holder(state, reach, optimizer, training)
             if code is not None and _used_below(reach, training, code, origin):
-                held = _held(state, reach, code, origin)
+                held = _held(state, reach, training, code, origin)
                 if held is not None:
                     return code, held
     code = _holder(state, reach, origin, training)
-    return code, _held(state, reach, code, origin) if code is not None else None
+    return code, _held(state, reach, training, code, origin) if code is not None else None
 
 
 def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) -> bool:
@@ -228,8 +228,9 @@ def _trains(reach: Reach, training: Training, code: Code) -> bool:
     return any(reach.function_of(record.node) in below for record in training.steps)
 
 
-def _held(state: State, reach: Reach, code: Code, origin: Origin) -> Held | None:
-    """The variable of some code that holds a thing: the one defined last before use, plain names first."""
+def _held(state: State, reach: Reach, training: Training, code: Code, origin: Origin) -> Held | None:
+    """The variable of some code that holds a thing: the one defined last before use, plain names first, save where the
+    training reads the thing from the object alone."""
     unit = reach.unit(code)
     scope = unit.names.scopes[code]
     candidates: list[Held] = []
@@ -244,7 +245,27 @@ def _held(state: State, reach: Reach, code: Code, origin: Origin) -> Held | None
         candidates.append(attribute)
     candidates.sort(key=lambda held: not _wraps(state, unit, held))
     plain = [c for c in candidates if "." not in c.name]
+    if attribute is not None and plain and _read_as(state, reach, training, origin) == {attribute.name}:
+        return attribute
     return plain[0] if plain else (candidates[0] if candidates else None)
+
+
+def _read_as(state: State, reach: Reach, training: Training, origin: Origin) -> set[str]:
+    """The names by which the training runs a model forward, steps an optimizer or iterates a loader."""
+    found: dict[cst.CSTNode, None] = {}
+    for call, model in training.forwards.items():
+        if whole(state, model) == origin:
+            found[call.func] = None
+    for record in (*training.steps, *training.ticks):
+        if origin in origins(record.receiver) and isinstance(record.node.func, cst.Attribute):
+            found[record.node.func.value] = None
+    for loop in (*training.train_loops, *training.eval_loops):
+        if origin in reach.loaders(loop) and isinstance(loop, (cst.For, cst.CompFor)):
+            nodes = (loop.iter, *descendants(loop.iter))
+            found.update({n: None for n in nodes if n in state.values and origin in state.values[n].things})
+    units = {node: next((u for u in reach.units if node in u.names.parents), None) for node in found}
+    named = {n: u for n, u in units.items() if u is not None and isinstance(n, (cst.Name, cst.Attribute))}
+    return {unit.names.module.code_for_node(node) for node, unit in named.items()}
 
 
 def _gives(state: State, unit: Unit, definition: cst.CSTNode, origin: Origin) -> bool:

@@ -284,7 +284,9 @@ class _Analyses(Program):
             part.unit.names.function(answer.node) for part in collected.values() for answer in part.received
         )
         anchor = plan_.code or (self.reach.function_of(self.training.backwards[0].node) if marked else None)
-        return Router(homes, self.shared, keepers).route(needs, anchor, [prepare for _, prepare in plan_.prepares])
+        return Router(homes, self.shared, keepers).route(
+            needs, essential, anchor, [prepare for _, prepare in plan_.prepares]
+        )
 
     def _existing_way(self) -> Way:
         way = Way()

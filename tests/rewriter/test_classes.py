@@ -183,39 +183,111 @@ def test_prints_alone_are_no_reason_to_hand_it_to_a_class(lines: Lines) -> None:
     assert not any("Meter" in line for line in came) and "PartialState().print(1)" in came
 
 
-REFUSED = {
-    "a construction that is not in plain sight": HANDED.replace(
-        "trainer = Trainer(model", "trainer = (Trainer if x else Base)(model"
-    ),
-    "a class without a constructor": """\
-        import torch
-        from torch.utils.data import DataLoader
+def test_a_class_that_is_chosen_where_it_is_constructed(lines: Lines) -> None:
+    came, found = lines(HANDED.replace("trainer = Trainer(model", "trainer = (Trainer if x else Base)(model"))
+    assert found == []
+    assert "self.accelerator.backward(loss)" in came
 
 
-        class Trainer:
-            def train(self, model, loader, optimizer):
-                for x, y in loader:
-                    loss = torch.nn.functional.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
+WITHOUT = """\
+import torch
+from torch.utils.data import DataLoader
 
 
-        def main():
-            model = torch.nn.Linear(4, 2)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            Trainer().train(model, DataLoader(data, 4), optimizer)
+class Trainer:
+    def train(self, model, loader, optimizer):
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
 
 
-        main()
-        """,
-}
+def main():
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    Trainer().train(model, DataLoader(data, 4), optimizer)
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_refuses(case: str, lines: Lines) -> None:
-    came, found = lines(REFUSED[case])
+"""
+
+
+def test_methods_of_a_class_without_a_constructor_read_a_global(lines: Lines) -> None:
+    came, found = lines(WITHOUT + "main()\n")
+    assert found == []
+    assert came.index("accelerator.backward(loss)") < came.index("accelerator = Accelerator()")
+
+
+def test_a_global_that_importers_would_miss_is_none(lines: Lines) -> None:
+    came, found = lines(WITHOUT + "if __name__ == '__main__':\n    main()\n")
     assert came == []
     assert "accelerator-out-of-reach" in found
+
+
+CHOOSES = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, args, model, loader):
+        self.device = torch.device("cpu" if args.no_cuda else "cuda")
+        self.net = model.to(self.device)
+        self.loader = loader
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def train(self):
+        for x, y in self.loader:
+            x, y = x.to(self.device), y.to(self.device)
+            loss = torch.nn.functional.cross_entropy(self.net(x), y)
+            loss.backward()
+            self.optimizer.step()
+
+
+def main():
+    options = parse()
+    model = torch.nn.Linear(4, 2)
+    trainer = Trainer(options, model, DataLoader(data, 4))
+    trainer.train()
+    torch.save(model.state_dict(), "model.pt")
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_trainer_that_chooses_its_device_is_handed_the_accelerator(lines: Lines) -> None:
+    """What is built and saved around it needs the accelerator as well; the training reads the model from the object."""
+    came, found = lines(CHOOSES)
+    assert found == []
+    assert "accelerator = Accelerator(cpu=options.no_cuda)" in came
+    assert "trainer = Trainer(options, model, accelerator.prepare(DataLoader(data, 4)), accelerator)" in came
+    assert "self.device = accelerator.device" in came
+    assert "self.net, self.optimizer = accelerator.prepare(" in came
+    assert 'accelerator.save(accelerator.get_state_dict(model), "model.pt")' in came
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("Trainer(options,", "Trainer(parse(),"),
+        ("trainer = Trainer(", "Trainer(options, None, None)\n    trainer = Trainer("),
+    ],
+    ids=["the condition has no name there", "there are several"],
+)
+def test_a_condition_that_cannot_be_said_above_is_refused(change: tuple[str, str], lines: Lines) -> None:
+    came, found = lines(CHOOSES.replace(*change))
+    assert came == []
+    assert "accelerator-out-of-reach" in found
+
+
+def test_a_trainer_that_builds_everything_keeps_its_accelerator(lines: Lines) -> None:
+    text = CHOOSES.replace("self.loader = loader", "self.loader = DataLoader(data, 4)").replace(
+        ", DataLoader(data, 4))", ", None)"
+    )
+    came, found = lines(text.replace('    torch.save(model.state_dict(), "model.pt")\n', ""))
+    assert found == []
+    assert "self.accelerator = Accelerator(cpu=args.no_cuda)" in came
 
 
 def test_a_constructor_that_takes_any_arguments(lines: Lines) -> None:
@@ -224,5 +296,5 @@ def test_a_constructor_that_takes_any_arguments(lines: Lines) -> None:
 
 
 def test_methods_of_a_script_without_main_read_the_global(lines: Lines) -> None:
-    text = dedent(REFUSED["a class without a constructor"]).replace("def main():\n", "if True:\n").replace("main()", "")
+    text = WITHOUT.replace("def main():\n", "if True:\n")
     assert "accelerator.backward(loss)" in lines(text)[0]
