@@ -55,7 +55,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import libcst as cst
-from libcst import matchers as m
 
 from ..rewriter.edits import AddImport, Edit, Remove, Replace
 from ..rewriter.facts.module import Accumulation, ModuleFacts, Unsynced
@@ -124,7 +123,20 @@ def _unsynced(facts: ModuleFacts, found: Unsynced, body: cst.CSTNode) -> cst.CST
 
 def _calls(statement: cst.CSTNode, called: cst.BaseExpression) -> bool:
     """Whether something is called in a statement."""
-    return any(cst.ensure_type(node, cst.Call).func.deep_equals(called) for node in m.findall(statement, m.Call()))
+    seen = _Calls(called)
+    statement.visit(seen)
+    return seen.found
+
+
+class _Calls(cst.CSTVisitor):
+    """Looks for a call of something."""
+
+    def __init__(self, called: cst.BaseExpression) -> None:
+        super().__init__()
+        self.called, self.found = called, False
+
+    def visit_Call(self, node: cst.Call) -> None:
+        self.found = self.found or bool(node.func.deep_equals(self.called))
 
 
 def _opened(facts: ModuleFacts, gate: cst.If) -> list[cst.BaseStatement]:

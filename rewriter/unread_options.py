@@ -30,18 +30,21 @@ def with_unread_options(files: Sequence[FileResult]) -> tuple[FileResult, ...]:
 
 
 def _might_be(files: Sequence[FileResult]) -> bool:
-    """Whether a look at the words alone leaves it open; most migrations change nothing that could be an option."""
+    """Whether a look at the words alone leaves it open; most migrations change nothing that is an option."""
     if not any(file.changed for file in files) or not any(b"add_argument" in file.source.data for file in files):
         return False
     lost = _words(file.source.data for file in files) - _words(file.after for file in files)
-    return any(
-        re.search(rb"[\"'-]" + word.replace(b"_", b"[-_]") + rb"[\"']", f.source.data) for word in lost for f in files
+    added = (
+        text for file in files for text in re.findall(rb"add_argument\(([^)]*)|dest\s*=([^,)]*)", file.source.data)
     )
+    named = {word for pair in added for part in pair for word in re.findall(rb"""["']-*([\w-]+)["']""", part)}
+    return not lost.isdisjoint(word.replace(b"-", b"_") for word in named)
 
 
 def _words(texts: Iterable[bytes]) -> set[bytes]:
-    """The words behind a dot, and those in quotes."""
-    return {b"".join(found) for text in texts for found in re.findall(rb"""\.\s*(\w+)|["'](\w+)["']""", text)}
+    """The words behind a dot, and those in quotes that do not name an option."""
+    word = rb"""\.\s*(\w+)|(?<!dest=)(?<!dest= )["'](\w+)["']"""
+    return {b"".join(found) for text in texts for found in re.findall(word, text)}
 
 
 def _parsed(data: bytes) -> ast.Module:
@@ -55,19 +58,13 @@ def _reads(trees: Sequence[ast.Module]) -> set[str]:
     """The names that could read an option: attributes that are read, and strings (``vars(args)["backend"]``)."""
     found = set()
     for tree in trees:
-        named = {
-            id(k.value)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call)
-            for k in node.keywords
-            if k.arg == "dest"
-        }
-        for node in ast.walk(tree):
-            if id(node) in named:
-                continue
+        named: set[int] = set()
+        for node in ast.walk(tree):  # from the outside in: a call comes before its arguments
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found.add(node.attr)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            elif isinstance(node, ast.Call):
+                named.update(id(k.value) for k in node.keywords if k.arg == "dest")
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in named:
                 found.add(node.value)
     return found
 

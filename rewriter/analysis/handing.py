@@ -34,6 +34,7 @@ class Router:
         self.keepers = keepers
         """Classes whose objects keep the accelerator."""
         self._runs_early: set[Code] | None = None
+        self._orders: dict[Code, dict[cst.CSTNode, int]] = {}
 
     def route(
         self, needs: dict[Code, None], essential: Container[Code], anchor: Code | None, prepares: list[Prepare]
@@ -224,7 +225,9 @@ class Router:
         """Whether a call in the home's own code stands behind the statement that makes the accelerator."""
         if caller is not way.code or way.home is None:
             return True
-        order = {node: index for index, node in enumerate(_statements_of(caller))}
+        if caller not in self._orders:
+            self._orders[caller] = {node: index for index, node in enumerate(_statements_of(caller))}
+        order = self._orders[caller]
         unit = self.reach.unit(caller)
         home = order.get(way.home[1].node)
         here = next((order[n] for n in (site, *unit.names.ancestors(site)) if n in order), None)
