@@ -54,8 +54,6 @@ class Router:
         for code in self.reach.above(way.code)[1:]:
             higher = self._from(self.homes.higher(way, code, wanted, prepares), needs)
             left = self._lacking(higher, needs, essential)
-            if self.homes.guarded(higher):  # whoever imports a function of the script would miss what it reads
-                left |= {lack for lack in lacking if lack[1] == "has"}
             if higher.home is not None and left < lacking and way.reaches <= higher.reaches:
                 best, lacking = code, left
         lowest = self._lowest(needs, anchor, prepares)
@@ -199,7 +197,7 @@ class Router:
     def _sees(self, code: Code, way: Way) -> bool:
         """Whether the accelerator's name is visible in some code without being handed down."""
         unit = self.reach.unit(code)
-        if way.home is None or way.home[0] is not unit or way.code is None:
+        if way.home is None or way.home[0] is not unit or way.code is None or way.handed:
             return False
         scope: Scope | None = unit.names.scopes[code].parent
         while scope is not None:

@@ -115,14 +115,9 @@ class Homes:
             because = "in front of all code that needs it"
             kept = removed if unit is below else ()
             found.home = (unit, Home(first, Side.BEFORE, tuple(arguments), because, kept))
+            guarded = any(_is_entry_guard(around) for around in unit.names.ancestors(first))
+            found.handed = guarded and isinstance(code, cst.Module) and not self.stamps
         return found
-
-    def guarded(self, way: Way) -> bool:
-        """Whether the accelerator is a global that is there only when the file is run as a script."""
-        if way.home is None:
-            return False
-        names, node = way.home[0].names, way.home[1].node
-        return isinstance(names.function(node), cst.Module) and any(_is_entry_guard(a) for a in names.ancestors(node))
 
     def _said_above(self, text: str, lower: Code, code: Code) -> str | None:
         """What a condition on a function's parameters reads in the code that calls it; None where it cannot be said."""

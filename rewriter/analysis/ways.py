@@ -33,6 +33,9 @@ class Way:
     """What the object is called, in code that reads the accelerator from it: ``self``."""
     early_stores: set[cst.FunctionDef] = field(default_factory=set)
     """Constructors whose base class needs the accelerator already."""
+    handed: bool = False
+    """It is a global that is there only when the file is run as a script: who imports a function would miss it, so that
+    functions are handed it all the same."""
     joins: bool = False
     """The accelerator is made where a script that distributes itself joins its processes."""
     idle: list[Code] = field(default_factory=list)

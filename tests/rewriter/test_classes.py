@@ -267,6 +267,17 @@ def test_a_trainer_that_chooses_its_device_is_handed_the_accelerator(lines: Line
     assert 'accelerator.save(accelerator.get_state_dict(model), "model.pt")' in came
 
 
+def test_a_script_without_main_hands_what_it_makes_under_its_guard(lines: Lines) -> None:
+    """Whoever imports the class would miss a global that is there only when the file is run."""
+    text = CHOOSES.replace("def main():\n    options", "if __name__ == '__main__':\n    options").split(
+        '\n\nif __name__ == "'
+    )[0]
+    came, found = lines(text)
+    assert found == []
+    assert "self.accelerator.backward(loss)" in came
+    assert "trainer = Trainer(options, model, accelerator.prepare(DataLoader(data, 4)), accelerator)" in came
+
+
 @pytest.mark.parametrize(
     "change",
     [
