@@ -3,7 +3,8 @@ Keep each learning-rate scheduler in step with what it counts.
 
 A scheduler stepped once an optimizer step is prepared with the rest, so that its horizon, counted in the script's
 batches, is reached when training ends. One stepped once an epoch, or on a metric, stays as it is: an epoch is an
-epoch on any number of processes. Preparing it would make it tick N times.
+epoch on any number of processes. Preparing it would make it tick N times. The same holds for one that counts the
+rounds of a loop of fixed length, which draws its batches with `next(...)`: there are as many rounds on N processes.
 
      import torch
      from torch.utils.data import DataLoader

@@ -287,7 +287,7 @@ class _Follower:
                 local = count > 1 and bool(self._places(file, parts[0], found.module))
                 if count == len(parts) and not found.guarded and (certain or (local and whole == found.module)):
                     folder = any(os.path.isdir(f.joinpath(*parts)) for f in self.search)  # noqa: PTH112
-                    if not folder:
+                    if not folder and not _is_compiled(file.path.parent, parts[-1]):
                         self.program.missing.append(Missing(file.path, found.line, found.module))
                 continue
             path = places[0]
@@ -334,6 +334,18 @@ def shortened(path: Path, like: Path = Path()) -> Path:
 
 def _in_package(path: Path) -> bool:
     return (absolute(path).parent / "__init__.py").exists()
+
+
+_COMPILED = frozenset(".c .cc .cpp .cxx .cu .pyx .rs .so .pyd .pyi".split())
+
+
+def _is_compiled(folder: Path, name: str) -> bool:
+    """Whether a module is an extension, built or to be built: its source, its binary or its stub lies there."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(e.name.partition(".")[0] == name and Path(e.name).suffix in _COMPILED for e in entries)
+    except OSError:
+        return False
 
 
 def _dotted(path: Path, search: Iterable[Path]) -> str:

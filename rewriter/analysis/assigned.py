@@ -43,6 +43,15 @@ def bindings_value(
     return found
 
 
+def plain_values(names: Names, name: cst.Name) -> list[cst.BaseExpression]:
+    """The values that a variable is given, where each of its definitions is an assignment; else none."""
+    binding = names.binding(name)
+    if binding is None:
+        return []
+    values = bindings_value(names, binding)
+    return values if len(values) == len(binding.definitions) else []
+
+
 def _unpacked(names: Names, element: cst.Element) -> list[cst.BaseExpression]:
     """What ``a, b = ...`` gives to one of its names: the value at its place, or the whole that is unpacked."""
     target = names.parents.get(element)

@@ -96,7 +96,7 @@ def _configured(call: Call, function: Function, *, bound: bool) -> None:
     named = Slot()
     state.solver.watch(named, made)
     state.solver.watch(
-        module, lambda t: looked_up(state, t.qualified, None, named) if isinstance(t, External) else None
+        module, lambda t: looked_up(state, call.unit, t.qualified, None, named) if isinstance(t, External) else None
     )
 
 

@@ -14,7 +14,7 @@ from .containers import at, element, key_of, members
 from .invocation import trailing
 from .knowledge import DEVICE_WORDS
 from .solver import Slot, Thing
-from .syntax import positional
+from .syntax import dotted, positional
 from .things import External, Function, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
 from .walk import children
 
@@ -285,8 +285,10 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
             state.solver.flow(members(state, base), slot)
         elif isinstance(thing, Unknown):
             state.solver.flow(state.field(thing, "[]"), slot)
+        elif isinstance(thing, External) and thing.qualified == "sys.modules" and dotted(index) == "__name__":
+            state.solver.add(slot, state.external(unit.name))
         elif isinstance(thing, External) and thing.qualified.endswith(registries.TABLE):
-            registries.looked_up(state, thing.qualified.removesuffix(registries.TABLE), key_of(index), slot)
+            registries.looked_up(state, unit, thing.qualified.removesuffix(registries.TABLE), key_of(index), slot)
         elif isinstance(thing, External):
             places.item(state, node, thing, key_of(index), slot)
 

@@ -111,7 +111,18 @@ FRAMEWORKS = {
     "fastai": "fastai",
     "catalyst": "Catalyst",
     "composer": "Composer",
+    "flwr": "Flower",
 }
+"""Packages that run the training loop."""
+
+FRAMEWORK_PARTS = ("ignite.metrics", "ignite.contrib.metrics", "lightning.fabric")
+"""Modules of theirs that leave the loop to the script."""
+
+FRAMEWORK_HELPERS = frozenset({"seed_everything"})
+"""Functions of theirs that do, too."""
+
+JOINED_METRICS = ("torchmetrics.", "ignite.metrics.", "ignite.contrib.metrics.")
+"""Metrics that join the processes by themselves."""
 
 ACCELERATORS = frozenset(
     {"torchlift.runtime.Accelerator", "accelerate.Accelerator", "accelerate.accelerator.Accelerator"}

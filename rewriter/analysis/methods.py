@@ -9,6 +9,7 @@ from . import knowledge
 from .containers import element, members
 from .invocation import Call, bind, host, tensors
 from .solver import Slot, Thing
+from .syntax import dotted
 from .things import Above, Bound, Function, Klass, Mapping, Sequence, State, Trace, Trail, Unknown
 
 
@@ -198,8 +199,9 @@ def _unknown_method(call: Call, unknown: Unknown, name: str) -> None:
         state.solver.add(call.result, unknown)
     elif name in _BY_USE:
         role, why = _BY_USE[name]
-        related = state.related.get(state.origin(Role.OPTIMIZER, unknown.node, ""))
-        if name in ("zero_grad", "state_dict") and related is not None:
+        if name in ("zero_grad", "state_dict") and any(known.node is unknown.node for known in state.related):
+            return  # an optimizer or a scheduler, by what it was built from
+        if name == "zero_grad" and _is_module(call):
             return
         because = f"made by {unknown.qualified or 'a call'}, and {why}"
         state.solver.add(unknown.home, state.origin(role, unknown.node, because, unknown.qualified))
@@ -207,3 +209,18 @@ def _unknown_method(call: Call, unknown: Unknown, name: str) -> None:
         inner = state.unknown(call.node, f"{unknown.qualified}.{name}", call.result)
         state.solver.add(call.result, inner)
         state.solver.flow(call.everything(), call.result, lambda t: host(state, t))
+
+
+_OF_MODULES = frozenset("parameters named_parameters train eval modules children forward".split())
+
+
+def _is_module(call: Call) -> bool:
+    """Whether the object of a method call is called, or asked for its parameters, elsewhere: no optimizer is."""
+    holder = dotted(call.node.func).rpartition(".")[0]
+    if not holder:
+        return False
+    for other in call.unit.names.calls:
+        asked, _, method = dotted(other.func).rpartition(".")
+        if (asked == holder and method in _OF_MODULES) or dotted(other.func) == holder:
+            return True
+    return False

@@ -16,6 +16,7 @@ import libcst as cst
 from ..facts.module import Form, Gather, Side
 from ..facts.once import Effect, EffectKind
 from ..facts.roles import SHARES, TENSORS, Origin, Role
+from . import knowledge
 from .counting import counted
 from .drained import drained
 from .reach import Reach
@@ -207,7 +208,7 @@ def is_loss_entry(part: cst.Attribute | cst.Subscript) -> bool:
 
 
 def synchronised(state: State, statements: list[cst.CSTNode]) -> set[cst.CSTNode]:
-    """What is handed to metrics that join the processes by themselves, those of torchmetrics."""
+    """What is handed to metrics that join the processes by themselves, those of torchmetrics and ignite."""
     found: set[cst.CSTNode] = set()
     for statement in statements:
         for node in descendants(statement):
@@ -223,7 +224,7 @@ def is_synchronised(state: State, call: cst.Call) -> bool:
     holder = func.value if isinstance(func, cst.Attribute) and name in ("update", "forward") else func
     slot = state.values.get(holder)
     things = slot.things if slot is not None else ()
-    return any(isinstance(t, Unknown) and t.qualified.startswith("torchmetrics.") for t in things)
+    return any(isinstance(t, Unknown) and t.qualified.startswith(knowledge.JOINED_METRICS) for t in things)
 
 
 def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]:

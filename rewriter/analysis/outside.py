@@ -109,7 +109,12 @@ def _passes(call: Call) -> None:
     state = call.state
     for _, slot in call.args:
         state.solver.flow(slot, call.result, _iterable)
-        state.solver.flow(members(state, slot), call.result, _iterable)
+        state.solver.flow(members(state, slot), call.result, _unpacked)
+
+
+def _unpacked(thing: Thing) -> Thing | None:
+    """What is found in containers, however deep; rows stay where they stand, beside the numbers of ``enumerate``."""
+    return None if isinstance(thing, Origin) and thing.role in SHARES else _iterable(thing)
 
 
 def _iterable(thing: Thing) -> Thing | None:
@@ -146,6 +151,10 @@ def _builtin(call: Call, name: str) -> None:
             state.solver.watch(call.first(), lambda t: _searched(call, t, word))
     elif name == "vars" and call.args:
         state.solver.watch(call.first(), lambda t: _table(call, t))
+    elif name in ("globals", "locals", "vars") and not call.args:
+        state.solver.add(call.result, state.external(call.unit.name + registries.TABLE))
+    elif name == "eval" and call.args and not isinstance(call.node.args[0].value, cst.SimpleString):
+        registries.own(state, call.unit, call.result)
     elif name == "super":
         _bases(call)
     elif name in ("getattr", "setattr", "hasattr", "isinstance", "type", "print"):
@@ -185,7 +194,7 @@ def _table(call: Call, thing: Thing) -> None:
 def _searched(call: Call, thing: Thing, name: str | None) -> None:
     """``getattr(torch.optim, args.name)``."""
     if isinstance(thing, External):
-        registries.looked_up(call.state, thing.qualified, name, call.result)
+        registries.looked_up(call.state, call.unit, thing.qualified, name, call.result)
 
 
 def _drawn(call: Call) -> None:

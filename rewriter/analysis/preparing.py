@@ -19,7 +19,8 @@ from .early import Stands
 from .metrics import Evaluation
 from .placing import Held, place
 from .reach import Code, Reach
-from .things import CallRecord, State, Unit, Unknown, origins
+from .things import State, Unit, Unknown, origins
+from .ticking import tick_unit
 from .training import Training, outside_name, whole
 from .walk import descendants
 
@@ -152,16 +153,6 @@ def _schedulers(state: State, reach: Reach, training: Training, result: Plan) ->
             result.schedules.append((record.unit, Schedule(record.node, name, unit, unit == "optimizer step")))
             if unit == "optimizer step":
                 yield scheduler
-
-
-def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: Origin) -> str:
-    """How often a ``scheduler.step()`` runs: with every optimizer step, every epoch, or on a metric."""
-    if "Plateau" in scheduler.qualified:
-        return "metric"
-    if any(arg.star == "" for arg in record.node.args):
-        return "position"
-    loops = reach.batch_loops(record.node, record.unit)
-    return "optimizer step" if any(loop in training.train_loops for loop in loops) else "epoch"
 
 
 def _already(state: State, wanted: list[Origin]) -> set[Origin]:

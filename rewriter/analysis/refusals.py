@@ -10,6 +10,7 @@ import libcst as cst
 from ..facts.roles import Role
 from ..findings import Finding, Severity
 from . import knowledge
+from .assigned import plain_values
 from .by_hand import ByHand
 from .distributed import distributed
 from .reach import Reach
@@ -76,6 +77,8 @@ def _unfed(state: State, reach: Reach, training: Training) -> tuple[Unit, Findin
             while isinstance(source, cst.Call) and source.args and method_name(source) not in ("range", "trange"):
                 source = source.args[0].value
             name = record.unit.names.module.code_for_node(source)
+            if isinstance(source, cst.Name) and _counts(record.unit, source):
+                continue
             if isinstance(source, cst.Name) and _is_undefined(record.unit, source):
                 return record.unit, _blocked(
                     "unknown-loader", loop, f"{name}, which feeds this training, is defined nowhere: the script stops "
@@ -98,6 +101,17 @@ def _unfed(state: State, reach: Reach, training: Training) -> tuple[Unit, Findin
         "no data loader feeds this training: every process would do the same work on the same data",
         "feed it from a torch.utils.data.DataLoader, or keep it on one device",
     )  # fmt: skip
+
+
+def _counts(unit: Unit, name: cst.Name) -> bool:
+    """Whether a variable is a counter of rounds with something around it: ``bar = tqdm(range(100))``."""
+    values = plain_values(unit.names, name)
+    for value in values:
+        while isinstance(value, cst.Call) and value.args and method_name(value) not in ("range", "trange"):
+            value = value.args[0].value
+        if not isinstance(value, cst.Call) or method_name(value) not in ("range", "trange"):
+            return False
+    return bool(values)
 
 
 def _is_undefined(unit: Unit, name: cst.Name) -> bool:
@@ -160,7 +174,7 @@ def _framework(unit: Unit) -> Iterator[Finding]:
     for node in _imports(unit):
         for name in _modules(node):
             framework = knowledge.FRAMEWORKS.get(name.partition(".")[0])
-            if framework is not None and name not in ("lightning.fabric",):
+            if framework is not None and not _leaves_loop(node, name):
                 yield _blocked(
                     "framework-owns-loop", node, f"{framework} runs the training loop of this script",
                     f"distribute it with {framework}'s own settings",
@@ -171,6 +185,14 @@ def _framework(unit: Unit) -> Iterator[Finding]:
                 "framework-owns-loop", call, "the Trainer of transformers runs the training loop of this script",
                 "launch it with torchrun: the Trainer is distributed by itself",
             )  # fmt: skip
+
+
+def _leaves_loop(node: cst.Import | cst.ImportFrom, module: str) -> bool:
+    """Whether what is imported of a framework does not run a loop: its metrics, its seeding."""
+    if any(f"{module}.".startswith(f"{part}.") for part in knowledge.FRAMEWORK_PARTS):
+        return True
+    names = node.names if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar) else ()
+    return bool(names) and all(alias.evaluated_name in knowledge.FRAMEWORK_HELPERS for alias in names)
 
 
 def _imports(unit: Unit) -> Iterator[cst.Import | cst.ImportFrom]:

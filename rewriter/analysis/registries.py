@@ -1,6 +1,6 @@
 """
 What configuration names: ``getattr(models, config["arch"])(...)``, ``config.init_obj("opt", torch.optim, params)``,
-``models.__dict__[args.arch]()``.
+``models.__dict__[args.arch]()``, ``globals()[args.arch]()``.
 
 What is made is told by the module that is searched, not by the name: something of ``torch.optim`` is an optimizer, and
 something of the program's own module is one of the classes and functions that stand there. A function that searches the
@@ -25,16 +25,33 @@ TABLE = ".__dict__"
 """Behind a module's name, the table of its names."""
 
 
-def looked_up(state: State, module: str, name: str | None, slot: Slot) -> None:
+def looked_up(state: State, asker: Unit, module: str, name: str | None, slot: Slot) -> None:
     """Let a slot hold what a module has under a name; without one, something of that module, by whatever name."""
     found = slot_of(state, f"{module}.{name}") if name is not None else None
     if found is not None:
         state.solver.flow(found, slot)
+    elif name is None and unit_named(state, module) is asker:
+        own(state, asker, slot)
     elif name is None and unit_named(state, module) is not None:
         for member in members_of(state, module):
             state.solver.flow(member, slot, made)
     else:
         state.solver.add(slot, state.external(f"{module}.{name or UNNAMED}"))
+
+
+def own(state: State, unit: Unit, slot: Slot) -> None:
+    """
+    Let a slot hold what a module may find in its own names: ``globals()[args.arch]``, ``eval(args.arch)``.
+
+    That is one of its classes, or what its use tells; functions of its own are not, for the search stands in one.
+    """
+    for member in members_of(state, unit.name):
+        state.solver.flow(member, slot, lambda t: made(t) if isinstance(t, Klass) or _is_elsewhere(t, unit) else None)
+    state.solver.add(slot, state.external(f"{unit.name}.{UNNAMED}"))
+
+
+def _is_elsewhere(thing: Thing, unit: Unit) -> bool:
+    return isinstance(thing, Function) and thing.unit is not unit
 
 
 def searched(function: Function) -> str | None:

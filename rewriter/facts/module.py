@@ -255,7 +255,7 @@ class Schedule(NamedTuple):
     node: cst.CSTNode
     name: str
     unit: str
-    """``optimizer step``, ``epoch`` or ``metric``."""
+    """``optimizer step``, ``step`` (of a loop of fixed length), ``epoch``, ``metric`` or ``position``."""
     prepared: bool
 
 

@@ -254,6 +254,14 @@ def test_a_missing_module_blocks_the_program(look: Look) -> None:
     assert findings(survey) == [("pkg/train.py", "missing-module")]
 
 
+@pytest.mark.parametrize("built", ["gone.c", "gone.pyx", "gone.cpython-312-x86_64-linux-gnu.so", "gone.pyi"])
+def test_an_extension_is_not_missing(built: str, look: Look) -> None:
+    files = {f"pkg/{name}": text for name, text in PROGRAM.items()} | {"pkg/__init__.py": "", f"pkg/{built}": ""}
+    text = TRAIN.replace("from data", "from .data").replace("from engine", "from .engine")
+    files["pkg/train.py"] = "from .gone import x\n" + text
+    assert changed(look(files, "pkg/train.py"))
+
+
 def test_a_circle_of_imports(look: Look) -> None:
     survey = look({**PROGRAM, "engine.py": "import train\n" + ENGINE})
     assert set(changed(survey)) == {"train.py", "engine.py"}

@@ -1,0 +1,161 @@
+"""What files of public code showed: roles told by use, counters, schedules of a fixed number of steps, helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Migrated = Callable[..., str]
+Findings = Callable[..., list[str]]
+
+TOP = """
+model = nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=16)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+PLAIN = "for x, y in loader:\n    STEP\n"
+
+
+@pytest.mark.parametrize(
+    ("imported", "made"),
+    [
+        ("from schedules import WarmupCosine", "WarmupCosine(optimizer, total=100)"),
+        ("import schedules", "schedules.Warmup(optimizer=optimizer)"),
+    ],
+)
+def test_a_schedule_of_unknown_origin_may_save_its_state(imported: str, made: str, migrated: Migrated) -> None:
+    text = migrated(
+        f"{imported}\n{TOP}\ns = {made}\nfor x, y in loader:\n    STEP\n    s.step()\n"
+        "torch.save({'s': s.state_dict(), 'm': model.state_dict()}, 'f.pt')"
+    )
+    assert "model, optimizer, loader, s = accelerator.prepare(" in text
+    assert "'s': s.state_dict()" in text
+
+
+@pytest.mark.parametrize("zeroed", ["net.zero_grad()", "net.train()\n    net.zero_grad()"])
+def test_a_model_of_unknown_origin_may_zero_its_gradients(zeroed: str, migrated: Migrated) -> None:
+    text = migrated(
+        "from nets import Net\nnet = Net()\nloader = DataLoader(data, batch_size=8)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        f"for x, y in loader:\n    {zeroed}\n    F.mse_loss(net(x), y).backward()\n    optimizer.step()"
+    )
+    assert "net, optimizer, loader = accelerator.prepare(" in text
+
+
+def test_an_optimizer_of_unknown_origin_is_still_told_by_zero_grad(findings: Findings) -> None:
+    assert "unknown-parameters" in findings(f"from opts import made\n{TOP}\noptimizer = made()\n{PLAIN}")
+
+
+SEARCHED = {
+    "globals": "globals()[args.arch]()",
+    "locals": "locals()[args.arch](8)",
+    "vars": "vars()[args.arch]()",
+    "eval": "eval(args.arch)()",
+    "the module itself": "getattr(sys.modules[__name__], args.arch)()",
+}
+NET = """
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+"""
+
+
+@pytest.mark.parametrize("classes", [NET, "from nets import *"], ids=["here", "by a star"])
+@pytest.mark.parametrize("made", SEARCHED.values(), ids=SEARCHED)
+def test_a_model_by_a_name_of_its_own_module(made: str, classes: str, migrated: Migrated) -> None:
+    text = migrated(f"import sys\nfrom options import args\n{classes}\n{TOP.replace('nn.Linear(8, 2)', made)}\n{PLAIN}")
+    assert "model, optimizer, loader = accelerator.prepare(" in text
+
+
+@pytest.mark.parametrize("value", ["eval('len')(data)", "globals()['data']", "locals()[name]"])
+def test_a_name_of_its_own_module_is_no_model_without_use(value: str, migrated: Migrated) -> None:
+    text = migrated(f"{TOP}\nname = 'x'\nother = {value}\n{PLAIN}")
+    assert "model, optimizer, loader = accelerator.prepare(\n    model, optimizer, loader\n)" in text
+
+
+@pytest.mark.parametrize("header", ["tqdm(enumerate(loader))", "list(enumerate(loader))", "enumerate(tqdm(loader))"])
+def test_the_number_of_a_batch_is_no_row_of_it(header: str, migrated: Migrated) -> None:
+    text = migrated(
+        f"from tqdm import tqdm\n{TOP}\n{PLAIN}\nshown = []\nwith torch.no_grad():\n"
+        f"    for i, (x, y) in {header}:\n        out = model(x)\n        if i < 8:\n            print(i)\n"
+        "        shown.append(F.mse_loss(out, y).item())\nprint(sum(shown) / len(shown))"
+    )
+    assert "(out, y) = " in text or "out, y = accelerator.gather_for_metrics((out, y))" in text
+
+
+ENDLESS = "def endless(loader):\n    while True:\n        yield from loader\n"
+SCHEDULE = (
+    "\nsteps = 3 * len(loader)\nn = len(loader)\ns = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)\n"
+)
+FIXED = {
+    "drawn": "it = endless(loader)\nfor i in range(100):\n    x, y = next(it)\n    STEP\n    s.step()",
+    "drawn, as long as all epochs": (
+        "it = endless(loader)\nfor i in range(steps):\n    x, y = next(it)\n    STEP\n    s.step()"
+    ),
+    "drawn while": (
+        "it = iter(cycle(loader))\ni = 0\nwhile i < 100:\n    x, y = next(it)\n    STEP\n    s.step()\n    i += 1"
+    ),
+    "zip with a cycle": "for i, (x, y) in zip(range(100), cycle(loader)):\n    STEP\n    s.step()",
+    "a generator that never ends": (
+        "for i, (x, y) in enumerate(endless(loader)):\n    STEP\n    s.step()\n    if i > 99:\n        break"
+    ),
+}
+
+
+@pytest.mark.parametrize("loop", FIXED.values(), ids=FIXED)
+def test_a_schedule_of_a_fixed_number_of_steps_stays(loop: str, migrated: Migrated) -> None:
+    """Prepared, it would reach its end in an N-th of the steps, and a cosine would climb back."""
+    text = migrated(f"from itertools import cycle\n{TOP}\n{ENDLESS}\n{SCHEDULE}\n{loop}")
+    assert "model, optimizer, loader = accelerator.prepare(\n    model, optimizer, loader\n)" in text
+
+
+EPOCHS = {
+    "for": "for x, y in loader:\n        STEP\n        s.step()",
+    "drawn, as often as asked there": (
+        "it = iter(loader)\n    for i in range(len(loader)):\n        x, y = next(it)\n        STEP\n        s.step()"
+    ),
+    "drawn, as often as asked before": (
+        "it = iter(loader)\n    for i in range(n):\n        x, y = next(it)\n        STEP\n        s.step()"
+    ),
+    "drawn to the end": (
+        "it = iter(loader)\n    while True:\n        try:\n            x, y = next(it)\n        except StopIteration:\n"
+        "            break\n        STEP\n        s.step()"
+    ),
+}
+
+
+@pytest.mark.parametrize("loop", EPOCHS.values(), ids=EPOCHS)
+def test_a_schedule_of_batches_is_prepared(loop: str, migrated: Migrated) -> None:
+    text = migrated(f"{TOP}\n{SCHEDULE}\nfor epoch in range(3):\n    {loop}")
+    assert "model, optimizer, loader, s = accelerator.prepare(" in text
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        "from ignite.metrics import MaximumMeanDiscrepancy",
+        "import ignite.metrics",
+        "from pytorch_lightning import seed_everything",
+    ],
+)
+def test_helpers_of_a_framework_leave_the_loop_to_the_script(used: str, findings: Findings) -> None:
+    assert "framework-owns-loop" not in findings(f"{used}\n{TOP}\n{PLAIN}")
+
+
+@pytest.mark.parametrize(
+    "used", ["from ignite.engine import Engine", "import flwr as fl", "from pytorch_lightning import Trainer"]
+)
+def test_frameworks_own_the_loop(used: str, findings: Findings) -> None:
+    assert "framework-owns-loop" in findings(f"{used}\n{TOP}\n{PLAIN}")
+
+
+@pytest.mark.parametrize("bar", ["tqdm(range(200), desc='epochs')", "tqdm(iterable=1, total=2)"])
+def test_a_bar_over_rounds_is_no_unknown_loader(bar: str, findings: Findings) -> None:
+    ids = findings(
+        f"from tqdm import tqdm\nX = data\nmodel = nn.Linear(8, 2)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        f"bar = {bar}\nfor epoch in bar:\n    optimizer.zero_grad()\n    F.mse_loss(model(X), X).backward()\n"
+        "    optimizer.step()"
+    )
+    assert ids == (["no-data-parallel-axis"] if "range" in bar else ["unknown-loader"])
