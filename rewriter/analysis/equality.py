@@ -49,6 +49,14 @@ class Variable:
     definitions: tuple[cst.CSTNode, ...]
 
 
+@dataclass(frozen=True)
+class Part:
+    """One of the values that a call gives: ``loss`` of ``loss, accuracy = evaluate(model)``."""
+
+    call: cst.Call
+    place: int
+
+
 Key = Hashable
 """A variable, an object of the program, or an attribute of the objects of a class."""
 
@@ -87,8 +95,8 @@ class Equality:
         for record in state.calls.values():
             if method_name(record.node) in _JOINS and origins(record.receiver, Role.ACCELERATOR):
                 self._joined_already(record)
-        self._writes: dict[Key, list[tuple[Unit, cst.CSTNode, cst.CSTNode | None]]] = {}
-        self._summaries: dict[FunctionNode, _Summary] = {}
+        self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
+        self._summaries: dict[tuple[FunctionNode, int | None], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
         for unit in reach.units:
             self._index(unit)
@@ -169,15 +177,23 @@ class Equality:
             elif isinstance(node, cst.Call):
                 self._called_on(unit, node)
 
-    def _note(self, key: Key | None, unit: Unit, value: cst.CSTNode, definition: cst.CSTNode | None = None) -> None:
+    def _note(
+        self, key: Key | None, unit: Unit, value: cst.CSTNode | Part, definition: cst.CSTNode | None = None
+    ) -> None:
         if key is not None:
             self._writes.setdefault(key, []).append((unit, value, definition))
 
-    def _written(self, unit: Unit, target: cst.CSTNode, value: cst.CSTNode) -> None:
+    def _written(self, unit: Unit, target: cst.CSTNode, value: cst.CSTNode | Part) -> None:
         if isinstance(target, (cst.Tuple, cst.List)):
-            pairs = isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(target.elements)
+            starred = any(isinstance(element, cst.StarredElement) for element in target.elements)
             for index, element in enumerate(target.elements):
-                part = value.elements[index].value if pairs else value  # type: ignore[attr-defined]
+                part: cst.CSTNode | Part = value
+                if isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(target.elements):
+                    part = value.elements[index].value
+                elif isinstance(value, cst.Call) and not starred:
+                    part = Part(value, index)
+                elif isinstance(value, Part):
+                    part = value.call
                 self._written(unit, element.value, part)
         else:
             self._note(self._target(unit, target), unit, value, target if isinstance(target, cst.Name) else None)
@@ -260,7 +276,9 @@ class Equality:
         for unit, value, definition in self._writes.get(key.binding if isinstance(key, Variable) else key, ()):
             if definition is not None and definition not in seen:
                 continue
-            if value in self.shared and isinstance(value, (cst.For, cst.CompFor)):
+            if isinstance(value, Part):
+                yield from self._call(unit, value.call, value.place) if value.call not in self._whole else ()
+            elif value in self.shared and isinstance(value, (cst.For, cst.CompFor)):
                 yield Source(value)
             else:
                 yield from self._keys(unit, value)
@@ -310,7 +328,8 @@ class Equality:
             yield from (t for t in slot.things if isinstance(t, Instance))
         yield from self._keys(unit, node.value)
 
-    def _call(self, unit: Unit, node: cst.Call) -> Iterator[Key]:
+    def _call(self, unit: Unit, node: cst.Call, place: int | None = None) -> Iterator[Key]:
+        """What a call's result hangs on; ``place``: one of the values that it gives."""
         record = self.state.calls.get(node)
         name = method_name(node)
         if record is not None and name in _JOINS and origins(record.receiver, Role.ACCELERATOR):
@@ -323,7 +342,7 @@ class Equality:
         called = self.reach.called(node)
         if called and node not in self.training.forwards:
             for function in called:
-                yield from self._result(unit, node, function)
+                yield from self._result(unit, node, function, place)
             if isinstance(node.func, cst.Attribute):
                 yield from self._keys(unit, node.func.value)
             return
@@ -341,22 +360,23 @@ class Equality:
             return False
         return not self.shared.isdisjoint(self.reach.batch_loops(record.node, record.unit))
 
-    def _result(self, unit: Unit, call: cst.Call, function: FunctionNode) -> Iterator[Key]:
+    def _result(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
         """What one call of a function of the program gives, by its arguments."""
-        summary = self._summary(function)
+        summary = self._summary(function, place)
         yield from summary.keys
         for name in summary.parameters:
             for value in _arguments(call, function, name):
                 yield from self._keys(unit, value)
 
-    def _summary(self, function: FunctionNode) -> _Summary:
-        """On which of its parameters, and on what else, a function's result hangs."""
-        if function in self._summaries:
-            return self._summaries[function]
-        summary = self._summaries[function] = _Summary()
+    def _summary(self, function: FunctionNode, place: int | None) -> _Summary:
+        """On which of its parameters, and on what else, a function's result hangs, or one of its results."""
+        if (function, place) in self._summaries:
+            return self._summaries[function, place]
+        summary = self._summaries[function, place] = _Summary()
         unit = self.reach.unit(function)
         own = unit.names.scopes[function]
-        returns: list[cst.CSTNode] = [r.value for r in unit.names.returns.get(function, ()) if r.value is not None]
+        given = (r.value for r in unit.names.returns.get(function, ()))
+        returns: list[cst.CSTNode] = [_at(value, place) for value in given if value is not None]
         if isinstance(function, cst.Lambda):
             returns = [function.body]
         seen: set[Key] = set()
@@ -375,6 +395,14 @@ class Equality:
             else:
                 pending.extend(self._behind(key))
         return summary
+
+
+def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression:
+    """What stands at a place of what a function gives; all of it where that is not in plain sight."""
+    if place is None or not isinstance(value, (cst.Tuple, cst.List)) or place >= len(value.elements):
+        return value
+    starred = any(isinstance(element, cst.StarredElement) for element in value.elements)
+    return value if starred else value.elements[place].value
 
 
 def _arguments(call: cst.Call, function: FunctionNode, name: str) -> Iterator[cst.BaseExpression]:

@@ -62,11 +62,27 @@ class _Reader:
             return self._call(unit, node, depth)
         if isinstance(node, cst.Name):
             binding = unit.names.binding(node)
-            seen = reaching(unit.names, binding, node) if binding is not None else ()
-            values = bindings_value(unit.names, binding, seen) if binding is not None else []
-            if binding is not None and not values and self.frames:
+            if binding is None:
+                return set()
+            seen = reaching(unit.names, binding, node)
+            values = bindings_value(unit.names, binding, seen)
+            if not values and self.frames:
                 return self._handed(binding, depth)
-            return {word for value in values if value is not node for word in self.read(unit, value, depth + 1)}
+            parts = dict(filter(None, (_unpacked(unit, definition) for definition in seen)))
+            return {
+                word
+                for value in values
+                if value is not node
+                for word in (
+                    self._call(unit, value, depth + 1, parts[value])
+                    if isinstance(value, cst.Call) and value in parts
+                    else self.read(unit, value, depth + 1)
+                )
+            }
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call):
+            index = node.slice[0].slice
+            if isinstance(index, cst.Index) and isinstance(index.value, cst.Integer):
+                return self._call(unit, node.value, depth + 1, index.value.evaluated_value)
         return set()
 
     def _arithmetic(self, unit: Unit, node: cst.BinaryOperation, depth: int) -> set[str]:
@@ -88,18 +104,19 @@ class _Reader:
         values = bindings_value(unit.names, binding) if binding is not None else []
         return bool(values) and all(self._is_weight(unit, value, _DEPTH) for value in values)
 
-    def _call(self, unit: Unit, node: cst.Call, depth: int) -> set[str]:
+    def _call(self, unit: Unit, node: cst.Call, depth: int, place: int | None = None) -> set[str]:
+        """The reductions of what a call gives; ``place``: of one of the values that it gives."""
         record = self.state.calls.get(node)
         if record is None:
             return set()
         for thing in record.callees:
             if isinstance(thing, Function):
-                return self._returned(thing, depth, record)
+                return self._returned(thing, depth, record, place=place)
             if isinstance(thing, Origin) and thing.role is Role.CRITERION:
                 return {_by_keyword(thing.node)}
             forward = forward_of(self.state, thing)
             if forward is not None:
-                return self._returned(forward, depth, record, bound=True)
+                return self._returned(forward, depth, record, bound=True, place=place)
         last = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
         plain = not [a for a in node.args if a.keyword is not None or not _is_tensor_argument(self.state, a)]
         if last in ("sum", "mean") and plain:
@@ -170,20 +187,44 @@ class _Reader:
         finally:
             self.frames.append(frame)
 
-    def _returned(self, function: Function, depth: int, record: CallRecord, bound: bool = False) -> set[str]:
+    def _returned(
+        self, function: Function, depth: int, record: CallRecord, bound: bool = False, place: int | None = None
+    ) -> set[str]:
         self.frames.append((function, record, bound))
         try:
-            return self._results(function, depth)
+            return self._results(function, depth, place)
         finally:
             self.frames.pop()
 
-    def _results(self, function: Function, depth: int) -> set[str]:
+    def _results(self, function: Function, depth: int, place: int | None) -> set[str]:
         body = function.node.body
         if isinstance(body, cst.BaseExpression):
             return self.read(function.unit, body, depth + 1)
         given = (r.value for r in function.unit.names.returns.get(function.node, ()))
-        values = [v for v in given if v is not None and not isinstance(v, (cst.Tuple, cst.List))]
+        values = [w for v in given if v is not None and (w := _at(v, place)) is not None]
         return {word for value in values for word in self.read(function.unit, value, depth + 1)}
+
+
+def _unpacked(unit: Unit, definition: cst.CSTNode) -> tuple[cst.BaseExpression, int] | None:
+    """For a name of ``a, b = call(...)``, the call and the name's place in what it gives."""
+    element = unit.names.parents.get(definition)
+    target = unit.names.parents.get(element) if isinstance(element, cst.Element) else None
+    above = unit.names.parents.get(target) if isinstance(target, (cst.Tuple, cst.List)) else None
+    assign = unit.names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
+    if not isinstance(assign, cst.Assign) or not isinstance(target, (cst.Tuple, cst.List)):
+        return None
+    if any(isinstance(e, cst.StarredElement) for e in target.elements):
+        return None
+    return assign.value, next(i for i, e in enumerate(target.elements) if e is element)
+
+
+def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression | None:
+    """What stands at a place of what a function gives; of several values that nobody takes apart, none."""
+    if not isinstance(value, (cst.Tuple, cst.List)):
+        return value
+    if place is None or place >= len(value.elements) or any(isinstance(e, cst.StarredElement) for e in value.elements):
+        return None
+    return value.elements[place].value
 
 
 def forward_of(state: State, thing: Thing) -> Function | None:

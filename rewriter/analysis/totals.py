@@ -70,7 +70,22 @@ class Totals:
     def _is_read_behind(self, binding: Binding | None) -> bool:
         if binding is None or all(d in self.inside for d in binding.definitions):
             return False
+        return self._is_read_outside(binding) or any(self._averaged(read) for read in binding.reads)
+
+    def _is_read_outside(self, binding: Binding) -> bool:
         return any(read not in self.inside and not self._is_set(self.unit, read) for read in binding.reads)
+
+    def _averaged(self, read: cst.CSTNode) -> bool:
+        """Whether a figure is computed from a total at each step, and the last one is read behind the loop:
+        ``mean = total / (i + 1)``."""
+        assign = next(self.unit.names.enclosing(read, cst.Assign), None) if read in self.inside else None
+        target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+        if not isinstance(assign, cst.Assign) or not isinstance(target, cst.Name) or assign not in self.inside:
+            return False
+        if not isinstance(assign.value, cst.BinaryOperation):
+            return False
+        figure = self.unit.names.binding(target)
+        return figure is not None and read in set(descendants(assign.value)) and self._is_read_outside(figure)
 
     def _is_attribute_read(self, name: str) -> bool:
         for unit in self.reach.units:

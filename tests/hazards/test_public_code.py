@@ -159,3 +159,87 @@ def test_a_bar_over_rounds_is_no_unknown_loader(bar: str, findings: Findings) ->
         "    optimizer.step()"
     )
     assert ids == (["no-data-parallel-axis"] if "range" in bar else ["unknown-loader"])
+
+
+SEVERAL = """
+class Losses(nn.Module):
+    def forward(self, out, y):
+        far = F.mse_loss(out, y)
+        near = F.l1_loss(out, y, reduction="sum")
+        return far, near
+
+def losses(out, y):
+    return F.mse_loss(out, y), F.l1_loss(out, y, reduction="sum")
+
+criterion = Losses()
+"""
+ONE_OF_TWO = {
+    "a sum, by a module": ("far, near = criterion(model(x), y)\n    near.backward()", 'near, reduction="sum")'),
+    "a sum, by a function": ("far, near = losses(model(x), y)\n    near.backward()", 'near, reduction="sum")'),
+    "a sum, by its place": ("near = losses(model(x), y)[1]\n    near.backward()", 'near, reduction="sum")'),
+    "a mean, by a module": ("far, near = criterion(model(x), y)\n    far.backward()", "accelerator.backward(far)"),
+    "a mean, by its place": ("far = losses(model(x), y)[0]\n    far.backward()", "accelerator.backward(far)"),
+}
+
+
+@pytest.mark.parametrize(("step", "expected"), ONE_OF_TWO.values(), ids=ONE_OF_TWO)
+def test_one_of_several_losses_is_a_sum_or_a_mean(step: str, expected: str, migrated: Migrated) -> None:
+    text = migrated(
+        f"{TOP}\n{SEVERAL}\nfor x, y in loader:\n    optimizer.zero_grad()\n    {step}\n    optimizer.step()"
+    )
+    assert expected in text
+
+
+@pytest.mark.parametrize("made", ["criterion(model(x), y)", "losses(model(x), y)"])
+def test_a_sum_and_a_mean_of_several_losses_do_not_meet(made: str, findings: Findings) -> None:
+    step = f"optimizer.zero_grad()\n    far, near = {made}\n    loss = far + near\n    loss.backward()"
+    assert "backward" in findings(f"{TOP}\n{SEVERAL}\nfor x, y in loader:\n    {step}\n    optimizer.step()")
+
+
+EPOCH = """
+def run(model, loader, train):
+    total, worst = 0.0, 0.0
+    for i, (x, y) in enumerate(loader):
+        loss = F.mse_loss(model(x), y)
+        if train:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += loss.item()
+        worst = max(worst, x.abs().max().item())
+        mean = total / (i + 1)
+    return {returned}
+
+best = 9.0
+for epoch in range(3):
+    {got} = run(model, loader, True)
+    if {asked} < best:
+        best = {asked}
+        run(model, loader, False)
+"""
+
+
+@pytest.mark.parametrize("returned", ["mean, worst", "total / len(loader), worst"])
+def test_a_decision_on_one_of_several_results(returned: str, migrated: Migrated, findings: Findings) -> None:
+    text = TOP + EPOCH.format(returned=returned, got="loss, extreme", asked="loss")
+    assert "local-decision" not in findings(text)
+    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item()' in migrated(text)
+
+
+@pytest.mark.parametrize(
+    ("got", "asked"), [("loss, extreme", "extreme"), ("both", "both[1]"), ("loss, *rest", "loss + rest[0]")]
+)
+def test_a_decision_on_the_other_result_is_refused(got: str, asked: str, findings: Findings) -> None:
+    assert "local-decision" in findings(TOP + EPOCH.format(returned="mean, worst", got=got, asked=asked))
+
+
+@pytest.mark.parametrize("read", ["print(mean)", "history.append(mean)"])
+def test_a_mean_that_is_computed_at_each_step_is_read_behind_the_loop(read: str, migrated: Migrated) -> None:
+    step = "STEP\n    total += loss.item()\n    mean = total / (i + 1)"
+    text = migrated(f"{TOP}\nhistory, total = [], 0.0\nfor i, (x, y) in enumerate(loader):\n    {step}\n{read}")
+    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item()' in text
+
+
+def test_a_mean_that_is_only_shown_stays(migrated: Migrated) -> None:
+    step = "STEP\n    total += loss.item()\n    mean = total / (i + 1)\n    print(mean)"
+    assert "reduce(" not in migrated(f"{TOP}\ntotal = 0.0\nfor i, (x, y) in enumerate(loader):\n    {step}")
