@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from ..classes import Front, in_front
 from ..collectives.world import World
-from ..device.placement import send_to_device
 from ..errors import MixedUseError, expect
 from ..types import RNGType
 from .batches import KEY, Batches
@@ -30,6 +29,7 @@ from .progress import Progress
 from .samplers import KeptDistributedSampler, Sharded, Skipping, WholeItems
 from .shares import RoundRules, count_rounds
 from .stateful import Stateful, go_on, note_beginning
+from .transfer import transfer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -384,7 +384,7 @@ class _underneath(AbstractContextManager[None]):
 
 def _on_device(batches: Iterator[Any], options: LoaderOptions) -> Iterator[Any]:
     for batch in batches:
-        moved = send_to_device(batch, options.device or torch.device("cpu"), options.non_blocking)
+        moved = transfer(batch, options.device or torch.device("cpu"), options.non_blocking)
         if not options.world.alone and options.progress.latest is not None:
             options.progress.latest.remember(moved)
         yield moved

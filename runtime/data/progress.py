@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..device.placement import map_tree
+from ..device.placement import tensors_in
 from .shares import Shares
 
 
@@ -51,7 +51,7 @@ class Pass:
 
     def remember(self, batch: Any) -> None:
         """Know the tensors of the batch in hand again."""
-        self._in_hand = [(weakref.ref(one), _memory(one)) for one in _tensors(batch)]
+        self._in_hand = [(weakref.ref(one), _memory(one)) for one in tensors_in(batch) if one.numel()]
 
     def gave(self, tensors: Iterable[torch.Tensor]) -> bool:
         """One of the tensors is a tensor of the batch in hand, or a view of one."""
@@ -80,18 +80,6 @@ class Pass:
 
 def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
-
-
-def _tensors(batch: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-
-    def look(leaf: Any) -> Any:
-        if isinstance(leaf, torch.Tensor) and leaf.numel():
-            found.append(leaf)
-        return leaf
-
-    map_tree(look, batch)
-    return found
 
 
 class Progress:

@@ -25,6 +25,13 @@ def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
     return function(tree)
 
 
+def tensors_in(tree: Tree) -> list[torch.Tensor]:
+    """The tensors of a tree, in order."""
+    found: list[torch.Tensor] = []
+    map_tree(lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None, tree)
+    return found
+
+
 def _like_mapping(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     if type(like) is dict:
         return items

@@ -1,0 +1,65 @@
+"""Batches on their way to the device: on CUDA they are copied while the device still computes on the ones before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from ..device.placement import map_tree, send_to_device, tensors_in
+
+
+class Beside:
+    """
+    A stream of a CUDA device for copies only. There is one a device: memory that was copied to is used again.
+
+    A copy on the stream that computes would wait for all that was asked of it before, and a blocking one would make the
+    script wait as well. Here it waits for nothing, and what computes waits for the copy.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._copies = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def send(self, batch: Any, non_blocking: bool) -> Any:
+        """The batch on the device, for what is asked of the current stream from now on."""
+        with torch.cuda.stream(self._copies):
+            moved = send_to_device(batch, self._device, non_blocking)
+        current = torch.cuda.current_stream(self._device)
+        current.wait_stream(self._copies)
+        for tensor in tensors_in(moved):
+            tensor.record_stream(current)  # its memory is not given away before the current stream has used it
+        return moved
+
+
+@lru_cache
+def beside(device: torch.device) -> Beside | None:
+    """Where batches are copied beside the computing; None on devices that have no such thing."""
+    return Beside(device) if device.type == "cuda" else None
+
+
+def transfer(batch: Any, device: torch.device, non_blocking: bool) -> Any:
+    """A batch on the device."""
+    copies = beside(device)
+    if copies is None or not _known(batch):
+        return send_to_device(batch, device, non_blocking)
+    return copies.send(batch, non_blocking)
+
+
+def _known(batch: Any) -> bool:
+    """Every tensor of the batch is seen, and on the CPU: one on the device may still have to be computed."""
+    found: list[bool] = []
+
+    def look(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf.device.type == "cpu" and leaf.layout is torch.strided)
+        else:
+            found.append(not hasattr(leaf, "to") or isinstance(leaf, type))
+        return leaf
+
+    if isinstance(batch, Mapping) and hasattr(batch, "to"):
+        return False
+    map_tree(look, batch)
+    return all(found)
