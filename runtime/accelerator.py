@@ -246,6 +246,7 @@ class Accelerator(Placed, Records, ComesLater):
         Raises:
             ValueError: `device_placement` has another length.
         """
+        _ = self._place  # an error where it was to be forgotten
         places: list[bool | None] = [None] * len(args) if device_placement is None else list(device_placement)
         if len(places) != len(args):
             raise MixedUseError(

@@ -17,8 +17,28 @@ from .views import AcceleratorState, GradientState
 class Placed:
     """Properties and methods of `Accelerator` about the place of this process in its job."""
 
-    _place: PartialState
     _progress: Progress
+    _found: PartialState
+    _era: object
+
+    @property
+    def _place(self) -> PartialState:
+        """
+        Where this process stands.
+
+        Raises:
+            AttributeError: that was to be forgotten since the accelerator was made.
+        """
+        if self._era is not AcceleratorState._era:
+            raise AttributeError(
+                "`AcceleratorState` object has no attribute for this Accelerator any more. This happens if "
+                "`AcceleratorState._reset_state()` was called and no `Accelerator` has been made since: make a new one."
+            )
+        return self._found
+
+    @_place.setter
+    def _place(self, place: PartialState) -> None:
+        self._found, self._era = place, AcceleratorState._era
 
     @property
     def state(self) -> AcceleratorState:

@@ -157,6 +157,8 @@ class AcceleratorState:
     """
 
     _shared_state: ClassVar[dict[str, Any]] = PartialState._shared_state
+    _era: ClassVar[object] = object()
+    """Another one after every `_reset_state`: accelerators that were made before know their place no more."""
 
     def __init__(
         self, mixed_precision: str | None = None, cpu: bool = False, accelerator: Any = None, **more: Any
@@ -175,6 +177,13 @@ class AcceleratorState:
         except AttributeError as missing:
             text = str(missing).replace("PartialState", "AcceleratorState")
             raise AttributeError(text, name=name, obj=self) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What a script keeps here is seen by all states, as in Accelerate."""
+        if name.startswith("_") or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._place, name, value)
 
     def __repr__(self) -> str:
         return f"{self._place!r}\nMixed precision type: {self.mixed_precision}\n"
@@ -208,6 +217,7 @@ class AcceleratorState:
     @classmethod
     def _reset_state(cls, reset_partial_state: bool = False) -> None:
         GradientState._reset_state()
+        AcceleratorState._era = object()
         if reset_partial_state:
             PartialState._reset_state()
 
@@ -261,5 +271,8 @@ def attribute(accelerator: Any, name: str) -> Any:
         AttributeError: it has none.
     """
     if name not in _NAMES:
+        asked = getattr(type(accelerator), name, None)
+        if isinstance(asked, property) and asked.fget is not None:
+            return asked.fget(accelerator)  # it has raised an AttributeError: again, for what that says
         raise AttributeError(f"an Accelerator has no attribute {name!r}")
     return _NAMES[name](accelerator)

@@ -50,6 +50,29 @@ def test_a_place_that_was_forgotten_says_so():
         _ = place.num_processes
 
 
+def test_an_accelerator_whose_place_was_forgotten_says_so():
+    accelerator = Accelerator()
+    AcceleratorState._reset_state()
+    for use in (lambda: accelerator.num_processes, lambda: accelerator.prepare(torch.nn.Linear(1, 1))):
+        with pytest.raises(
+            AttributeError, match=r"This happens if `AcceleratorState._reset_state\(\)` .* make a new one"
+        ):
+            use()
+    again = Accelerator()
+    assert again.num_processes == 1
+    PartialState._reset_state()
+    with pytest.raises(AttributeError, match=r"has no attribute `num_processes`\. This happens if `PartialState"):
+        _ = again.num_processes
+
+
+def test_what_a_script_keeps_in_a_state_is_in_all_of_them():
+    accelerator = Accelerator()
+    accelerator.state.mine = 3
+    assert accelerator.state.mine == AcceleratorState().mine == 3
+    with pytest.raises(AttributeError):
+        accelerator.state.mixed_precision = "bf16"
+
+
 def test_cpu_after_an_accelerator_has_been_chosen():
     PartialState()
     PartialState._shared_state["device"] = torch.device("cuda:0")
