@@ -17,6 +17,8 @@ from .plan import Planned
 
 _GRACE_SECONDS = 5.0
 """How long a process may take to end when it is asked to."""
+_SAVING_SECONDS = 30.0
+"""How long it may take when the whole job is asked to (SIGTERM, of a scheduler): it may save what it has reached."""
 _POLL_SECONDS = 0.02
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
@@ -56,8 +58,7 @@ def run(planned: Sequence[Planned], quiet: bool = False, logs: Logs | None = Non
             )  # one by one: those started so far must be known when one fails
         return _watch(processes, quiet)
     except _Asked as asked:
-        for process in processes:
-            _send(process, asked.number)
+        _pass_on(asked.number, planned, processes)
         return 128 + asked.number
     finally:
         for number in previous:
@@ -71,6 +72,26 @@ def run(planned: Sequence[Planned], quiet: bool = False, logs: Logs | None = Non
 
 def _ask(number: int, _frame: FrameType | None) -> None:
     raise _Asked(number)
+
+
+def _pass_on(number: int, planned: Sequence[Planned], processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """
+    Hand a signal on and wait for what the processes do about it; asked once more, nobody is waited for.
+
+    Python hears it alone: the workers of its loaders are needed until it has saved. Another command may have started
+    one, so that all of its processes hear it.
+    """
+    for one, process in zip(planned, processes, strict=False):  # as many as have been started
+        if one.command[0] == sys.executable:
+            process.send_signal(number)
+        else:
+            _send(process, number)
+    until = time.monotonic() + (_SAVING_SECONDS if number == signal.SIGTERM else _GRACE_SECONDS)
+    try:
+        while any(process.poll() is None for process in processes) and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)
+    except _Asked:
+        return
 
 
 def _start(one: Planned, logs: Logs | None, attempt: int) -> subprocess.Popen[bytes]:

@@ -175,6 +175,33 @@ def test_no_process_is_left_behind(script, tmp_path, number):
     assert not any(map(alive, children))
 
 
+SAVES = """
+import signal, subprocess
+worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+open(f"{sys.argv[1]}/{rank}", "w").close()
+while not asked:
+    time.sleep(0.01)
+time.sleep(0.5)
+with open(f"{sys.argv[1]}/{rank}", "w") as saved:
+    saved.write(f"{worker.poll()} {len(asked)}")
+"""
+
+
+def test_a_job_that_is_asked_to_end_may_save_with_its_workers(script, tmp_path):
+    ready = tmp_path / "ready"
+    ready.mkdir()
+    with subprocess.Popen([*COMMAND, "--num-processes", "2", script(SAVES), ready]) as launcher:
+        until = time.monotonic() + 60
+        while len(list(ready.iterdir())) < 2 and time.monotonic() < until:
+            time.sleep(0.02)
+        launcher.send_signal(signal.SIGTERM)
+        launcher.wait(60)
+    assert launcher.returncode == 128 + signal.SIGTERM
+    assert [(ready / str(rank)).read_text() for rank in range(2)] == ["None 1"] * 2, "the worker lives; asked once"
+
+
 def test_bad_usage_is_one_clear_line(tmp_path):
     for arguments, words in (
         ([tmp_path / "none.py"], "there is no script"),
