@@ -20,6 +20,7 @@ from .assigned import bindings_value
 from .counting import counted
 from .losses import assigned, is_loss_name, read_off, reduced
 from .metrics import bound, bound_by, entry, is_loss_entry, plain
+from .padded import ragged
 from .reach import Reach
 from .rows import by_rows
 from .scopes import Binding
@@ -86,7 +87,11 @@ class _Loop:
         because = "totals of the epoch are computed from them, and each process holds only its share"
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
         names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
-        yield Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
+        gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
+        if ragged(self.state, self.reach, self.unit, self.loop, [gather]):
+            yield from (_stays(t.node) for t in others)
+        else:
+            yield gather
 
     def _chosen_locally(self, total: Total) -> bool:
         """Whether one process may collect what another passes over: nothing may be reduced or gathered there."""

@@ -19,6 +19,7 @@ from ..facts.roles import SHARES, TENSORS, Origin, Role
 from . import knowledge
 from .counting import counted
 from .drained import drained
+from .padded import ragged
 from .reach import Reach
 from .rows import by_rows
 from .scopes import Binding
@@ -53,7 +54,11 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
     found = []
     for loop in training.eval_loops:
         unit = next(u for u in reach.units if loop in u.names.parents)
-        found.append(_evaluation(state, unit, reach, training, loop))
+        answer = _evaluation(state, unit, reach, training, loop)
+        gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
+        if answer.understood and ragged(state, reach, unit, loop, gathers):
+            answer.leave("its batches are padded, each process's to another length, and could not be gathered")
+        found.append(answer)
     return found
 
 

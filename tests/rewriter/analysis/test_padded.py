@@ -1,0 +1,151 @@
+"""Loaders whose batches are padded to their longest row: their evaluation is shared only where rows have one entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from functools import partial
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+{top}
+model = torch.nn.Linear(8, 3)
+loader = DataLoader(data, batch_size=8, shuffle=True)
+test = DataLoader(others, batch_size=8, collate_fn={collate})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+hits = 0
+with torch.no_grad():
+    for {batch} in test:
+        {take}
+        out = model(x).argmax(-1)
+        hits += (out == y).sum().item()
+print(hits)
+"""
+TUPLE = {"batch": "x, y", "take": "pass", "collate": "collate"}
+WHOLE = {"batch": "batch", "collate": "collate"}
+
+PADDED = {
+    "both": {**TUPLE, "top": """
+def collate(rows):
+    xs, ys = zip(*rows)
+    return pad_sequence(xs), pad_sequence(ys)
+"""},
+    "by hand": {**TUPLE, "top": """
+def collate(rows):
+    longest = max(len(r[1]) for r in rows)
+    y = torch.zeros(len(rows), longest)
+    for i, row in enumerate(rows):
+        y[i, :len(row[1])] = row[1]
+    return torch.stack([r[0] for r in rows]), y
+"""},
+    "in a list": {**TUPLE, "top": """
+def collate(rows):
+    lengths = [len(r[1]) for r in rows]
+    size = max(lengths)
+    ys = []
+    for _, row in rows:
+        ys.append(F.pad(row, (0, size - len(row))))
+    return torch.tensor(lengths), torch.stack(ys)
+"""},
+    "by a helper": {**TUPLE, "top": """
+def filled(rows, size=None):
+    size = size or max(map(len, rows))
+    return torch.tensor([r + [0] * (size - len(r)) for r in rows])
+def collate(rows):
+    return torch.tensor([r[0] for r in rows]), filled([r[1] for r in rows])
+"""},
+    "an object": {**TUPLE, "collate": "Collate(0)", "top": """
+class Collate:
+    def __init__(self, value): self.value = value
+    def __call__(self, rows):
+        y = pad_sequence([r[1] for r in rows], padding_value=self.value)
+        return torch.stack([r[0] for r in rows]), y
+"""},
+    "partial, a dict": {**WHOLE, "take": 'x = batch["ids"]; y = batch["tags"]', "collate": "partial(collate, value=0)",
+                        "top": """
+def collate(rows, value):
+    tags = pad_sequence([r["tags"] for r in rows], padding_value=value)
+    return {"ids": torch.stack([r["ids"] for r in rows]), "tags": tags}
+"""},
+    "a tokenizer": {**WHOLE, "take": 'x = batch["input_ids"]; y = batch["labels"]', "top": """
+from somewhere import tokenizer
+def collate(rows):
+    batch = tokenizer([r[0] for r in rows], padding=True, return_tensors="pt")
+    batch["labels"] = tokenizer([r[1] for r in rows], padding=True, return_tensors="pt")["input_ids"]
+    return batch
+"""},
+    "foreign": {**WHOLE, "take": 'x = batch["input_ids"]; y = batch["labels"]', "collate": "DataCollatorForSeq2Seq(t)",
+                "top": "from transformers import DataCollatorForSeq2Seq"},
+}  # fmt: skip
+
+
+ROWS = {
+    "no collate": {**TUPLE, "collate": "None", "top": ""},
+    "labels of whole rows": {**TUPLE, "top": """
+def collate(rows):
+    return pad_sequence([r[0] for r in rows]), torch.tensor([r[1] for r in rows])
+"""},
+    "labels in a dict": {**WHOLE, "take": 'x = batch["x"].float(); y = batch["y"].long()', "top": """
+def collate(rows):
+    x = pad_sequence([r[0] for r in rows])
+    y = torch.tensor([r[1] for r in rows])
+    return dict() if not rows else {"x": x, "y": y}
+""".replace("dict() if not rows else ", "")},
+    "lists of boxes": {**TUPLE, "collate": "lambda rows: tuple(zip(*rows))", "top": ""},
+    "to a fixed length": {**WHOLE, "take": 'x = batch["input_ids"]; y = batch["labels"]', "top": """
+from somewhere import tokenizer
+def collate(rows):
+    batch = tokenizer([r[0] for r in rows], padding="max_length", return_tensors="pt")
+    return batch
+"""},
+    "foreign, by row": {**WHOLE, "take": 'x = batch["input_ids"]; y = batch["labels"]',
+                        "collate": "DataCollatorWithPadding(t)",
+                        "top": "from transformers import DataCollatorWithPadding"},
+    "torch's own": {**TUPLE, "collate": "default_collate", "top": "from torch.utils.data import default_collate"},
+}  # fmt: skip
+
+
+def text_of(parts: dict[str, str]) -> tuple[str, list[str]]:
+    (file,) = migrate([decode(SCRIPT.format(**parts).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    return file.after.decode(), [d.message for d in file.diagnoses]
+
+
+@pytest.mark.parametrize("parts", PADDED.values(), ids=PADDED)
+def test_what_is_as_long_as_the_longest_row_is_not_gathered(parts: dict[str, str]) -> None:
+    text, messages = text_of(parts)
+    assert "accelerator.backward(" in text
+    assert "gather" not in text
+    assert any("padded" in message and "evaluates the whole set" in message for message in messages)
+
+
+@pytest.mark.parametrize("parts", ROWS.values(), ids=ROWS)
+def test_what_has_one_entry_a_row_is(parts: dict[str, str]) -> None:
+    text, messages = text_of(parts)
+    assert "gather_for_metrics(" in text
+    assert not any("padded" in message for message in messages)
+
+
+def test_totals_of_training_stay_those_of_one_share() -> None:
+    text = SCRIPT.format(**PADDED["both"]).split("hits = 0")[0].replace("shuffle=True", "collate_fn=collate")
+    text = text.replace(
+        "    F.cross_entropy(model(x), y).backward()", "    out = model(x)\n    F.cross_entropy(out, y).backward()"
+    )
+    text = (
+        text.replace("for x, y", "hits = 0\nfor x, y") + "    hits += (out.argmax(-1) == y).sum().item()\nprint(hits)\n"
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "gather" not in file.after.decode()
+    assert any("stays that of one process's share" in d.message for d in file.diagnoses)
