@@ -86,12 +86,36 @@ class _Block:
         return self._index[here] if here is not None else -1
 
 
+def _drawn(state: State, reach: Reach, training: Training) -> set[cst.CSTNode]:
+    """The calls that make the iterators from which training draws: ``batches = iter(loader)``, of the prepared one."""
+    loaders: set[Origin] = set()
+    for call, record in state.calls.items():
+        if outside_name(record) == "builtins.next" and not _made_here(call):
+            if any(loop in training.train_loops for loop in reach.loops(call, record.unit)):
+                loaders.update(origins(record.first, Role.LOADER))
+    looks = (call for call, r in state.calls.items() if outside_name(r) == "builtins.next" and call.args)
+    looked_at = {call.args[0].value for call in looks}
+    return {
+        call
+        for call, record in state.calls.items()
+        if outside_name(record) == "builtins.iter" and call not in looked_at
+        if not loaders.isdisjoint(origins(record.first, Role.LOADER))
+    }
+
+
+def _made_here(call: cst.Call) -> bool:
+    """Whether an iterator is made for one batch: ``next(iter(loader))``."""
+    return not call.args or isinstance(call.args[0].value, cst.Call)
+
+
 class _Placer:
     """Asks for places in one module; what uses and what touches is found once."""
 
     def __init__(self, state: State, reach: Reach, training: Training, unit: Unit) -> None:
         self.state, self.unit = state, unit
+        self.drawn = _drawn(state, reach, training)
         working: set[cst.CSTNode] = {record.node for record in (*training.steps, *training.backwards)}
+        working.update(self.drawn)
         working.update(training.train_loops)
         working.update(training.eval_loops)
         active = {code for code in reach.reachable if any(node in working for node in reach.own(code))}
@@ -123,7 +147,7 @@ class _Placer:
                 for loader in loaders:
                     found.setdefault(loader, []).append(loop)
         for call, record in self.state.calls.items():
-            if outside_name(record) == "builtins.iter":
+            if outside_name(record) == "builtins.iter" and call not in self.drawn:
                 for loader in origins(record.first, Role.LOADER):
                     found.setdefault(loader, []).append(call)
         for places in found.values():

@@ -255,3 +255,27 @@ def test_a_loop_that_also_evaluates_says_how_near_its_loss_is(test: str, finding
 
 def test_a_loop_that_only_trains_does_not(findings: Callable[..., list[str]]) -> None:
     assert "filled-batch" not in findings(PHASES.format(test="epoch > 0"))
+
+
+DRAWN = {
+    "in front of a while": "batches = iter(loader)\nwhile True:\n    x, y = next(batches)",
+    "anew at its end": (
+        "batches = iter(loader)\nfor i in range(9):\n    try:\n        x, y = next(batches)\n"
+        "    except StopIteration:\n        batches = iter(loader)\n        x, y = next(batches)"
+    ),
+    "handed on": "batches = iter(loader)\nrows = batches\nfor i in range(9):\n    x, y = next(rows)",
+}
+
+
+@pytest.mark.parametrize("loop", DRAWN.values(), ids=DRAWN)
+def test_what_training_draws_from_is_made_of_the_prepared_loader(loop: str, migrated: Migrated) -> None:
+    text = migrated(f"{TOP}\n{loop}\n    {MOVED}\n    STEP")
+    assert PREPARED in text
+    assert text.index("accelerator.prepare(") < text.index("iter(loader)")
+
+
+@pytest.mark.parametrize("look", ["batches = iter(loader)\nx, y = next(batches)\nprint(x.shape)", "next(iter(loader))"])
+def test_a_look_at_a_batch_stays_in_front_of_prepare(look: str, migrated: Migrated) -> None:
+    text = migrated(f"{TOP}\n{look}\nfor x, y in loader:\n    {MOVED}\n    STEP")
+    assert PREPARED in text
+    assert text.index("iter(loader)") < text.index("accelerator.prepare(")
