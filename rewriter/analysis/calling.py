@@ -39,7 +39,7 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
             bind(call, thing)
             _configured(call, thing, bound=False)
         elif isinstance(thing, Klass):
-            _construct(call, thing)
+            construct(call, thing)
         elif isinstance(thing, Bound):
             method_call(call, thing)
             method = _method(state, thing)
@@ -51,7 +51,10 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
             state.solver.flow(call.everything(), result, lambda t: host(state, t))
             state.solver.add(result, state.unknown(node, f"{thing.qualified}()", result))
 
-    state.solver.watch(func, arrive)
+    if node in state.aside:
+        state.aside[node] = lambda: state.solver.watch(func, arrive)
+    else:
+        state.solver.watch(func, arrive)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("format", "join", "joinpath"):
         state.solver.flow(call.everything(), result, trailing)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("parameters", "named_parameters"):
@@ -87,7 +90,7 @@ def _configured(call: Call, function: Function, *, bound: bool) -> None:
 
     def made(thing: Thing) -> None:
         if isinstance(thing, Klass):
-            _construct(inner, thing)
+            construct(inner, thing)
         elif isinstance(thing, Function):
             bind(inner, thing)
         elif isinstance(thing, External):
@@ -100,7 +103,8 @@ def _configured(call: Call, function: Function, *, bound: bool) -> None:
     )
 
 
-def _construct(call: Call, klass: Klass) -> None:
+def construct(call: Call, klass: Klass) -> None:
+    """Let a call give an instance of a class of the program."""
     state = call.state
     made: Thing
     if klass.role is not None:
@@ -108,6 +112,7 @@ def _construct(call: Call, klass: Klass) -> None:
         made = call.make(klass.role, kind, klass.node.name.value)
         assert isinstance(made, Origin)
         state.klass[made] = klass
+        state.solver.add(state.kinds(made), klass)
         relate(call, made)
     else:
         made = state.instance(klass, call.node)
@@ -121,6 +126,12 @@ def _construct(call: Call, klass: Klass) -> None:
             state.escaped.add(method.node)
 
 
+def _forward(call: Call, model: Origin, kind: Thing) -> None:
+    forward = kind.method("forward") if isinstance(kind, Klass) else None
+    if forward is not None:
+        bind(call, forward, model, gives=False)
+
+
 def _called(call: Call, thing: Origin | Instance) -> None:
     """A thing itself is called: a model's forward, a criterion, an object with ``__call__``."""
     state = call.state
@@ -132,9 +143,9 @@ def _called(call: Call, thing: Origin | Instance) -> None:
         return
     if thing.role is Role.MODEL:
         call.make(Role.OUTPUT, "given by a model's forward", source=thing)
-        forward = klass.method("forward") if klass else None
-        if forward is not None:
-            bind(call, forward, thing, gives=False)
+        if klass is not None:
+            state.solver.add(state.kinds(thing), klass)
+        state.solver.watch(state.kinds(thing), lambda kind: _forward(call, thing, kind))
     elif thing.role is Role.CRITERION:
         call.make(Role.LOSS, f"given by {thing.qualified or 'a loss module'}", source=thing)
     elif thing.role in TENSORS:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 import libcst as cst
 
 from ..facts.layout import Layout
-from ..facts.roles import Role
 from . import knowledge, modules
+from .assuming import vouched
+from .builders import build, register, set_aside
 from .expressions import assign, bind_loop, evaluate
 from .resolving import resolve
 from .scopes import ScopeKind
@@ -29,12 +30,14 @@ def solve(
     state = State(units, layout)
     for unit in units:
         _declare(state, unit)
+    set_aside(state)
     for unit in units:
         for statement in unit.names.module.body:
             if unit is units[0] or not is_guard(statement):
                 _visit(state, unit, statement)
-    _vouched(state, list(assume))
     state.solver.run()
+    build(state)
+    vouched(state, assume)
     return state
 
 
@@ -45,17 +48,6 @@ def is_guard(statement: cst.CSTNode) -> bool:
         return False
     sides = (test.left, test.comparisons[0].comparator)
     return any(isinstance(side, cst.Name) and side.value == "__name__" for side in sides)
-
-
-def _vouched(state: State, assume: list[tuple[str, str]]) -> None:
-    for role, name in assume:
-        for unit in state.units.values():
-            for scope in unit.names.scopes.values():
-                if name in scope.bindings:
-                    binding = scope.bindings[name]
-                    node = binding.definitions[0] if binding.definitions else unit.names.module
-                    origin = state.origin(Role(role), node, f"assumed: --assume {role}={name}", "assumed")
-                    state.solver.add(state.binding(binding), origin)
 
 
 def _declare(state: State, unit: Unit) -> None:
@@ -184,6 +176,7 @@ def _function(state: State, unit: Unit, node: cst.FunctionDef) -> None:
     scope = unit.names.scopes[node]
     for decorator in node.decorators:
         evaluate(state, unit, decorator.decorator)
+    register(state, unit, node, unit.function(node))
     if unit.function(node).decorated("property", "cached_property"):
         _property(state, unit, node)
     for param in parameters(node):
@@ -201,6 +194,10 @@ def _property(state: State, unit: Unit, node: cst.FunctionDef) -> None:
 
 def _class_body(state: State, unit: Unit, node: cst.ClassDef) -> None:
     klass = _class(state, unit, node)
+    for decorator in node.decorators:
+        if isinstance(decorator.decorator, cst.Call):
+            evaluate(state, unit, decorator.decorator.func)
+    register(state, unit, node, klass)
     _visit(state, unit, node.body)
     for name, binding in unit.names.scopes[node].bindings.items():
         if not any(isinstance(d, cst.FunctionDef) for d in binding.definitions):

@@ -6,7 +6,7 @@ A shape is an allocation site: one for each place of the source that makes somet
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -198,6 +198,10 @@ class State:
         """For an optimizer its parameters, for a scheduler its optimizer."""
         self.parts: dict[Thing, dict[Thing, None]] = {}
         """For a model, the models that are attributes of it."""
+        self.aside: dict[cst.Call, Callable[[], None] | None] = {}
+        """Calls of what is looked up somewhere, each with what lets it hold what it gives."""
+        self._kinds: dict[Thing, Slot] = {}
+        self._registered: dict[Thing, Slot] = {}
         self._bindings: dict[Binding, Slot] = {}
         self._fields: dict[tuple[Thing, str], Slot] = {}
         self._returns: dict[cst.CSTNode, Slot] = {}
@@ -216,6 +220,14 @@ class State:
         """What has attributes, and the slot of each."""
         for (thing, _), slot in list(self._fields.items()):
             yield thing, slot
+
+    def kinds(self, made: Thing) -> Slot:
+        """The classes of the program that something with a role may belong to."""
+        return self._kinds.setdefault(made, Slot())
+
+    def registered(self, registry: Thing) -> Slot:
+        """What decorators have put into a registry."""
+        return self._registered.setdefault(registry, Slot())
 
     def returns(self, function: cst.CSTNode) -> Slot:
         """The slot of what a function returns."""
