@@ -1,4 +1,4 @@
-"""A bar that says how far a run over many files has come: on a terminal only, and gone when it is over."""
+"""A bar that says how far a run over many programs has come: on a terminal only, and gone when it is over."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from typing import TextIO
 
 _FEW = 20
-"""Runs over fewer files than this are over before anybody could read a bar."""
+"""Runs over fewer programs than this are over before anybody could read a bar."""
 _EVERY = 0.1
 """Seconds between two drawings."""
 _WIDTH = 30
 
 
 class Progress:
-    """Called with the number of files that are done and that of all; draws a bar from time to time."""
+    """Called with the number of programs that are done and that of all; draws a bar from time to time."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -22,7 +22,7 @@ class Progress:
         self._shows = False
 
     def __call__(self, done: int, total: int) -> None:
-        """Say that so many files of so many are done; all of them takes the bar away."""
+        """Say that so many programs of so many are done; all of them takes the bar away."""
         if not self.terminal or total < _FEW:
             return
         now = time.monotonic()
@@ -35,5 +35,5 @@ class Progress:
             return
         self._drawn, self._shows = now, True
         full = _WIDTH * done // total
-        self.stream.write(f"\r\x1b[K  {'━' * full}{'─' * (_WIDTH - full)} {done} of {total} files")
+        self.stream.write(f"\r\x1b[K  {'━' * full}{'─' * (_WIDTH - full)} {done} of {total} programs")
         self.stream.flush()

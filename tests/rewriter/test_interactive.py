@@ -310,9 +310,9 @@ def test_many_files_have_a_bar_that_goes_away(tmp_path: Path) -> None:
         (tmp_path / f"t{number:02}.py").write_bytes(TRAINS)
     terminal = Terminal(tmp_path, "--check", ".")
     assert terminal.end() == 1
-    assert re.search(r"━─+ \d+ of 24 files", terminal.shown)
+    assert re.search(r"━─+ \d+ of 24 programs", terminal.shown)
     assert (
-        terminal.shown.rindex("of 24 files")
+        terminal.shown.rindex("of 24 programs")
         < terminal.shown.rindex("\r\x1b[K")
         < terminal.shown.rindex("24 files would")
     )
