@@ -20,10 +20,10 @@ import torch.distributed as dist
 
 from ..collectives.packing import pack, unpack
 from ..collectives.world import World
-from ..device.placement import map_tree
+from ..device.placement import map_tree, tensors_in
 from ..errors import CollectiveError
 from .iterable import Tagged, rows_of
-from .shares import Shares, bounds, weighted
+from .shares import Shares, bounds, uniform, weighted
 
 _AHEAD = 2
 _END, _BATCH, _FAILED = 0, 1, 2
@@ -158,6 +158,12 @@ def _shares(rows: tuple[int, ...], valid: tuple[int, ...]) -> Shares:
 
 def _split(batches: Any, size: int) -> Iterator[tuple[list[Any], Shares]]:
     for batch in batches:
+        if _unclear([batch]) and any(map(_one_tensor_a_row, _items(batch))):
+            raise CollectiveError(
+                "rank 0 reads a batch for all processes, and cannot cut it: its tensors have different first "
+                "dimensions, and there is a list of tensors in it. Stack them to one row per sample, leave out "
+                "split_batches, or dispatch_batches: every process then reads its own rows."
+            )
         rows = rows_of(batch) or 1
         cuts = bounds(rows, size)
         valid = tuple(end - start for start, end in cuts)
@@ -172,23 +178,48 @@ def _rounds(batches: Any, size: int, drop_last: bool) -> Iterator[tuple[list[Any
     for batch in batches:
         if first is None:  # rank 0 hands it out, and the script may write into it
             first = map_tree(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, batch)
-        waiting.append(batch)
-        if len(waiting) == size and len({rows_of(one) or 1 for one in waiting}) == 1:
-            rows = (rows_of(waiting[0]) or 1,) * size
+        if len(waiting) == size:  # of unequal lengths, and not the last round
+            rows = tuple([rows_of(one) or 1 for one in waiting])
             yield waiting, weighted(rows, rows)
+            waiting = []
+        waiting.append(batch)
+        if len(waiting) == size and (_unclear(waiting) or len({rows_of(one) or 1 for one in waiting}) == 1):
+            yield waiting, uniform(rows_of(waiting[0]) or 1, size)
             waiting = []
     if waiting and not drop_last:
         yield _completed(waiting, first, size)
 
 
+def _unclear(batches: list[Any]) -> bool:
+    """Tensors of a batch have different first dimensions (a list of pictures, for one): its rows cannot be told."""
+    return any(len({len(one) for one in tensors_in(batch) if one.dim()}) > 1 for batch in batches)
+
+
+def _items(batch: Any) -> list[Any]:
+    if isinstance(batch, dict):
+        return list(batch.values())
+    return list(batch) if isinstance(batch, (list, tuple)) else []
+
+
+def _one_tensor_a_row(item: Any) -> bool:
+    """A list of tensors, or of dicts of them: perhaps one for each row."""
+    return isinstance(item, (list, tuple)) and any(isinstance(one, (torch.Tensor, dict)) for one in item)
+
+
 def _completed(waiting: list[Any], first: Any, size: int) -> tuple[list[Any], Shares]:
-    wanted = rows_of(first) or 1
+    have = rows_of(first) or 1
+    if _unclear([first, *waiting]):  # as a whole, then
+        missing = size - len(waiting)
+        return [*waiting, *[first] * missing], Shares(
+            (have,) * size, (have,) * len(waiting) + (0,) * missing, (1.0,) * size
+        )
     valid = tuple([rows_of(one) or 1 for one in waiting] + [0] * (size - len(waiting)))
+    wanted = max(have, *valid)
     parts = []
-    for rank, have in enumerate(valid):
-        part = waiting[rank] if have else None
+    for rank, own in enumerate(valid):
+        part = waiting[rank] if own else None
         while (missing := wanted - (rows_of(part) or 0 if part is not None else 0)) > 0:
-            filler = cut(first, 0, missing, wanted)
+            filler = cut(first, 0, missing, have)
             part = filler if part is None else join(part, filler)
         parts.append(part)
     return parts, Shares((wanted,) * size, valid, (1.0,) * size)

@@ -77,6 +77,37 @@ def rank_0_reads_for_all():
         loader.dataset.bad = None
 
 
+BUCKETS = [[0, 1, 2], [3], [4, 5], [6, 7, 8, 9], [10, 11], [12, 13, 14], [15]]
+
+
+def pictures(rows):
+    """As for detection: what belongs to a row has a length of its own."""
+    return {"boxes": [torch.full((row % 3 + 1,), row) for row in rows], "labels": torch.tensor(rows), "none": None}
+
+
+def rank_0_reads_batches_of_any_length():
+    config = DataLoaderConfiguration(dispatch_batches=True)
+    accelerator = Accelerator(dataloader_config=config)
+    for buckets in (BUCKETS, BUCKETS[:-1], BUCKETS[:4]):
+        count = sum(map(len, buckets))
+        got = kept(accelerator, accelerator.prepare(DataLoader(numbers(count), batch_sampler=buckets)))
+        assert got == list(range(count)), got
+    loader = accelerator.prepare(DataLoader(range(10), batch_size=2, collate_fn=pictures))
+    for number, batch in enumerate(loader):
+        rows = batch["labels"].tolist()
+        first = 2 * (size * number + rank)
+        assert rows == ([first, first + 1] if first < 10 else [0, 1]), "the last round is completed by the first batch"
+        assert [box.tolist() for box in batch["boxes"]] == [[row] * (row % 3 + 1) for row in rows], batch
+    config = DataLoaderConfiguration(dispatch_batches=True, split_batches=True)
+    loader = Accelerator(dataloader_config=config).prepare(DataLoader(range(8), batch_size=4, collate_fn=pictures))
+    try:
+        next(iter(loader))
+    except CollectiveError as error:
+        assert rank or "Stack them to one row per sample" in str(error)
+    else:
+        raise AssertionError("a batch whose rows cannot be told was cut")
+
+
 def orders_follow_from_a_seed_and_the_epoch():
     config = DataLoaderConfiguration(use_seedable_sampler=True, data_seed=3)
     for accelerator in (
