@@ -81,6 +81,15 @@ def test_what_is_not_known_is_copied_where_the_script_computes(recorded, batch, 
     assert recorded.asked == ["copy"]
 
 
+def test_a_device_that_is_only_pretended_has_no_streams(recorded, monkeypatch):
+    def none(_):
+        raise RuntimeError("No CUDA GPUs are available")
+
+    monkeypatch.setattr(torch.cuda, "Stream", none)
+    transfer.transfer(torch.ones(1), CUDA, False)
+    assert recorded.asked == ["copy"]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("pinned", [True, False])
