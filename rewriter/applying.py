@@ -10,7 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from .edits import AddArgument, AddImport, AddParameter, Edit, InsertAfter, InsertBefore, Made, Remove, Replace
+from .edits import (
+    AddArgument,
+    AddImport,
+    AddParameter,
+    Edit,
+    InsertAfter,
+    InsertBefore,
+    Made,
+    Remove,
+    Replace,
+    between,
+    with_last,
+)
 from .findings import Finding, Severity
 
 
@@ -366,39 +378,29 @@ def _with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.Functi
         return function.with_changes(params=function.params.with_changes(kwonly_params=only))
     params = list(function.params.params)
     index = min(edit.index - len(function.params.posonly_params), len(params))
-    between = cst.Comma(whitespace_after=_between(params))
-    new = cst.Param(cst.Name(edit.name), comma=between)
+    space = cst.Comma(whitespace_after=between(params))
+    new = cst.Param(cst.Name(edit.name), comma=space)
     last = index == len(params) and not _more(function.params)
     if index > 0 and last:
         old, plain = params[-1], cst.SimpleWhitespace("")
-        comma, behind = _commas(old.comma, between)
+        comma, behind = _commas(old.comma, space)
         params[-1] = old.with_changes(comma=comma, whitespace_after_param=plain)
         new = new.with_changes(comma=behind, whitespace_after_param=old.whitespace_after_param)
     elif index == len(params) and params:
-        params[-1] = params[-1].with_changes(comma=between)
+        params[-1] = params[-1].with_changes(comma=space)
     elif last:
         new = new.with_changes(comma=cst.MaybeSentinel.DEFAULT)
     params.insert(index, new)
     return function.with_changes(params=function.params.with_changes(params=params))
 
 
-def _between(parts: Sequence[cst.Param] | Sequence[cst.Arg]) -> cst.BaseParenthesizableWhitespace:
-    """What stands between two parameters (or arguments): a line's end where each has a line of its own."""
-    spaces = [p.comma.whitespace_after for p in parts[:-1] if isinstance(p.comma, cst.Comma)]
-    if spaces and all(isinstance(space, cst.ParenthesizedWhitespace) for space in spaces):
-        for space in spaces:
-            if isinstance(space, cst.ParenthesizedWhitespace) and space.first_line.comment is None:
-                return space.with_changes(empty_lines=[])
-    return cst.SimpleWhitespace(" ")
-
-
 _Comma = cst.Comma | cst.MaybeSentinel
 
 
-def _commas(old: _Comma, between: cst.Comma) -> tuple[_Comma, _Comma]:
+def _commas(old: _Comma, new: cst.Comma) -> tuple[_Comma, _Comma]:
     """The commas of the last part and of one more behind it; the comment of a line stays on its line."""
     space = old.whitespace_after if isinstance(old, cst.Comma) else None
-    rest = between.whitespace_after
+    rest = new.whitespace_after
     if isinstance(space, cst.ParenthesizedWhitespace) and isinstance(rest, cst.ParenthesizedWhitespace):
         line = space.first_line
         plain = line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
@@ -406,7 +408,7 @@ def _commas(old: _Comma, between: cst.Comma) -> tuple[_Comma, _Comma]:
             cst.Comma(whitespace_after=rest.with_changes(first_line=line)),
             cst.Comma(whitespace_after=space.with_changes(first_line=plain)),
         )
-    return between, old
+    return new, old
 
 
 def _more(params: cst.Parameters) -> bool:
@@ -417,18 +419,13 @@ def _with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
     args = list(call.args)
     plain = next((i for i, a in enumerate(args) if a.keyword is not None or a.star), len(args))
     value = cst.parse_expression(edit.value or edit.name)
-    comma = cst.Comma(whitespace_after=_between(args))
+    comma = cst.Comma(whitespace_after=between(args))
     if edit.index is not None and plain >= edit.index:
         index, new = edit.index, cst.Arg(value)
     else:
         equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
         index, new = len(args), cst.Arg(value, keyword=cst.Name(edit.name), equal=equal)
-    if index < len(args):
-        new = new.with_changes(comma=comma)
-    elif args:
-        old, space = args[-1], cst.SimpleWhitespace("")
-        own, behind = _commas(old.comma, comma)
-        args[-1] = old.with_changes(comma=own, whitespace_after_arg=space)
-        new = new.with_changes(comma=behind, whitespace_after_arg=old.whitespace_after_arg)
-    args.insert(index, new)
+    if index >= len(args):
+        return with_last(call, new)
+    args.insert(index, new.with_changes(comma=comma))
     return call.with_changes(args=args)

@@ -120,13 +120,40 @@ def speaks_of_moving(comment: str) -> bool:
 def with_keyword(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.Call:
     """A call with one more keyword argument at its end, on a line of its own where the others are."""
     equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    new = cst.Arg(value, keyword=cst.Name(name), equal=equal)
+    return with_last(call, cst.Arg(value, keyword=cst.Name(name), equal=equal))
+
+
+def with_last(call: cst.Call, new: cst.Arg) -> cst.Call:
+    """A call with one more argument at its end, in the style of those that it has; a line's comment stays on it."""
     if not call.args:
         return call.with_changes(args=[new])
-    last = call.args[-1]
-    between: cst.Comma | cst.MaybeSentinel = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    if isinstance(last.comma, cst.Comma) and isinstance(call.whitespace_before_args, cst.ParenthesizedWhitespace):
-        between = cst.Comma(whitespace_after=call.whitespace_before_args)
-    return call.with_changes(
-        args=[*call.args[:-1], last.with_changes(comma=between), new.with_changes(comma=last.comma)]
-    )
+    last, end = call.args[-1], call.args[-1].whitespace_after_arg
+    if isinstance(last.comma, cst.Comma):
+        end = last.comma.whitespace_after
+    space = between(call.args)
+    alone = len(call.args) == 1 and isinstance(call.whitespace_before_args, cst.ParenthesizedWhitespace)
+    if alone and isinstance(end, cst.ParenthesizedWhitespace):
+        space = call.whitespace_before_args.with_changes(empty_lines=[])
+    if isinstance(end, cst.ParenthesizedWhitespace) and end.first_line.comment is not None:
+        space = (space if isinstance(space, cst.ParenthesizedWhitespace) else end).with_changes(
+            first_line=end.first_line.with_changes(whitespace=cst.SimpleWhitespace("  "))
+        )
+        end = end.with_changes(
+            first_line=end.first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None), empty_lines=[]
+        )
+    own = last.with_changes(comma=cst.Comma(whitespace_after=space), whitespace_after_arg=cst.SimpleWhitespace(""))
+    if isinstance(last.comma, cst.Comma):
+        new = new.with_changes(comma=last.comma.with_changes(whitespace_after=end))
+    else:
+        new = new.with_changes(whitespace_after_arg=end)
+    return call.with_changes(args=[*call.args[:-1], own, new])
+
+
+def between(parts: Sequence[cst.Param] | Sequence[cst.Arg]) -> cst.BaseParenthesizableWhitespace:
+    """What stands between two parameters (or arguments): a line's end where each has a line of its own."""
+    spaces = [p.comma.whitespace_after for p in parts[:-1] if isinstance(p.comma, cst.Comma)]
+    lines = [space for space in spaces if isinstance(space, cst.ParenthesizedWhitespace)]
+    if lines and len(lines) == len(spaces):
+        plain = lines[0].first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
+        return lines[0].with_changes(first_line=plain, empty_lines=[])
+    return cst.SimpleWhitespace(" ")

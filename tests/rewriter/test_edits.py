@@ -16,6 +16,7 @@ from torchlift.rewriter.edits import (
     Remove,
     Replace,
     speaks_of_moving,
+    with_keyword,
 )
 from torchlift.rewriter.findings import Severity
 
@@ -236,3 +237,30 @@ class TestConflicts:
 )
 def test_which_comments_speak_of_the_move_only(comment: str, moving: bool) -> None:
     assert speaks_of_moving(comment) is moving
+
+
+STYLES = {
+    "empty": ("f()", "f(k=v)"),
+    "on one line": ("f(a, b)", "f(a, b, k=v)"),
+    "one line of its own": ("f(\n    a\n)", "f(\n    a,\n    k=v\n)"),
+    "one line of its own, with a comma": ("f(\n    a,\n)", "f(\n    a,\n    k=v,\n)"),
+    "one a line": ("f(\n    a,\n    b\n)", "f(\n    a,\n    b,\n    k=v\n)"),
+    "one a line, with a comma": ("f(\n    a,\n    b,\n)", "f(\n    a,\n    b,\n    k=v,\n)"),
+    "aligned": ("f(a,\n  b)", "f(a,\n  b,\n  k=v)"),
+    "several a line": ("f(\n    a, b,\n    c\n)", "f(\n    a, b,\n    c, k=v\n)"),
+    "all on the line between the brackets": ("f(\n    a, b\n)", "f(\n    a, b, k=v\n)"),
+    "a comment": ("f(\n    a,\n    b  # note\n)", "f(\n    a,\n    b,  # note\n    k=v\n)"),
+    "a comment behind a comma": ("f(\n    a,\n    b, # note\n)", "f(\n    a,\n    b,  # note\n    k=v,\n)"),
+    "comments on all lines": (
+        "f(\n    a,  # one\n    b,  # two\n)",
+        "f(\n    a,  # one\n    b,  # two\n    k=v,\n)",
+    ),
+    "a bracket of its own inside": ("f({\n  1: 2,\n}, p)", "f({\n  1: 2,\n}, p, k=v)"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), STYLES.values(), ids=STYLES)
+def test_one_more_argument_follows_the_calls_own_style(before: str, after: str) -> None:
+    call = cst.parse_expression(before)
+    assert isinstance(call, cst.Call)
+    assert cst.Module([]).code_for_node(with_keyword(call, "k", cst.Name("v"))) == after
