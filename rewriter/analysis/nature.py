@@ -28,7 +28,7 @@ _ROWS = re.compile(r"\blen\(|(num|n)_(samples|examples|train\w*|rows|data)\b|dat
 def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
-    ``steps``, ``cadence``, ``limit``, ``bar``, ``mac``;
+    ``steps``, ``cadence``, ``limit``, ``bar``, ``mac``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     """
     by_hand = bool(facts.by_hand or facts.unwrapped)
@@ -39,6 +39,7 @@ def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str,
     if _takes_mac(facts):
         assert facts.home is not None
         yield facts.home.node, "mac", "device"
+    yield from _cuda_only(facts)
     loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
     prepared = {name for prepare in facts.prepares for name in prepare.names}
     for call in names.calls:
@@ -78,3 +79,15 @@ def _takes_mac(facts: ModuleFacts) -> bool:
         return False
     text = "".join(facts.module.code_for_node(node) for node in (home.node, *home.removed))
     return "cuda" in text and "cpu" in text and "mps" not in text
+
+
+def _cuda_only(facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
+    """Regions of low precision that were off where there is no CUDA; as the accelerator's setting they are not."""
+    setting = facts.mixed_precision or ""
+    if "available" in setting or "cuda" in setting:
+        return
+    word = "fp16" if "fp16" in setting else "bf16"
+    for node in (*facts.precision.regions, *facts.precision.makers, *facts.precision.made_early):
+        if "cuda" in facts.module.code_for_node(node):
+            yield node, "precision", word
+            return

@@ -50,6 +50,11 @@ def expectations(result: Result) -> Iterator[str]:
     yield from _counted(by_kind, many, kept)
     if "mac" in by_kind:
         yield "On a Mac with a GPU of its own the script now runs there, not on the CPU; Accelerator(cpu=True) stays."
+    if found := by_kind.get("precision"):
+        yield (
+            f"{_named(found, many)}: autocast asked for CUDA, and did nothing on a machine without. The accelerator's "
+            "setting holds on any device: there the script now computes in low precision, too, and its numbers differ."
+        )
     if result.options.get("target", "torchlift") == "accelerate":
         yield "The script now imports accelerate: add `accelerate` to its requirements."
     else:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from torchlift.rewriter.result import FileResult
+
 Migrated = Callable[..., str]
 Findings = Callable[..., list[str]]
 
@@ -243,3 +245,28 @@ def test_a_mean_that_is_computed_at_each_step_is_read_behind_the_loop(read: str,
 def test_a_mean_that_is_only_shown_stays(migrated: Migrated) -> None:
     step = "STEP\n    total += loss.item()\n    mean = total / (i + 1)\n    print(mean)"
     assert "reduce(" not in migrated(f"{TOP}\ntotal = 0.0\nfor i, (x, y) in enumerate(loader):\n    {step}")
+
+
+LOW = """
+for x, y in loader:
+    with REGION:
+        loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+BF16 = "dtype=torch.bfloat16"
+
+
+@pytest.mark.parametrize("region", [f"torch.autocast('cuda', {BF16})", f"torch.cuda.amp.autocast({BF16})"])
+def test_autocast_that_is_off_without_cuda_is_told(region: str, result: Callable[..., FileResult]) -> None:
+    file = result(TOP + LOW.replace("REGION", region))
+    assert b'Accelerator(mixed_precision="bf16")' in file.after
+    assert ("precision", "bf16") in [(t.kind, t.name) for t in file.traits]
+
+
+@pytest.mark.parametrize(
+    "region", [f"torch.autocast('cpu', {BF16})", f"torch.autocast('cuda', {BF16}, enabled=torch.cuda.is_available())"]
+)
+def test_autocast_of_any_device_is_not(region: str, result: Callable[..., FileResult]) -> None:
+    assert "precision" not in [t.kind for t in result(TOP + LOW.replace("REGION", region)).traits]

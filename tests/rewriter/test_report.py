@@ -190,6 +190,10 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("limit", "i == 9", 3)], "i == 9 (line 3): so many batches of each process"),
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar is told of one process's rows"),
         ([Trait("mac", "device", 3)], "On a Mac with a GPU of its own the script now runs there"),
+        (
+            [Trait("precision", "bf16", 3)],
+            "bf16 (line 3): autocast asked for CUDA, and did nothing on a machine without.",
+        ),
     ],
     ids=[
         "statistics",
@@ -201,6 +205,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "a limit",
         "a bar",
         "a Mac",
+        "autocast for CUDA alone",
     ],
 )
 def test_the_summary_names_what_differs_by_nature(traits: list[Trait], said: str) -> None:
