@@ -136,14 +136,14 @@ def _called(state: State, record: CallRecord) -> Iterator[Function]:
 
 
 def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
-    """Products of all rows of a batch with all rows: contrastive losses."""
+    """Products or differences of all rows of a batch with all rows: contrastive losses, minibatch discrimination."""
     steps = {n for loop in training.train_loops for n in _runs(reach, loop)}
     for node in unit.names.every(cst.BinaryOperation, cst.Call):
-        sides = _product(node)
-        if sides is None or node not in steps:
+        if node not in steps:
             continue
-        left, right = (origins(state.values.get(side), Role.OUTPUT) for side in sides)
-        if left and right:
+        sides = _product(node)
+        joined = sides is not None and all(origins(state.values.get(side), Role.OUTPUT) for side in sides)
+        if joined or _is_difference_of_rows(state, unit, node):
             yield Finding(
                 "in-batch-pairs", node, "pairs are formed within the batch of one process: on N processes each row "
                 "meets only the rows of its share, not those of the whole batch",
@@ -151,6 +151,45 @@ def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterat
                 "accelerator.process_index * len(batch)",
             )  # fmt: skip
             return
+
+
+def _is_difference_of_rows(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """``x.unsqueeze(1) - x.unsqueeze(0)``, ``x[:, None] - x[None]``, ``torch.cdist(x, x)``."""
+    if isinstance(node, cst.Call):
+        names = [arg.value for arg in node.args[:2] if isinstance(arg.value, cst.Name)]
+        same = len(names) == 2 and names[0].value == names[1].value and method_name(node) == "cdist"
+        return same and bool(origins(state.values.get(names[0]), *SHARES))
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
+        return False
+    if not all(origins(state.values.get(side), *SHARES) for side in (node.left, node.right)):
+        return False  # positions, anchors
+    left, right = _spread(unit, node.left), _spread(unit, node.right)
+    return left is not None and right is not None and left[0] == right[0] and left[1] is not right[1]
+
+
+def _spread(unit: Unit, node: cst.BaseExpression) -> tuple[str, bool] | None:
+    """The variable that an expression gives another dimension, and whether it stands in front of its rows."""
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    values = bindings_value(unit.names, binding) if binding is not None else []
+    part: cst.BaseExpression = values[0] if len(values) == 1 else node
+    found, front = False, False
+    while isinstance(part, (cst.Call, cst.Subscript)):
+        if isinstance(part, cst.Subscript):
+            empty = [i for i, e in enumerate(part.slice) if isinstance(e.slice, cst.Index) and _is_none(e.slice.value)]
+            found, front = found or bool(empty), front or 0 in empty
+            part = part.value
+            continue
+        if not isinstance(part.func, cst.Attribute):
+            return None
+        if part.func.attr.value == "unsqueeze" and part.args:
+            place = part.args[0].value
+            found, front = True, front or (isinstance(place, cst.Integer) and place.evaluated_value == 0)
+        part = part.func.value
+    return (part.value, front) if found and isinstance(part, cst.Name) else None
+
+
+def _is_none(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value == "None"
 
 
 def _runs(reach: Reach, loop: cst.CSTNode) -> Iterator[cst.CSTNode]:

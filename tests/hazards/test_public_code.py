@@ -270,3 +270,41 @@ def test_autocast_that_is_off_without_cuda_is_told(region: str, result: Callable
 )
 def test_autocast_of_any_device_is_not(region: str, result: Callable[..., FileResult]) -> None:
     assert "precision" not in [t.kind for t in result(TOP + LOW.replace("REGION", region)).traits]
+
+
+MINIBATCH = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 2)
+    def forward(self, x):
+        x = self.body(x)
+        n = torch.arange(4)
+        MIX
+        return x + mixed
+"""
+PAIRS = {
+    "spread": "mixed = (x.unsqueeze(1) - x.unsqueeze(0)).abs().sum(1)",
+    "spread before": (
+        "a = x.unsqueeze(2)\n        b = x.permute(1, 0).unsqueeze(0)\n        mixed = (a - b).abs().sum(2)"
+    ),
+    "None": "mixed = (x[:, None] - x[None]).abs().sum(1)",
+    "cdist": "mixed = torch.cdist(x, x).sum(1, keepdim=True)",
+}
+APART = {
+    "within a row": "mixed = (x.unsqueeze(1) - x.unsqueeze(2)).sum(1)",
+    "positions": "mixed = (n[:, None] - n[None, :]).sum()",
+    "two variables": "y = x * 2\n        mixed = (x[:, None] - y[None]).sum()",
+}
+
+
+@pytest.mark.parametrize("mix", PAIRS.values(), ids=PAIRS)
+def test_differences_of_all_rows_are_told(mix: str, findings: Findings) -> None:
+    top = TOP.replace("nn.Linear(8, 2)", "Net()")
+    assert "in-batch-pairs" in findings(f"{MINIBATCH.replace('MIX', mix)}\n{top}\n{PLAIN}")
+
+
+@pytest.mark.parametrize("mix", APART.values(), ids=APART)
+def test_other_differences_are_not(mix: str, findings: Findings) -> None:
+    top = TOP.replace("nn.Linear(8, 2)", "Net()")
+    assert "in-batch-pairs" not in findings(f"{MINIBATCH.replace('MIX', mix)}\n{top}\n{PLAIN}")
