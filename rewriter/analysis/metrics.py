@@ -23,7 +23,7 @@ from .padded import ragged
 from .reach import Reach
 from .rows import by_rows
 from .scopes import Binding
-from .sized import batch_sizes, shaped_by
+from .sized import batch_sizes, shaped_by, shaped_by_rows
 from .things import State, Unit, Unknown, origins
 from .training import Training, method_name
 from .walk import descendants
@@ -264,7 +264,8 @@ def _doubt(step: Step, training: Training) -> str | None:
     if any(step.cuts_rows(node) for node in step.behind):
         return "it cuts off first or last rows: what stands first may be the positions of a sequence, not the batch"
     sizes = batch_sizes(step.state.loaders.get(step.loop, ()))
-    if any(shaped_by(statement, sizes) is not None for statement in step.tail):
+    fixed = any(shaped_by(statement, sizes) is not None for statement in step.tail)
+    if fixed or shaped_by_rows(step.unit, step.front, step.tail):
         return "it shapes what it reads by the size of a batch, and gathered ones are larger"
     for statement in step.tail:
         for node in descendants(statement):

@@ -9,6 +9,8 @@ import libcst as cst
 from ..facts.roles import Origin
 from ..findings import Finding, Severity
 from .reach import Reach
+from .scopes import Binding
+from .syntax import is_zero
 from .things import Unit
 from .training import Training, method_name
 from .walk import descendants
@@ -39,6 +41,52 @@ def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Cal
             if any(part.deep_equals(size) for part in given for size in sizes):
                 return call
     return None
+
+
+def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.CSTNode]) -> bool:
+    """Whether statements shape something by a number of rows that was counted in front of them:
+    ``n = x.size(0)``, and then ``out.view(n, -1)``."""
+    counts = {b for statement in front for b in _row_counts(unit, statement)}
+    for node in (n for statement in tail for n in descendants(statement)) if counts else ():
+        if isinstance(node, cst.Call) and method_name(node) in _SHAPING:
+            names = (n for arg in node.args for n in descendants(arg) if isinstance(n, cst.Name))
+            if any(unit.names.binding(name) in counts for name in names):
+                return True
+    return False
+
+
+def _row_counts(unit: Unit, statement: cst.CSTNode) -> Iterator[Binding]:
+    """The variables that a statement gives the number of a tensor's rows: the first of its sizes."""
+    for node in descendants(statement):
+        if not isinstance(node, cst.Assign):
+            continue
+        target: cst.BaseExpression = node.targets[0].target
+        value = node.value
+        if isinstance(target, (cst.Tuple, cst.List)) and _is_shape(value):
+            target = target.elements[0].value
+        elif not _is_row_count(value):
+            continue
+        binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
+        if binding is not None:
+            yield binding
+
+
+def _is_shape(value: cst.BaseExpression) -> bool:
+    """``x.shape``, ``x.size()``."""
+    if isinstance(value, cst.Call):
+        return method_name(value) == "size" and not value.args
+    return isinstance(value, cst.Attribute) and value.attr.value == "shape"
+
+
+def _is_row_count(value: cst.BaseExpression) -> bool:
+    """``x.shape[0]``, ``x.size(0)``, ``len(x)``."""
+    if isinstance(value, cst.Subscript) and _is_shape(value.value) and len(value.slice) == 1:
+        first = value.slice[0].slice
+        return isinstance(first, cst.Index) and is_zero(first.value)
+    if not isinstance(value, cst.Call) or len(value.args) != 1:
+        return False
+    name = method_name(value)
+    return name == "len" or (name == "size" and is_zero(value.args[0].value))
 
 
 def _members(value: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -308,3 +308,38 @@ def test_differences_of_all_rows_are_told(mix: str, findings: Findings) -> None:
 def test_other_differences_are_not(mix: str, findings: Findings) -> None:
     top = TOP.replace("nn.Linear(8, 2)", "Net()")
     assert "in-batch-pairs" not in findings(f"{MINIBATCH.replace('MIX', mix)}\n{top}\n{PLAIN}")
+
+
+EVALUATION = """
+hits = []
+with torch.no_grad():
+    for x, y in DataLoader(test_data, batch_size=16):
+        COUNT
+        out = model(x)
+        SHAPE
+        hits.append((out.argmax(1) == y).float())
+print(torch.cat(hits).mean())
+"""
+ROWS = {
+    "size": ("n = x.size(0)", "out = out.view(n, -1)"),
+    "shape": ("n = y.shape[0]", "out = out.reshape(n * 1, 2)"),
+    "len": ("n = len(x)", "out = out + torch.zeros(n, 2)"),
+    "unpacked": ("n, c = x.shape", "out = out.view(n, c // 4)"),
+}
+OTHER_SIZES = {
+    "the width": ("n, c = x.shape", "out = out.view(-1, c // 4)"),
+    "counted behind": ("n = 1", "n = out.size(0)\n        out = out.view(n, -1)"),
+}
+
+
+@pytest.mark.parametrize(("count", "shape"), ROWS.values(), ids=ROWS)
+def test_an_evaluation_that_shapes_by_its_rows_is_not_shared(count: str, shape: str, migrated: Migrated) -> None:
+    text = migrated(f"{TOP}\n{PLAIN}\n{EVALUATION.replace('COUNT', count).replace('SHAPE', shape)}")
+    assert "gather" not in text
+    assert "for x, y in DataLoader(test_data, batch_size=16):" in text
+
+
+@pytest.mark.parametrize(("count", "shape"), OTHER_SIZES.values(), ids=OTHER_SIZES)
+def test_an_evaluation_that_shapes_by_other_sizes_is(count: str, shape: str, migrated: Migrated) -> None:
+    text = migrated(f"{TOP}\n{PLAIN}\n{EVALUATION.replace('COUNT', count).replace('SHAPE', shape)}")
+    assert "out, y = accelerator.gather_for_metrics((out, y))" in text
