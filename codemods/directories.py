@@ -57,6 +57,8 @@ def directories(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for folder in facts.folders:
         why = "another process may be quicker"
         yield Replace(ID, folder.call, partial(_may_exist, folder), reason=why, unit=Unit.ALONE)
+        if folder.renamed and isinstance(folder.call.func, cst.Name):
+            yield AddImport(ID, facts.module, "os", "makedirs", reason="it makes folders that may be there already")
     for received in facts.received:
         utils = f"{facts.abilities.module}.utils"
         yield AddImport(ID, facts.module, utils, "broadcast_object_list", reason="it hands a name to all processes")
@@ -70,6 +72,8 @@ def _may_exist(folder: Folder, node: cst.CSTNode) -> Made:
     assert isinstance(node, cst.Call)
     if folder.renamed and isinstance(node.func, cst.Attribute):
         node = node.with_changes(func=node.func.with_changes(attr=cst.Name("makedirs")))
+    elif folder.renamed:
+        node = node.with_changes(func=cst.Name("makedirs"))
     yes = cst.Name("True")
     given = [arg.with_changes(value=yes) if _is_question(arg) else arg for arg in node.args]
     if any(_is_question(arg) for arg in node.args):

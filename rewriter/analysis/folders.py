@@ -27,7 +27,8 @@ def folders(state: State, unit: Unit, reach: Reach) -> Iterator[Folder]:
             continue
         name = outside_name(state.calls[call])
         if name == "os.mkdir":
-            if isinstance(call.func, cst.Attribute) and len(call.args) == 1:
+            bare = isinstance(call.func, cst.Name) and "makedirs" not in unit.names.scope.bindings
+            if (bare or isinstance(call.func, cst.Attribute)) and len(call.args) == 1:
                 yield Folder(call, renamed=True)
         elif name == "os.makedirs" and len(call.args) > 2:
             continue

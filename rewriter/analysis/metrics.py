@@ -23,7 +23,7 @@ from .padded import ragged
 from .reach import Reach
 from .rows import by_rows
 from .scopes import Binding
-from .sized import batch_sizes, shaped_by, shaped_by_rows
+from .sized import batch_sizes, row_counts, shaped_by, shaped_by_rows
 from .things import State, Unit, Unknown, origins
 from .training import Training, method_name
 from .walk import descendants
@@ -182,6 +182,13 @@ class Step:
         shifted = later or (isinstance(first.upper, cst.UnaryOperation) and first.lower is None)
         return shifted and bool(origins(self.state.values.get(node.value), *TENSORS))
 
+    def copied_off(self) -> bool:
+        """Whether what is read behind the forward was taken off the batch before: ``labels = y.numpy()``. It holds the
+        rows of one process, beside gathered ones; a number of rows is counted anew."""
+        counts = {b for statement in self.front for b in row_counts(self.unit, statement)}
+        copies = {b for statement in self.front for b in bound(self.unit, statement) if self.is_number(b)} - counts
+        return any(read in self.behind for b in copies for read in b.reads)
+
     def is_number(self, binding: Binding) -> bool:
         """Whether a variable holds a number computed from the batch, and no tensor."""
         return bool(origins(self.state.binding(binding), Role.LOCAL)) and not self.is_tensor(binding)
@@ -261,6 +268,8 @@ def _doubt(step: Step, training: Training) -> str | None:
         return "it runs several forward passes in one statement"
     if inline and not set(step.counted_outside(training)[0]).isdisjoint(step.read_inside(training)):
         return "it compares the result of its forward pass with what it fed in"
+    if step.copied_off():
+        return "it reads behind its forward pass what was copied off the batch in front of it"
     if any(step.cuts_rows(node) for node in step.behind):
         return "it cuts off first or last rows: what stands first may be the positions of a sequence, not the batch"
     sizes = batch_sizes(step.state.loaders.get(step.loop, ()))

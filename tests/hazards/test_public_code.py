@@ -343,3 +343,40 @@ def test_an_evaluation_that_shapes_by_its_rows_is_not_shared(count: str, shape: 
 def test_an_evaluation_that_shapes_by_other_sizes_is(count: str, shape: str, migrated: Migrated) -> None:
     text = migrated(f"{TOP}\n{PLAIN}\n{EVALUATION.replace('COUNT', count).replace('SHAPE', shape)}")
     assert "out, y = accelerator.gather_for_metrics((out, y))" in text
+
+
+COPIED = {
+    "numpy": ("kept = y.numpy()", "hits.append((out.argmax(1).numpy() == kept).mean())"),
+    "a list": ("kept = y.tolist()", "hits += [a == b for a, b in zip(out.argmax(1).tolist(), kept)]"),
+}
+
+
+@pytest.mark.parametrize(("copy", "use"), COPIED.values(), ids=COPIED)
+def test_an_evaluation_that_reads_copies_made_in_front_is_not_shared(copy: str, use: str, migrated: Migrated) -> None:
+    loop = (
+        EVALUATION.replace("COUNT", copy).replace("SHAPE", use).replace("        hits.append((out.argmax(1) == y", "#")
+    )
+    assert "gather" not in migrated(f"{TOP}\n{PLAIN}\n{loop.replace('print(torch.cat(hits).mean())', 'print(hits)')}")
+
+
+def test_a_number_of_rows_may_be_counted_in_front(migrated: Migrated) -> None:
+    loop = EVALUATION.replace("COUNT", "n = y.size(0)").replace("SHAPE", "total = n")
+    assert "gather_for_metrics(" in migrated(f"{TOP}\n{PLAIN}\n{loop}")
+
+
+@pytest.mark.parametrize(
+    ("imported", "made", "expected"),
+    [
+        ("from os import mkdir", 'mkdir("out")', 'makedirs("out", exist_ok=True)'),
+        ("from os import path, mkdir as make", 'make("out")', 'makedirs("out", exist_ok=True)'),
+    ],
+)
+def test_a_folder_by_a_bare_name(imported: str, made: str, expected: str, migrated: Migrated) -> None:
+    text = migrated(f"import os\n{imported}\n{TOP}\nif not os.path.exists('out'):\n    {made}\n{PLAIN}")
+    assert expected in text
+    assert "from os import" in text
+
+
+def test_a_folder_by_a_bare_name_that_must_be_new(migrated: Migrated) -> None:
+    text = migrated(f"from os import mkdir\n{TOP}\nmkdir('out')\n{PLAIN}")
+    assert "makedirs" not in text
