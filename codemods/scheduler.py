@@ -49,7 +49,7 @@ def scheduler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for schedule in facts.schedules:
         seen.setdefault(schedule.name, set()).add(schedule.unit)
     for schedule in facts.schedules:
-        if len(seen[schedule.name]) > 1:
+        if len(seen[schedule.name]) > 1 and "optimizer step" in seen[schedule.name]:
             yield Finding(
                 ID, schedule.node, f"{schedule.name} is stepped both once a batch and once an epoch",
                 "step it in one place, or keep it out of prepare and check the learning rates", Severity.BLOCKED,

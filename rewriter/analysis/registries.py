@@ -43,15 +43,9 @@ def own(state: State, unit: Unit, slot: Slot) -> None:
     """
     Let a slot hold what a module may find in its own names: ``globals()[args.arch]``, ``eval(args.arch)``.
 
-    That is one of its classes, or what its use tells; functions of its own are not, for the search stands in one.
+    Its use tells what it is: among those names stand losses, schedules and the function that searches.
     """
-    for member in members_of(state, unit.name):
-        state.solver.flow(member, slot, lambda t: made(t) if isinstance(t, Klass) or _is_elsewhere(t, unit) else None)
     state.solver.add(slot, state.external(f"{unit.name}.{UNNAMED}"))
-
-
-def _is_elsewhere(thing: Thing, unit: Unit) -> bool:
-    return isinstance(thing, Function) and thing.unit is not unit
 
 
 def searched(function: Function) -> str | None:

@@ -380,3 +380,26 @@ def test_a_folder_by_a_bare_name(imported: str, made: str, expected: str, migrat
 def test_a_folder_by_a_bare_name_that_must_be_new(migrated: Migrated) -> None:
     text = migrated(f"from os import mkdir\n{TOP}\nmkdir('out')\n{PLAIN}")
     assert "makedirs" not in text
+
+
+CHOSEN = """
+def chosen(optimizer, policy):
+    if policy == "plateau":
+        return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    return torch.optim.lr_scheduler.StepLR(optimizer, 10)
+
+s = chosen(optimizer, "step")
+for epoch in range(3):
+    for x, y in loader:
+        STEP
+        IN
+    s.step()
+"""
+
+
+def test_schedules_of_two_kinds_once_an_epoch_are_no_contradiction(findings: Findings) -> None:
+    assert "scheduler" not in findings(TOP + CHOSEN.replace("        IN\n", ""))
+
+
+def test_schedules_once_a_batch_and_once_an_epoch_are(findings: Findings) -> None:
+    assert "scheduler" in findings(TOP + CHOSEN.replace("IN", "s.step()"))
