@@ -23,7 +23,7 @@ from .padded import ragged
 from .reach import Reach
 from .rows import by_rows
 from .scopes import Binding
-from .sized import batch_sizes, row_counts, shaped_by, shaped_by_rows
+from .sized import batch_sizes, shaped_by, shaped_by_rows
 from .things import State, Unit, Unknown, origins
 from .training import Training, method_name
 from .walk import descendants
@@ -95,6 +95,9 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     means = tuple(b.name for b in later if step.is_scalar(b))
     gather = Gather(_behind(unit, forward), tuple(b.name for b in rows), because, means=means, counts=counts)
     return Evaluation(loop, unit, reach.loaders(loop), gather, True, because, parts)
+
+
+_COPYING = frozenset("numpy tolist array asarray".split())
 
 
 class Step:
@@ -184,10 +187,13 @@ class Step:
 
     def copied_off(self) -> bool:
         """Whether what is read behind the forward was taken off the batch before: ``labels = y.numpy()``. It holds the
-        rows of one process, beside gathered ones; a number of rows is counted anew."""
-        counts = {b for statement in self.front for b in row_counts(self.unit, statement)}
-        copies = {b for statement in self.front for b in bound(self.unit, statement) if self.is_number(b)} - counts
-        return any(read in self.behind for b in copies for read in b.reads)
+        rows of one process, beside gathered ones."""
+        for statement in self.front:
+            if any(isinstance(n, cst.Call) and method_name(n) in _COPYING for n in descendants(statement)):
+                copies = [b for b in bound(self.unit, statement) if self.is_number(b)]
+                if any(read in self.behind for b in copies for read in b.reads):
+                    return True
+        return False
 
     def is_number(self, binding: Binding) -> bool:
         """Whether a variable holds a number computed from the batch, and no tensor."""

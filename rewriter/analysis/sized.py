@@ -46,7 +46,7 @@ def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Cal
 def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.CSTNode]) -> bool:
     """Whether statements shape something by a number of rows that was counted in front of them:
     ``n = x.size(0)``, and then ``out.view(n, -1)``."""
-    counts = {b for statement in front for b in row_counts(unit, statement)}
+    counts = {b for statement in front for b in _row_counts(unit, statement)}
     for node in (n for statement in tail for n in descendants(statement)) if counts else ():
         if isinstance(node, cst.Call) and method_name(node) in _SHAPING:
             names = (n for arg in node.args for n in descendants(arg) if isinstance(n, cst.Name))
@@ -55,7 +55,7 @@ def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.
     return False
 
 
-def row_counts(unit: Unit, statement: cst.CSTNode) -> Iterator[Binding]:
+def _row_counts(unit: Unit, statement: cst.CSTNode) -> Iterator[Binding]:
     """The variables that a statement gives the number of a tensor's rows: the first of its sizes."""
     for node in descendants(statement):
         if not isinstance(node, cst.Assign):
