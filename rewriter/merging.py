@@ -16,11 +16,23 @@ _NOBODY = "no-entry-point"
 
 
 def idle(program: Program, result: Result, silent: bool) -> bool:
-    """Whether a program needs nothing: it does not train, whatever its modules could do. ``silent``: a library that
+    """Whether a program needs nothing: it starts something else, whatever its modules could train. ``silent``: what
     nobody starts needs nothing either."""
     told = {(file.source.path, diagnosis.id) for file in result.files for diagnosis in file.diagnoses}
-    foreign = all(id == _NOBODY and (silent or path != program.entry) for path, id in told)
-    return not result.changed and foreign
+    if result.changed or any(id != _NOBODY for _, id in told):
+        return False
+    return silent or (program.entry not in {path for path, _ in told} and (not told or _starts(program.files[0].data)))
+
+
+def _starts(data: bytes) -> bool:
+    """Whether a file does something when it is run: it does more than import, define and name things."""
+    try:
+        body = parse(data).body
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    named = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+    texts = [node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    return any(not isinstance(node, named) for node in body if node not in texts)
 
 
 def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) -> list[FileResult]:

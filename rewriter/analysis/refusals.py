@@ -221,6 +221,7 @@ def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]
                     continue
                 yield unit, _blocked(
                     "no-entry-point", call, "this file trains, but nothing in it starts the training",
-                    "migrate the script that calls it: the two are then edited together",
+                    "migrate the script that calls it: the two are then edited together. Where an installed command "
+                    "does, let the file start it as well: if __name__ == '__main__': ...",
                 )  # fmt: skip
                 return

@@ -225,6 +225,21 @@ def test_a_script_that_trains_nothing_needs_nothing(look: Look) -> None:
     assert not survey.files
 
 
+COMMANDS = {
+    "click": "import click\nfrom engine import train\n\n\n@click.command()\ndef main():\n    train(*build())\n",
+    "console script": '"""Installed as a command."""\nfrom engine import train\nNAME = "x"\ndef main():\n    train(*build())\n',
+}
+
+
+@pytest.mark.parametrize("text", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize("given", ["cli.py", "."])
+def test_a_command_that_something_else_starts_is_no_silence(given: str, text: str, look: Look) -> None:
+    """What trains below it is told: nothing to do would read as praise. A hook says nothing of it."""
+    files = {"cli.py": text, "engine.py": ENGINE, "data.py": DATA}
+    assert findings(look(files, given)) == [("engine.py", "no-entry-point")]
+    assert not look(files, given, hook=True).files
+
+
 def test_by_itself(look: Look) -> None:
     survey = look({**PROGRAM, "train.py": TRAIN.replace("engine", "data")}, "train.py", "engine.py", follows=False)
     assert findings(survey) == [("engine.py", "no-entry-point")]
