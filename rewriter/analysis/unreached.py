@@ -29,12 +29,28 @@ def unreached_backwards(
         if code in shared:
             yield together(call, shared[code], "the function around this backward pass")
             continue
+        dead = _dead_caller(reach, code)
+        if dead is not None:
+            yield _blocked(
+                call, f"the accelerator cannot be brought to this backward pass: {dead}, which nothing calls, calls "
+                "the function around it as well, and would be left without one",
+                f"take {dead} away, or call it: all calls of a function are changed together",
+            )  # fmt: skip
+            continue
         yield _blocked(
             call, "the accelerator cannot be brought to this backward pass: not all ways in which the function around "
             "it is called, or its object is made, are known",
             "call it by name, and make its object in plain sight behind the line that makes the accelerator; or "
             "migrate it by hand",
         )  # fmt: skip
+
+
+def _dead_caller(reach: Reach, code: Code) -> str | None:
+    """The name of a function that reaches some code, and that the program never runs."""
+    for caller in reach.above(code):
+        if caller not in reach.reachable and isinstance(caller, cst.FunctionDef):
+            return caller.name.value
+    return None
 
 
 def unreached_effects(

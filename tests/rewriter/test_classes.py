@@ -223,6 +223,51 @@ def test_a_global_that_importers_would_miss_is_none(lines: Lines) -> None:
     assert "accelerator-out-of-reach" in found
 
 
+DEAD = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def step(model, loader, optimizer, device):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+
+
+def old():
+    device = "cuda"
+    model = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data)
+    step(model, loader, optimizer, device)
+
+
+def new():
+    device = "cuda"
+    model = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data)
+    step(model, loader, optimizer, device)
+
+
+if __name__ == "__main__":
+    # old()
+    new()
+"""
+
+
+def test_a_caller_that_nothing_calls_is_named(tmp_path: Path) -> None:
+    """People put their old experiments back by a comment sign: a call that was left out would stop them."""
+    (file,) = migrate([decode(DEAD.encode(), tmp_path / "train.py")], CATALOGUE, Config()).files
+    told = [d for d in file.diagnoses if d.line == 9]
+    assert not file.changed and [d.id for d in told] == ["accelerator-out-of-reach"]
+    assert "old, which nothing calls" in told[0].message and told[0].remedy.startswith("take old away")
+    (file,) = migrate([decode(DEAD.replace("# old", "old").encode(), tmp_path / "train.py")], CATALOGUE, Config()).files
+    assert file.changed
+
+
 CHOOSES = """\
 import torch
 from torch.utils.data import DataLoader
