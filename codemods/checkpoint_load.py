@@ -3,7 +3,8 @@ Load checkpoints to the process's own device, and only when they are written.
 
 Without ``map_location`` every process would load to the device of the one that saved. A data set stays on the CPU: its
 batches are moved when the loader gives them. Where the same run wrote the file, all processes wait for the writer
-first.
+first; so they do for any other file that the main process has written in front of its reading (``np.save`` and
+``np.load``, a cache in JSON).
 
      import torch
      from torch.utils.data import DataLoader
@@ -47,10 +48,11 @@ ID = "checkpoint_load"
 @rule(ID, doc=__doc__)
 def checkpoint_load(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Give ``torch.load`` a ``map_location``, and let it wait for the file."""
+    waiting = [load.waits_before for load in facts.loads if load.waits_before is not None]
+    for statement in dict.fromkeys((*waiting, *facts.read_back)):
+        text = f"{facts.accelerator}.wait_for_everyone()"
+        yield InsertBefore(ID, statement, text, reason="this run wrote the file", unit=Unit.FILES)
     for load in facts.loads:
-        if load.waits_before is not None:
-            text = f"{facts.accelerator}.wait_for_everyone()"
-            yield InsertBefore(ID, load.waits_before, text, reason="this run wrote the file", unit=Unit.FILES)
         if load.needs_map:
             make = partial(_mapped, facts, load)
             yield Replace(ID, load.call, make, reason=load.because, unit=Unit.FILES)

@@ -101,7 +101,7 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
         statement = unit.names.statement(call) if may_be else None
         if statement is not None and before_training(unit, reach, training, call):
             statement = None  # an earlier run wrote it
-        if statement is not None and (_waits(unit, statement) or guarded(state, unit, call)):
+        if statement is not None and (waits(unit, statement) or guarded(state, unit, call)):
             statement = None
         if needs_map or statement is not None:
             data = _is_data(state, unit, reach, call)
@@ -161,7 +161,7 @@ def _uses(training: Training, unit: Unit) -> Iterator[cst.CSTNode]:
     return (node for node in nodes if node in unit.names.parents)
 
 
-def _waits(unit: Unit, statement: cst.CSTNode) -> bool:
+def waits(unit: Unit, statement: cst.CSTNode) -> bool:
     """Whether the statement before one waits for everyone already."""
     block = unit.names.parents.get(statement)
     body = getattr(block, "body", ())

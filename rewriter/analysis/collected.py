@@ -46,6 +46,7 @@ from .losses import Reducer, closures, weights
 from .preparing import Plan
 from .program import Program
 from .reach import Code
+from .read_back import read_back
 from .refusals import contradictions
 from .remarks import remarks
 from .scalers import ScalerUse
@@ -101,6 +102,7 @@ class Collected:
         self.saves = list(checkpoints.saves(state, unit, reach, plan_.prepared))
         self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
         self.loads = list(checkpoints.loads(state, unit, reach, training))
+        self.read_back = list(read_back(state, unit, reach, self.effects, self.saves))
         saved = {s.call for s in self.state_dicts}
         plain = checkpoints.plain_models(state, unit, reach, plan_.stands, saved)
         wraps = not program.abilities.transparent_models
@@ -131,7 +133,7 @@ class Collected:
         prefixed = [s.call for s in self.state_dicts if s.model not in self.inner_models] if self.unwrapped else []
         self.gathers, self.effects, self.handles = [], [], []
         self.folders, self.received, self.saves, self.state_dicts, self.loads = [], [], [], [], []
-        self.plain_models = []
+        self.plain_models, self.read_back = [], []
         self.findings = [
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in self.plan.findings if u is unit),
@@ -145,6 +147,7 @@ class Collected:
         function = self.unit.names.function
         self.effects = [e for e in self.effects if function(e.node) not in inside]
         self.saves = [s for s in self.saves if function(s.call) not in inside]
+        self.read_back = [s for s in self.read_back if function(s) not in inside]
 
     def decide(self, equality: Equality) -> None:
         """Add what makes decisions equal on all processes, and findings for those that cannot be."""
@@ -272,6 +275,7 @@ class Collected:
             saves=tuple(s for s in self.saves if here(s.call)),
             state_dicts=tuple(s for s in self.state_dicts if here(s.call)),
             loads=tuple(ld for ld in self.loads if not ld.needed or here(ld.call)),
+            read_back=tuple(s for s in self.read_back if attained(s)),
             schedules=tuple(s for u, s in self.plan.schedules if u is unit),
             counts=() if program.settled else tuple(counts(unit, program.training, self.loops)),
             swaps=tuple(program.swaps.imports.get(unit, ())),

@@ -348,6 +348,8 @@ class ModuleFacts(NamedTuple):
     saves: tuple[Save, ...] = ()
     state_dicts: tuple[StateDict, ...] = ()
     loads: tuple[Load, ...] = ()
+    read_back: tuple[cst.CSTNode, ...] = ()
+    """Statements that read a file which the main process alone has just written."""
     schedules: tuple[Schedule, ...] = ()
     precision: MixedPrecision = MixedPrecision()
     accumulation: Accumulation | None = None

@@ -11,6 +11,18 @@ Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
 LOAD = "model.load_state_dict(torch.load('start.pt'))"
 
+TRAINS = """\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(8, 1)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
 NOOPS: dict[str, dict[str, Any]] = {
     "loaded to the CPU": {"built": "model.load_state_dict(torch.load('start.pt', map_location='cpu'))"},
     "the second argument says where to": {"built": "model.load_state_dict(torch.load('start.pt', 'cpu'))"},
@@ -93,6 +105,54 @@ NO_WAIT = {
 @pytest.mark.parametrize("parts", NO_WAIT.values(), ids=NO_WAIT)
 def test_nobody_waits_for_a_file_that_was_there_before(parts: dict[str, str], lines: Lines) -> None:
     assert "accelerator.wait_for_everyone()" not in lines(**parts)[1]
+
+
+WAIT = "accelerator.wait_for_everyone()"
+READ_BACK = {
+    "an array": ("np.save('w.npy', w)\nw = np.load('w.npy')", "w = np.load('w.npy')"),
+    "a list in JSON": (
+        "with open(path, 'w') as out:\n    json.dump(rows, out)\nrows = json.load(open(path))",
+        "rows = json.load(open(path))",
+    ),
+    "under with": (
+        "np.savetxt(out / 'a.txt', w)\nprint('saved')\nwith open(out / 'a.txt') as lines:\n    rows = list(lines)",
+        "with open(out / 'a.txt') as lines:",
+    ),
+    "a text": ("note.write_text('a')\nrows = note.read_text()", "rows = note.read_text()"),
+    "a table": ("table.to_csv('a.csv')\ntable = pd.read_csv('a.csv')", "table = pd.read_csv('a.csv')"),
+    "where it depends": ("np.save('w.npy', w)\nif again:\n    w = np.load('w.npy')", "if again:"),
+    "in a loop": (
+        "for k in range(2):\n    np.save(f'{k}.npy', w)\n    w = np.load(f'{k}.npy')",
+        "w = np.load(f'{k}.npy')",
+    ),
+}
+IMPORTS = "import json\nimport numpy as np\nimport pandas as pd"
+
+
+@pytest.mark.parametrize(("end", "reading"), READ_BACK.values(), ids=READ_BACK)
+def test_what_the_main_process_has_written_is_waited_for(
+    end: str, reading: str, migrated: Callable[[str], str]
+) -> None:
+    text = [line.strip() for line in migrated(f"{IMPORTS}\n{TRAINS}{end}\n").splitlines()]
+    assert text[text.index(reading) - 1] == WAIT
+
+
+READ_BEFORE = {
+    "in front of the writing": "w = np.load('w.npy')\nnp.save('w.npy', w)",
+    "another file": "np.save('w.npy', w)\nw = np.load('v.npy')",
+    "a cache": "if cached:\n    w = np.load('w.npy')\nelse:\n    np.save('w.npy', w)",
+    "added to": "with open(p, 'w') as out:\n    out.write('a')\nwith open(p, 'a') as out:\n    out.write('b')",
+    "by the main process": "for k in range(2):\n    with open(p, 'w') as out:\n        out.write(open(p).read())",
+    "another function": "def load(path):\n    return np.load(path)\n\nnp.save(path, w)\nload(path)",
+    "a row": "class Rows:\n    def __getitem__(self, i):\n        np.save(p, i)\n        return np.load(p)\nRows()[0]",
+}
+
+
+@pytest.mark.parametrize("end", READ_BEFORE.values(), ids=READ_BEFORE)
+def test_nobody_waits_where_nothing_was_written_before(end: str, migrated: Callable[[str], str]) -> None:
+    text = migrated(f"{IMPORTS}\n{TRAINS}{end}\n")
+    assert "accelerator.backward(" in text
+    assert WAIT not in text
 
 
 UNWRAPPED = {
