@@ -21,9 +21,10 @@ def idle(program: Program, result: Result, silent: bool) -> bool:
     told = {(file.source.path, diagnosis.id) for file in result.files for diagnosis in file.diagnoses}
     if result.changed or any(id != _NOBODY for _, id in told):
         return False
+    if silent or not told:
+        return True
     own = program.entry in {path for path, _ in told}
-    started = program.entry.suffix == ".ipynb" or _starts(program.files[0].data)
-    return silent or not told or (started and not own)
+    return not own and (program.entry.suffix == ".ipynb" or _starts(program.files[0].data))
 
 
 def _starts(data: bytes) -> bool:
