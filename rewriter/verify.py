@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from .verify_options import Asked, VerifyError
 
 VERSION = 1
 """Of the request and of the verdict."""
+NOT_COMPARED = 2
+"""The status of a verdict that says nothing about the migration."""
 _PROBE = """
 import importlib.util as u
 def has(name):
@@ -35,7 +37,6 @@ print(int(has("torch")), int(has("torchlift.runtime.verify")))
 _PROBE_SECONDS = 30
 _BY_NATURE = ("in-batch-pairs", "weighted-mean", "process-memory")
 """Findings that say that training on several processes is not equal to the original's, however right the migration."""
-_DISTRIBUTED = "distributed before: compared on one process; on N, run both with torchrun and compare what they save"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Verdict:
     """The verdict, as far as the reports need it; ``data`` is all of it."""
 
     status: int
-    """0 held, 1 broken, 2 the original does not run by itself."""
+    """0 held, 1 broken, 2 the original does not run by itself, or not so that anything could be compared."""
     mode: str
     promises: tuple[PromiseSeen, ...]
     notes: tuple[str, ...]
@@ -81,17 +82,8 @@ def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> Verdict:
     Raises:
         VerifyError: there is no suitable python, or the runtime has given no verdict.
     """
-    by_hand = any(trait.kind == "by-hand" for file in files for trait in file.traits)
-    if by_hand and any(b".spawn(" in file.source.data for file in files):
-        raise VerifyError(
-            "the original starts its processes by itself (mp.spawn), where they cannot be watched. Run both on as many "
-            "processes, and compare what they print and save"
-        )
-    if by_hand:
-        asked = asked._replace(procs=(1,))
     python = find_python(asked.python, os.environ)
-    verdict = read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
-    return replace(verdict, notes=(*verdict.notes, _DISTRIBUTED)) if by_hand else verdict
+    return read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
 
 
 def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) -> dict[str, Any]:
@@ -116,6 +108,7 @@ def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) 
         "keep": asked.keep,
         "seconds": asked.limit,
         "by_nature": _by_nature(files),
+        "distributed": any(trait.kind == "by-hand" for file in files for trait in file.traits),
     }
 
 

@@ -139,11 +139,7 @@ def test_a_program_that_must_not_change_does_not(name: str, program: Any) -> Non
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(n, marks=() if n == "program_base_trainer" else pytest.mark.slow)
-        for n in MIGRATED_PROGRAMS
-        if n != "program_spawn"  # it starts its processes by itself: see test_by_hand
-    ],
+    [pytest.param(n, marks=() if n == "program_base_trainer" else pytest.mark.slow) for n in MIGRATED_PROGRAMS],
 )
 def test_a_program_computes_the_same(name: str, program: Any) -> None:
     said = migrate(program(name), "--verify", "--steps", "4", entry="train.py")

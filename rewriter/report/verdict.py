@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..verify import PromiseSeen, Verdict
+from ..verify import NOT_COMPARED, PromiseSeen, Verdict
 from .text import counted
 
 _STYLES = {"held": "green", "broken": "bold red", "not testable": "yellow"}
@@ -57,6 +57,8 @@ def last_word(verdict: Verdict) -> str:
     """Return one line about everything."""
     if verdict.original_error:
         return "Not verified: run the original first, with the same arguments."
+    if verdict.status == NOT_COMPARED:
+        return "Not verified: there was no run of the original to compare with."
     count = Counter(promise.outcome for promise in verdict.promises)
     facts = [f"{counted(count['held'], 'promise')} held"]
     facts += [f"{count[word]} {word}" for word in ("broken", "not testable") if count[word]]

@@ -77,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that one run may take (default: 120)")
     parser.add_argument("--wait", type=float, default=20.0, help="seconds that a process may wait (default: 20)")
     parser.add_argument("--cpu", action="store_true", help="stay on the CPU")
+    parser.add_argument(
+        "--distributed", action="store_true", help="the original is distributed by hand: run as many processes of it"
+    )
     parser.add_argument("--output-format", choices=["text", "json"], default="text")
     return parser
 
@@ -111,6 +114,7 @@ def _request(options: argparse.Namespace, script: list[str]) -> Request:
         seconds=options.limit,
         wait=options.wait,
         cpu=options.cpu,
+        distributed=options.distributed,
     )
 
 

@@ -25,7 +25,7 @@ import torch
 
 from . import imports
 from .exact import double, layers, noise, order, pretended
-from .hooks import collectives, data, files, libraries, output, training
+from .hooks import collectives, data, files, libraries, output, spawning, training
 from .hooks.recorder import Ended, Recorder
 from .program import cells_of
 from .sandbox import Sandbox, use_temporary_folder
@@ -58,6 +58,12 @@ class Task:
     disk_bytes: int
     pretend: bool = False
     """Pretend that there is an accelerator."""
+    processes: int = 1
+    """Of the run."""
+    by_hand: bool = False
+    """The script may start its processes by itself: what they run is run here."""
+    spawned: bool = False
+    """It does, and is seen to: this process stands for one that it would start."""
 
 
 def run(task: Task) -> int:
@@ -111,6 +117,8 @@ def _put_hooks_in(task: Task, recorder: Recorder) -> tuple[training.Steps, data.
     _seed()
     sandbox = Sandbox(task.scratch, recorder)
     collectives.install(recorder)
+    if task.by_hand:
+        spawning.install(recorder, task.processes, task.spawned)
     loaders = data.Loaders(recorder, task.double)
     loaders.install()
     if task.exact:

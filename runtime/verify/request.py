@@ -58,6 +58,8 @@ class Request:
     """Stay on the CPU even where there are accelerators."""
     by_nature: str = ""
     """Why the training of several processes is close to the original's and not equal to it, where that is known."""
+    distributed: bool = False
+    """The original is distributed by hand: N processes of the migrated script are compared with N of the original."""
 
     def __post_init__(self) -> None:
         if not self.procs or min(self.procs) < 1 or len(set(self.procs)) != len(self.procs):
@@ -70,7 +72,7 @@ class Request:
             raise RequestError("double needs exact mode: leave --as-is out")
 
 
-_PLAIN = ("steps", "exact", "double", "keep", "seconds", "wait", "output_bytes", "disk_bytes", "cpu", "by_nature")
+_PLAIN = tuple("steps exact double keep seconds wait output_bytes disk_bytes cpu by_nature distributed".split())
 
 
 def program_at(path: Path, cwd: Path, text: bytes | None = None) -> Program:

@@ -12,11 +12,12 @@ import torch
 import torch._dynamo  # the first step of every optimizer imports it
 
 from ..process.system import get_free_port
+from . import by_hand
 from .child import Task
 from .collect import Names, collect
 from .compare.about import About, Unstable
 from .compare.devices import devices, mixes
-from .compare.everything import compare, unstable
+from .compare.everything import compare, nothing, unstable
 from .compare.samples import first_completed
 from .curve import curve, draw
 from .program import imported_names, own_files, root_of
@@ -65,6 +66,7 @@ class Server:
         self._scratches: dict[str, tuple[Scratch, dict[str, FileState]]] = {}
         self._traces: dict[str, Trace] = {}
         self._texts = [list(own_files(program).values()) for program in (request.original, request.migrated)]
+        self._spawns = request.distributed and by_hand.spawns(self._texts[0])
         self._cpu = request.cpu or _accelerators() < max(request.procs)
 
     def verify(self) -> Verdict:
@@ -80,25 +82,61 @@ class Server:
 
     def _verify(self) -> Verdict:
         request = self.request
-        first = [self._start("original", request.original, 1, False)]
+        alone = 1 in self._originals
+        first = [self._start("original", request.original, 1, False)] if alone else []
         if 1 in request.procs:
             first.append(self._start("migrated on 1", request.migrated, 1, True))
         watch(first, self._over)
-        original = self._traces["original"]
-        failure = _failure(original, self._scratches["original"][0], request.double)
+        for count in self._originals:
+            if count > 1:
+                watch([self._start(self._original(count), request.original, count, False)], self._over)
+        failure = self._failure()
         if failure is not None:
             return self._verdict(ORIGINAL_FAILS, (), failure)
         for count in request.procs:
-            if count > 1:
+            if count > 1 and not self._obstacle(count):
                 watch([self._start(f"migrated on {count}", request.migrated, count, True)], self._over)
-        promises = self._compare(Unstable())
-        if any(promise.outcome is Outcome.BROKEN for promise in promises):
-            watch([self._start("original again", request.original, 1, False)], self._over)
-            promises = self._compare(unstable(original, self._traces["original again"]))
-        if self._cpu and not request.cpu and 1 in request.procs and self._traces["migrated on 1"].sound:
+        promises = self._compare({})
+        shaky = {self._count(promise.processes) for promise in promises if promise.outcome is Outcome.BROKEN}
+        if shaky:
+            promises = self._compare({count: self._again(count) for count in sorted(shaky)})
+        whole = 1 in request.procs and self._traces["migrated on 1"].sound
+        if self._cpu and not request.cpu and whole and not self._obstacle(1):
             promises.append(self._rehearse())
         broken = any(promise.outcome is Outcome.BROKEN for promise in promises)
-        return self._verdict(BROKEN if broken else HELD, tuple(promises), None)
+        compared = not all(map(self._obstacle, self._originals))
+        return self._verdict(BROKEN if broken else HELD if compared else ORIGINAL_FAILS, tuple(promises), None)
+
+    @property
+    def _originals(self) -> tuple[int, ...]:
+        """On how many processes the original is run: on one, but where it is distributed by hand."""
+        return self.request.procs if self.request.distributed else (1,)
+
+    def _count(self, count: int) -> int:
+        """On how many processes the original runs that a migrated run is compared with."""
+        return count if self.request.distributed else 1
+
+    def _original(self, count: int) -> str:
+        """The name of that run."""
+        return f"original on {count}" if self._count(count) > 1 else "original"
+
+    def _obstacle(self, count: int) -> str:
+        """Why that run is nothing to compare with; empty when it is."""
+        return by_hand.obstacle(self._traces[self._original(count)]) if self.request.distributed else ""
+
+    def _again(self, count: int) -> Unstable:
+        """Run the original once more: what differs cannot be compared."""
+        name = self._original(count)
+        watch([self._start(f"{name} again", self.request.original, count, False)], self._over)
+        return unstable(self._traces[name], self._traces[f"{name} again"])
+
+    def _failure(self) -> Failure | None:
+        """The original does not run by itself, on any number of processes."""
+        names = [self._original(count) for count in self._originals]
+        if self.request.distributed and not all(map(self._obstacle, self._originals)):
+            return None
+        found = [_failure(self._traces[name], self._scratches[name][0], self.request.double) for name in names]
+        return next(filter(None, found), None)
 
     def _rehearse(self) -> Promise:
         """Run the migrated script on a pretended accelerator; the original too, where that goes wrong."""
@@ -111,19 +149,24 @@ class Server:
         watch([self._start(name, self.request.original, 1, False, pretend=True)], self._over)
         return devices(migrated, self._traces[name])
 
-    def _compare(self, shaky: Unstable) -> list[Promise]:
+    def _compare(self, shaky: Mapping[int, Unstable]) -> list[Promise]:
         found: list[Promise] = []
         for count in self.request.procs:
-            original, migrated = self._traces["original"], self._traces[f"migrated on {count}"]
+            if why := self._obstacle(count):
+                found += nothing(count, why)
+                continue
+            original, migrated = self._traces[self._original(count)], self._traces[f"migrated on {count}"]
             foreign = count > 1 and self.request.exact and not self._says(self.request.migrated, (_OURS,))
             about = About(
                 original=original,
                 migrated=migrated,
-                kept_until=first_completed(original.main, migrated.ranks) if foreign else None,
+                kept_until=first_completed(original, migrated) if foreign else None,
                 exact=self.request.exact,
                 double=self.request.double,
-                kept=count == 1 or not self.request.exact or self._says(self.request.migrated, _KEPT_BY),
-                unstable=shaky,
+                kept=self._count(count) == count
+                or not self.request.exact
+                or self._says(self.request.migrated, _KEPT_BY),
+                unstable=shaky.get(self._count(count), Unstable()),
                 said=self.request.by_nature,
             )
             found += compare(about)
@@ -138,8 +181,11 @@ class Server:
         place = self.folder / name.replace(" ", "-")
         scratch = mirror(program, place)
         self._scratches[name] = scratch, snapshot(scratch)
-        split = migrated and count > 1 and request.exact
+        split = migrated and count > 1 and request.exact and not request.distributed
+        spawned = self._spawns and not migrated
         environment = self._environment(count, split, count > 1 or self._says(program, _DISTRIBUTED), pretend)
+        if spawned:
+            environment = {k: v for k, v in environment.items() if k not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")}
         home, module = root_of(program)
         tasks = [
             Task(
@@ -157,6 +203,9 @@ class Server:
                 split=split,
                 disk_bytes=request.disk_bytes,
                 pretend=pretend,
+                processes=count,
+                by_hand=request.distributed and not migrated,
+                spawned=spawned,
             )
             for rank in range(count)
         ]
@@ -166,7 +215,7 @@ class Server:
             output_bytes=request.output_bytes,
             disk_bytes=request.disk_bytes,
         )
-        known = self._traces.get("original")
+        known = self._traces.get(self._original(count))
         if known is not None:
             limits.wait = max(limits.wait, 5 * known.longest_gap())
         return Run(name, tasks, limits)
@@ -189,7 +238,7 @@ class Server:
 
     def _verdict(self, status: int, promises: tuple[Promise, ...], failure: Failure | None) -> Verdict:
         request = self.request
-        curves = {"original": curve(self._traces["original"])}
+        curves = {"original": curve(self._traces[self._original(max(self._originals))])}
         for count in request.procs:
             if f"migrated on {count}" in self._traces:
                 curves[str(count)] = curve(self._traces[f"migrated on {count}"])
@@ -248,6 +297,10 @@ def notes(traces: Mapping[str, Trace], request: Request) -> list[str]:
             found.append(started)
     if request.exact:
         found.append("samples in the order of their indices; --as-is shows what exact mode hides")
+    if request.distributed:
+        found.append("distributed before: N processes of the migrated script are compared with N of the original")
+    if any(rank.of("spawned") for trace in traces.values() for rank in trace.ranks):
+        found.append("what the original starts processes for (mp.spawn) was run in processes of the verification")
     for name, trace in traces.items():
         if name.endswith(_PRETENDED):
             continue
@@ -261,8 +314,8 @@ def notes(traces: Mapping[str, Trace], request: Request) -> list[str]:
 
 def _failure(trace: Trace, scratch: Scratch, double: bool) -> Failure | None:
     """The original does not run by itself."""
-    rank = trace.main
-    if trace.ended or rank.status == 0:
+    rank = by_hand.failing(trace) or trace.main
+    if trace.ended not in ("", "alone") or rank.status == 0:
         return None
     if rank.error is not None:
         text = rank.error["text"].replace(str(scratch.folder), str(scratch.original))

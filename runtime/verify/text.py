@@ -43,7 +43,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
 def last_word(verdict: Verdict) -> str:
     """One line about everything."""
     if verdict.status == ORIGINAL_FAILS:
-        return "The original does not run by itself."
+        return "Nothing could be compared." if verdict.promises else "The original does not run by itself."
     count = {outcome: sum(p.outcome is outcome for p in verdict.promises) for outcome in Outcome}
     parts = [f"{count[Outcome.HELD]} promises held"]
     parts += [f"{count[Outcome.BROKEN]} broken"] if count[Outcome.BROKEN] else []

@@ -10,7 +10,8 @@ from typing import Any
 VERSION = 1
 
 HELD, BROKEN, ORIGINAL_FAILS, USAGE = 0, 1, 2, 3
-"""Exit statuses: all promises held; one is broken; the original does not run by itself; wrong usage."""
+"""Exit statuses: all promises held; one is broken; the original does not run by itself, or not so that anything could
+be compared; wrong usage."""
 
 
 class Outcome(str, Enum):

@@ -262,8 +262,15 @@ def test_the_whole_way(script: Path) -> None:
     assert script.read_bytes() == before
 
 
-def test_a_script_that_starts_its_processes_by_itself_is_not_verified() -> None:
+@pytest.mark.parametrize("traits", [(), (Trait("by-hand", "distributed before", 2),)])
+def test_the_runtime_is_told_what_was_distributed_before(traits: tuple[Trait, ...]) -> None:
     text = b"import torch.multiprocessing as mp\nmp.spawn(main)\n"
-    file = FileResult(decode(text, Path("a.py")), text, traits=(Trait("by-hand", "distributed before", 2),))
-    with pytest.raises(VerifyError, match="starts its processes by itself"):
-        verify.verify([file], Path("a.py"), Asked())
+    file = FileResult(decode(text, Path("a.py")), text, traits=traits)
+    asked = verify.request([file], Path("a.py"), Asked(), Path.cwd())
+    assert (asked["distributed"], asked["procs"]) == (bool(traits), [1, 2])
+
+
+def test_a_verdict_that_compares_nothing_is_no_verification() -> None:
+    promise = verify.PromiseSeen("runs", "runs", 2, "not testable", "why", None, "")
+    verdict = verify.Verdict(2, "exact", (promise,), (), (), "", (), {})
+    assert last_word(verdict) == "Not verified: there was no run of the original to compare with."

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..traces import Trace
+from ..traces import Rank, Trace
 from ..verdict import Outcome, Promise
 
 _ADAPTIVE = ("Adam", "Ada", "RMSprop", "Rprop", "Lamb", "Lion", "Muon", "LBFGS")
@@ -70,6 +70,15 @@ class About:
         return self.processes == 1
 
     @property
+    def by_hand(self) -> bool:
+        """The original was run on several processes, too."""
+        return self.original.size > 1
+
+    def partner(self, rank: Rank) -> Rank:
+        """What a migrated process is compared with: the original's of its rank, or its only one."""
+        return self.original.ranks[rank.rank] if self.by_hand else self.original.main
+
+    @property
     def tolerance(self) -> float:
         """The relative difference that rounding explains."""
         if self.alone:
@@ -96,14 +105,14 @@ class About:
             return "BatchNorm without running statistics normalises over the rows of one process"
         if self._draws_by_row():
             return "the script draws random numbers for each row, one by one: every process has other ones"
-        if self.original.main.of("step") and not self.original.main.training_passes():
+        if not self.by_hand and self.original.main.of("step") and not self.original.main.training_passes():
             return "batches are made by hand, not by a loader: the global batch cannot be kept"
         return self.said
 
     def _draws_by_row(self) -> bool:
-        ends = [rank.end or {} for rank in (self.original.main, *self.migrated.ranks)]
-        draws = [end.get("draws", 0) for end in ends]
-        return draws[0] > 0 and all(ends) and any(count != draws[0] for count in draws)
+        pairs = [(self.partner(rank).end or {}, rank.end or {}) for rank in self.migrated.ranks]
+        draws = [(first.get("draws", 0), second.get("draws", 0)) for first, second in pairs]
+        return draws[0][0] > 0 and all(map(all, pairs)) and any(first != second for first, second in draws)
 
     def held(self, id: str, detail: str = "") -> Promise:
         """The promise has been kept."""

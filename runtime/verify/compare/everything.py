@@ -8,7 +8,7 @@ from pathlib import PurePath
 from ..traces import Trace
 from ..verdict import Outcome, Promise
 from . import printed, samples, saved, training, waits
-from .about import About, Unstable
+from .about import PROMISES, About, Unstable
 
 _ON_ONE: tuple[tuple[str, Callable[[About], Promise]], ...] = (
     ("runs", waits.runs),
@@ -32,11 +32,23 @@ _WHOLE = ("steps", "lines", "files", "checkpoints")
 
 def compare(about: About) -> list[Promise]:
     """The promises, in the order in which a reader wants them."""
+    return [_one(about, id, check) for id, check in _checks(about.alone)]
+
+
+def nothing(processes: int, why: str) -> list[Promise]:
+    """The same promises, where there is nothing to compare with."""
+    return [
+        Promise(id=id, promise=PROMISES[id], processes=processes, outcome=Outcome.UNTESTABLE, detail=why)
+        for id, _ in _checks(processes == 1)
+    ]
+
+
+def _checks(alone: bool) -> list[tuple[str, Callable[[About], Promise]]]:
     checks = list(_ON_ONE)
-    if not about.alone:
+    if not alone:
         checks[1:1] = [_TOGETHER[0]]
         checks.insert(6, _TOGETHER[1])
-    return [_one(about, id, check) for id, check in checks]
+    return checks
 
 
 def _one(about: About, id: str, check: Callable[[About], Promise]) -> Promise:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from ..traces import Rank
@@ -56,7 +56,7 @@ def lines_of(rank: Rank, stream: int = _OUT) -> list[Line]:
 
 
 def lines(about: About) -> Promise:
-    """Process 0 prints and logs what the original does, and the others nothing."""
+    """Process 0 prints and logs what the original does, and the others nothing, or what the original's do."""
     for rank in about.migrated.ranks[1:]:
         again = _repeated(about, rank)
         if again is not None:
@@ -86,15 +86,23 @@ def _number(about: About, wanted: list[Line], found: list[Line], words: str) -> 
 
 
 def _repeated(about: About, rank: Rank) -> str | None:
-    """A line of another process that the original prints, or any line that it adds to stdout."""
+    """A line of another process that the original prints, or any line that it adds to stdout. Its own may stay."""
+    partner = about.partner(rank) if about.by_hand else Rank(rank.rank, [], 0)
+    own = {stream: _shapes(partner, stream) for stream in (_OUT, _ERR, _LOG)}
     for line in lines_of(rank):
-        return line.text
+        if not own[_OUT][line.shape]:
+            return line.text
+        own[_OUT][line.shape] -= 1
     for stream in (_ERR, _LOG):
-        known = {line.shape for line in lines_of(about.original.main, stream)}
+        known = _shapes(about.original.main, stream)
         for line in lines_of(rank, stream):
-            if line.shape in known and len(line.shape) > 3:
+            if line.shape in known and len(line.shape) > 3 and line.shape not in own[stream]:
                 return line.text
     return None
+
+
+def _shapes(rank: Rank, stream: int) -> Counter[str]:
+    return Counter(line.shape for line in lines_of(rank, stream))
 
 
 def numbers(about: About) -> Promise:

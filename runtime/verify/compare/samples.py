@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import zip_longest
 
-from ..traces import Rank
+from ..traces import Rank, Trace
 from ..verdict import Promise
 from .about import About
 
@@ -13,10 +14,10 @@ Rows = Counter[str]
 
 def samples(about: About) -> Promise:
     """Between two optimizer steps the processes read, together, exactly the rows that the original reads."""
-    wanted = by_step(about.original.main)
+    wanted = together(about.original)
     if not wanted:
         return about.untestable("samples", "no batch of a loader reaches a backward pass")
-    per_rank = [by_step(rank) for rank in about.migrated.ranks]
+    per_rank = [by_step(rank, about.by_hand) for rank in about.migrated.ranks]
     made = max(map(len, per_rank))
     for number, rows in enumerate(wanted[:made]):
         shares = [steps[number] if number < len(steps) else Counter() for steps in per_rank]
@@ -26,14 +27,26 @@ def samples(about: About) -> Promise:
     return about.held("samples", f"{sum(map(Counter.total, wanted[:made]))} rows")
 
 
-def by_step(rank: Rank) -> list[Rows]:
-    """The rows of training batches that each optimizer step uses, duplicates with weight 0 left out."""
+def together(trace: Trace) -> list[Rows]:
+    """The rows that all processes use at each optimizer step; of several, also those that a sampler repeats."""
+    shares = zip_longest(*(by_step(rank, trace.size > 1) for rank in trace.ranks), fillvalue=Rows())
+    return [sum(one, Rows()) for one in shares]
+
+
+def by_step(rank: Rank, repeated: bool = False) -> list[Rows]:
+    """
+    The rows of training batches that each optimizer step uses.
+
+    Args:
+        rank: the process.
+        repeated: also those that complete a short batch, and are no rows of the data's own.
+    """
     training = rank.training_passes()
     steps: list[Rows] = []
     rows: Rows = Counter()
     for event in rank.events:
         if event["e"] == "batch" and event["p"] in training:
-            rows.update(event["rows"][: event["valid"]])
+            rows.update(event["rows"][: None if repeated else event["valid"]])
         elif event["e"] == "step":
             if rows:
                 steps.append(rows)
@@ -41,10 +54,10 @@ def by_step(rank: Rank) -> list[Rows]:
     return steps
 
 
-def first_completed(original: Rank, migrated: list[Rank]) -> int | None:
+def first_completed(original: Trace, migrated: Trace) -> int | None:
     """The first step whose batch is shorter than others, and is completed with other rows by the migrated script."""
-    wanted = by_step(original)
-    per_rank = [by_step(rank) for rank in migrated]
+    wanted = together(original)
+    per_rank = [by_step(rank, original.size > 1) for rank in migrated.ranks]
     longest = max(map(Counter.total, wanted), default=0)
     for number, (rows, *shares) in enumerate(zip(wanted, *per_rank, strict=False), 1):
         found: Rows = sum(shares, Counter())

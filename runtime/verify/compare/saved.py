@@ -20,9 +20,9 @@ _DIGITS = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{6,}|
 def files(about: About) -> Promise:
     """The same files, each written by one process; short texts with the same numbers."""
     wanted, found = about.original.files, about.migrated.files
-    shaky = about.unstable.files
+    shaky, before = about.unstable.files, writers(about.original)
     for name, ranks in sorted(writers(about.migrated).items()):
-        if len(ranks) > 1 and name in found:
+        if len(ranks) > 1 and name in found and ranks != before.get(name):
             text = f"{name} is written by processes {', '.join(map(str, sorted(ranks)))}"
             return about.broken("files", text, figure=name)
     if about.original.cut or about.migrated.cut:
@@ -83,9 +83,7 @@ def homes_of(name: str, folders: set[str]) -> tuple[str, str]:
 
 def checkpoints(about: About) -> Promise:
     """What was saved last under each name: the same keys, classes, shapes and types; the same values."""
-    wanted, found = _saves(about.original.main), {}
-    for rank in reversed(about.migrated.ranks):
-        found.update(_saves(rank))
+    wanted, found = map(_saves, (about.original, about.migrated))
     if not wanted:
         return about.untestable("checkpoints", "the original saves nothing through torch or safetensors")
     for name, items in wanted.items():
@@ -103,8 +101,15 @@ def checkpoints(about: About) -> Promise:
     return about.held("checkpoints", f"{', '.join(sorted(wanted)[:3])}: {tensors} tensors")
 
 
-def _saves(rank: Rank) -> dict[str, list[list[Any]]]:
-    """What was saved last under each name."""
+def _saves(trace: Trace) -> dict[str, list[list[Any]]]:
+    """What was saved last under each name; of several processes' the first one's."""
+    found: dict[str, list[list[Any]]] = {}
+    for rank in reversed(trace.ranks):
+        found.update(_saved_by(rank))
+    return found
+
+
+def _saved_by(rank: Rank) -> dict[str, list[list[Any]]]:
     saves: dict[str, list[list[Any]]] = {}
     for event in rank.events:
         if event["e"] == "save":

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from ..traces import Event, Rank
+from ..traces import Event, Rank, Trace
 from ..verdict import Promise
 from .about import About, apart, shown
 
@@ -15,16 +15,16 @@ _FACTORS = {1 / n: f"1/{n} of" for n in range(2, 65)} | {float(n): f"{n} times" 
 
 def steps(about: About) -> Promise:
     """As many optimizer steps, of each optimizer, on every process."""
-    wanted = _counts(about.original.main)
     if about.original.cut or about.migrated.cut:
         return about.untestable("steps", "a run was ended before the script came to its end")
     for rank in about.migrated.ranks:
-        made = _counts(rank)
+        made, wanted = _counts(rank), _counts(about.partner(rank))
         if made != wanted:
             text = f"process {rank.rank} makes {_listed(made)} steps, the original {_listed(wanted)}"
             if not about.exact and not about.alone:
                 return about.untestable("steps", f"{text} (as is, the batch is per process)")
             return about.broken("steps", text, step=min(map(sum, (made.values(), wanted.values()))) + 1, figure="steps")
+    wanted = _counts(about.original.main)
     if not wanted:
         return about.untestable("steps", "the original makes no optimizer step")
     return about.held("steps", f"{_listed(wanted)} steps")
@@ -43,11 +43,10 @@ def _listed(counts: dict[int, int]) -> str:
 
 def losses(about: About) -> Promise:
     """What is backpropagated: the mean over the processes is the original's loss."""
-    wanted = _losses(about.original.main)
+    wanted = _means(about.original)
     if not wanted:
         return about.untestable("losses", "the original backpropagates nothing")
-    per_rank = [_losses(rank) for rank in about.migrated.ranks]
-    found = [(mean([v for v, _ in column]), column[0][1]) for column in zip(*per_rank, strict=False)]
+    found = _means(about.migrated)
     floor = about.tolerance and max(abs(v) for v, _ in wanted if math.isfinite(v)) * 1e-3
     worst, wrong = _worst(about, wanted, found, floor)
     sums = _of_steps(wanted), _of_steps(found)
@@ -90,6 +89,12 @@ def _of_steps(found: list[tuple[float, int]]) -> list[tuple[float, int]]:
     for value, step in found:
         sums.setdefault(step, []).append(value)
     return [(math.fsum(values), step) for step, values in sums.items()]
+
+
+def _means(trace: Trace) -> list[tuple[float, int]]:
+    """Each loss, the mean over the processes, with the number of the step that it belongs to."""
+    per_rank = [_losses(rank) for rank in trace.ranks]
+    return [(mean([v for v, _ in column]), column[0][1]) for column in zip(*per_rank, strict=False)]
 
 
 def _losses(rank: Rank) -> list[tuple[float, int]]:
@@ -214,15 +219,25 @@ def flat(groups: list[list[float]]) -> list[float]:
 
 def ranks(about: About) -> Promise:
     """All processes hold the same weights after every step."""
+    found = _unlike(about.migrated)
+    if found is not None and about.by_hand and _unlike(about.original) is not None:
+        return about.untestable("ranks", "the original's processes do not hold the same weights either")
+    if found is not None:
+        number, rank, name = found
+        text = f"{name} of process {rank} is not that of process 0: its gradients are not exchanged"
+        return about.broken("ranks", text, step=number, figure=name)
+    if not about.migrated.main.of("step"):
+        return about.untestable("ranks", "no optimizer step was made")
+    return about.held("ranks", "bit for bit")
+
+
+def _unlike(trace: Trace) -> tuple[int, int, str] | None:
+    """The first step after which a process has other weights than the first one: step, rank, parameter."""
     names: dict[int, list[str]] = {}
-    for number, events in enumerate(zip(*(rank.of("step") for rank in about.migrated.ranks), strict=False), 1):
+    for number, events in enumerate(zip(*(rank.of("step") for rank in trace.ranks), strict=False), 1):
         first = events[0]
         names.setdefault(first["o"], first.get("names") or [])
         for rank, other in enumerate(events):
             if other["h"] != first["h"]:
-                name = _first_name(first, other, names[first["o"]], 0.0)
-                text = f"{name} of process {rank} is not that of process 0: its gradients are not exchanged"
-                return about.broken("ranks", text, step=number, figure=name)
-    if not about.migrated.main.of("step"):
-        return about.untestable("ranks", "no optimizer step was made")
-    return about.held("ranks", "bit for bit")
+                return number, rank, _first_name(first, other, names[first["o"]], 0.0)
+    return None

@@ -54,10 +54,14 @@ def waits(about: About) -> Promise:
     parted = next(filter(None, (rank.parted() for rank in trace.ranks)), "")
     if parted:
         return about.broken("waits", parted.partition(". Every process")[0], step=step, figure="a collective call")
+    return about.broken("waits", where(trace), step=step, figure="a collective call")
+
+
+def where(trace: Trace) -> str:
+    """Where the processes stood that have waited for each other, and where they have parted."""
     places = "; ".join(_place(rank, trace) for rank in trace.ranks)
     parting = first_parting(trace)
-    text = f"{places}{'. ' + parting if parting else ''}"
-    return about.broken("waits", text, step=step, figure="a collective call")
+    return f"{places}{'. ' + parting if parting else ''}"
 
 
 def fell_apart(trace: Trace) -> bool:

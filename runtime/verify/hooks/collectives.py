@@ -24,6 +24,7 @@ def install(recorder: Recorder) -> None:
         return
     depth = [0]
     home = dist.distributed_c10d
+    _watch_group(recorder)
     for name in _NAMES.split():
         original = getattr(home, name, None) or getattr(dist, name, None)
         if original is None:
@@ -32,6 +33,20 @@ def install(recorder: Recorder) -> None:
         for module in (home, dist):
             if getattr(module, name, None) is original:
                 setattr(module, name, watched)
+
+
+def _watch_group(recorder: Recorder) -> None:
+    """Record how many processes find each other."""
+    original = dist.init_process_group
+
+    @wraps(original)
+    def begin(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        recorder.write("group", size=dist.get_world_size())
+        return result
+
+    for module in (dist.distributed_c10d, dist):
+        setattr(module, "init_process_group", begin)  # noqa: B010
 
 
 def _watched(name: str, original: Callable[..., Any], recorder: Recorder, depth: list[int]) -> Callable[..., Any]:

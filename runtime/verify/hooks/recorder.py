@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _MOST_EVENTS = 200_000
+_DONE = frozenset("line write elsewhere rename save batch loss backward step".split())
+"""Events that tell what the script does, and not only where it stands."""
 
 
 class Ended(BaseException):
@@ -43,6 +45,8 @@ class Recorder:
     """Optimizer steps so far, by optimizer."""
     draws: int = 0
     """Single random numbers that the script has drawn from python or numpy while it worked on batches."""
+    muted: bool = False
+    """Leave out what the script does: this process only stands for one that another one would start."""
     held: dict[str, set[int]] = field(default_factory=dict)
     """What exact mode had to hold still: kind, and the identities of those concerned."""
 
@@ -61,6 +65,8 @@ class Recorder:
     def write(self, event: str, **fields: Any) -> None:
         """Add one event. Workers of loaders may only report what they write to disk."""
         if not self.mine and event not in ("write", "elsewhere"):
+            return
+        if self.muted and event in _DONE:
             return
         with self._lock:
             self._count += 1

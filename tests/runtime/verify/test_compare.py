@@ -427,8 +427,8 @@ def test_a_short_batch_that_is_completed() -> None:
     original = run([batch("a", "b"), loss(1.0), step(), batch("c"), loss(1.0), step(k=2)])
     first = [batch("a"), loss(1.0), step(), batch("c"), loss(1.0), step(k=2)]
     second = [batch("b"), loss(1.0), step(), batch("a"), loss(1.0), step(k=2)]
-    assert samples.first_completed(original.main, run(first, second).ranks) == 2
-    assert samples.first_completed(original.main, run(first, first).ranks) is None
+    assert samples.first_completed(original, run(first, second)) == 2
+    assert samples.first_completed(original, run(first, first)) is None
 
 
 @pytest.mark.parametrize(
@@ -445,3 +445,35 @@ def test_the_curve_is_that_of_the_first_loss_of_a_script() -> None:
     assert any("*" in text for text in lines)
     assert lines[0].startswith("2 |")
     assert draw([1.0], [], ("a", "b")) == ()
+
+
+def two(*changed: Event, both: bool = False, rows: str = "ca", valid: int = 2, weight: float = 1.0) -> Trace:
+    """A run of two processes, of which the second one, or both, do more."""
+    first = [batch("a", "b"), loss(1.0), step(), *(changed if both else ())]
+    second = [batch(*rows, valid=valid), loss(3.0), step(weight), *changed]
+    return run(first, second, files={"m.pt": FileSeen(1, "a", None)})
+
+
+RANK = line("rank 1")
+
+
+@pytest.mark.parametrize(
+    ("original", "migrated", "broken"),
+    [
+        (two(), two(), set()),
+        (two(), two(valid=1), set()),  # the sampler has repeated a row, and the original trains on it, too
+        (two(), two(rows="cb"), {"samples"}),
+        (two(), run(*[[batch("a", "b"), loss(1.0), step()]] * 2), {"samples", "losses", "files"}),
+        (two(), two(weight=2.0), {"ranks"}),
+        (two(weight=2.0), two(weight=2.0), set()),
+        (two(RANK), two(RANK), set()),
+        (two(RANK), two(RANK, RANK), {"lines"}),
+        (two(), two(RANK), {"lines"}),
+        (two(write("m.pt"), both=True), two(write("m.pt"), both=True), set()),
+        (two(write("m.pt")), two(write("m.pt"), both=True), {"files"}),
+        (two(step(k=2)), two(), {"steps"}),
+    ],
+)
+def test_an_original_of_several_processes(original: Trace, migrated: Trace, broken: set[str]) -> None:
+    found = compare(about(original, migrated))
+    assert {p.id for p in found if p.outcome is Outcome.BROKEN} == broken

@@ -15,7 +15,14 @@ from torchlift.runtime.verify.verdict import Failure, Outcome, Promise, RunSeen,
 
 PROGRAM = Program(script=Path("/a/b/train.py"), folder=Path("/a"), texts={"b/train.py": b"\xff\x00print(1)\r\n"})
 REQUEST = Request(
-    original=PROGRAM, migrated=PROGRAM, arguments=("--epochs", "1"), procs=(2,), steps=5, double=True, by_nature="x"
+    original=PROGRAM,
+    migrated=PROGRAM,
+    arguments=("--epochs", "1"),
+    procs=(2,),
+    steps=5,
+    double=True,
+    by_nature="x",
+    distributed=True,
 )
 
 
