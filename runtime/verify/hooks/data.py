@@ -166,6 +166,10 @@ def as_double(tree: Any) -> Any:
     return tree
 
 
+_MANY = 100_000
+"""Nobody counts so many batches to come to the last one: samplers for a number of steps are asked for billions."""
+
+
 def _shorten_batches(recorder: Recorder) -> None:
     """Passes have so many batches at most; the last one is the last one of the data, so that it is ragged as there."""
     every, length = BatchSampler.__iter__, BatchSampler.__len__
@@ -177,6 +181,8 @@ def _shorten_batches(recorder: Recorder) -> None:
         except TypeError:  # an endless sampler; under a stream it only counts
             stream = isinstance(sampler.sampler, _InfiniteConstantSampler)
             return every(sampler) if stream else islice(every(sampler), limit)
+        if batches > _MANY:  # as good as endless; the run ends after enough steps
+            return every(sampler)
         return every(sampler) if batches <= limit else _first_and_last(every(sampler), limit)
 
     def counted(sampler: BatchSampler) -> int:

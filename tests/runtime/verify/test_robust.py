@@ -37,6 +37,20 @@ def test_endless_output_is_ended(identity: Identity) -> None:
     assert ended(identity("while True: print('x' * 200_000)\n")) == "output"
 
 
+def test_a_sampler_for_billions_of_rows_is_not_read_to_its_end(identity: Identity) -> None:
+    """What counts steps asks a sampler for more rows than it will ever take."""
+    seen = identity(
+        "from torch.utils.data import DataLoader, RandomSampler\n"
+        "rows = torch.ones(8, 4)\n"
+        "many = RandomSampler(rows, replacement=True, num_samples=int(1e10))\n"
+        "batches = iter(DataLoader(rows, 4, sampler=many))\n"
+        "for _ in range(60):\n"
+        "    optimizer.zero_grad(); model(next(batches)).sum().backward(); optimizer.step()\n",
+        options=("--limit", "20"),
+    )
+    assert (seen.status, ended(seen)) == (0, "end")
+
+
 def test_a_script_that_asks_is_told_apart_from_its_migration(identity: Identity) -> None:
     seen = identity("input('how many epochs? ')\n")
     assert seen.status == 2
