@@ -39,8 +39,9 @@ def _with_standard(module: cst.Module, text: str) -> cst.Module:
         position = imports[0]
         first = body[position]
         lines = list(getattr(first, "leading_lines", ()))
-        body[position] = first.with_changes(leading_lines=[cst.EmptyLine(indent=False), *_trimmed(lines)])
-        line = line.with_changes(leading_lines=lines[: len(lines) - len(_trimmed(lines))])
+        kept = _trimmed(lines)
+        body[position] = first.with_changes(leading_lines=[cst.EmptyLine(indent=False), *kept])
+        line = line.with_changes(leading_lines=lines[: len(lines) - len(kept)])
     body.insert(position, line)
     return module.with_changes(body=body)
 

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import libcst as cst
 
 from ..facts.roles import Origin
-from .calling import construct
-from .invocation import Call, bind, host
-from .outside import outside_call
+from .calling import make
+from .invocation import Call, host
 from .solver import Thing
 from .syntax import FunctionNode, parameters, positional
 from .things import Bound, External, Function, Instance, Klass, State, Unit
@@ -222,12 +221,7 @@ def _give(state: State, site: _Site) -> None:
     call = Call(state, record.unit, site.call, record.result, given if site.taken else found)
     registries = list(state.slot(site.registry).things) if site.registry is not None else []
     for thing in dict.fromkeys(thing for registry in registries for thing in state.registered(registry).things):
-        if isinstance(thing, Klass):
-            construct(call, thing)
-        elif isinstance(thing, Function):
-            bind(call, thing)
-        elif isinstance(thing, External):
-            outside_call(call, thing.qualified)
+        make(call, thing)
     if not record.result.things:
         name = record.unit.names.module.code_for_node(site.call.func)
         state.solver.add(record.result, state.unknown(site.call, name, record.result))

@@ -39,7 +39,7 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
             bind(call, thing)
             _configured(call, thing, bound=False)
         elif isinstance(thing, Klass):
-            construct(call, thing)
+            _construct(call, thing)
         elif isinstance(thing, Bound):
             method_call(call, thing)
             method = _method(state, thing)
@@ -88,23 +88,24 @@ def _configured(call: Call, function: Function, *, bound: bool) -> None:
     module, inner = found
     state = call.state
 
-    def made(thing: Thing) -> None:
-        if isinstance(thing, Klass):
-            construct(inner, thing)
-        elif isinstance(thing, Function):
-            bind(inner, thing)
-        elif isinstance(thing, External):
-            outside_call(inner, thing.qualified)
-
     named = Slot()
-    state.solver.watch(named, made)
+    state.solver.watch(named, lambda thing: make(inner, thing))
     state.solver.watch(
         module, lambda t: looked_up(state, call.unit, t.qualified, None, named) if isinstance(t, External) else None
     )
 
 
-def construct(call: Call, klass: Klass) -> None:
-    """Let a call give an instance of a class of the program."""
+def make(call: Call, thing: Thing) -> None:
+    """Let a call hold what something that was looked up makes."""
+    if isinstance(thing, Klass):
+        _construct(call, thing)
+    elif isinstance(thing, Function):
+        bind(call, thing)
+    elif isinstance(thing, External):
+        outside_call(call, thing.qualified)
+
+
+def _construct(call: Call, klass: Klass) -> None:
     state = call.state
     made: Thing
     if klass.role is not None:

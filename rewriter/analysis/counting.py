@@ -14,7 +14,7 @@ import libcst as cst
 from ..facts.roles import Role
 from .rows import by_rows
 from .scopes import Binding
-from .syntax import is_zero
+from .sized import is_row_count
 from .things import State, Unit, origins
 from .training import Training, method_name
 from .walk import descendants
@@ -44,19 +44,8 @@ def counted(
 
 def _is_size(unit: Unit, read: cst.Name) -> bool:
     """``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
-    parents = unit.names.parents
-    parent = parents.get(read)
-    above = parents.get(parent) if parent is not None else None
-    if isinstance(parent, cst.Arg) and isinstance(above, cst.Call):
-        return isinstance(above.func, cst.Name) and above.func.value == "len"
-    if not isinstance(parent, cst.Attribute):
-        return False
-    if parent.attr.value == "size" and isinstance(above, cst.Call):
-        return len(above.args) == 1 and is_zero(above.args[0].value)
-    if parent.attr.value == "shape" and isinstance(above, cst.Subscript) and len(above.slice) == 1:
-        first = above.slice[0].slice
-        return isinstance(first, cst.Index) and is_zero(first.value)
-    return False
+    parent = unit.names.parents.get(read)
+    return isinstance(parent, (cst.Arg, cst.Attribute)) and is_row_count(unit.names.parents.get(parent))
 
 
 def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inputs: Binding) -> Binding | None:

@@ -106,7 +106,8 @@ class Homes:
         body = code.body if isinstance(code, cst.FunctionDef) else code
         block = list(getattr(body, "body", ()))
         first = self._first_use(unit, block, needs, prepares)
-        ready = self._known_from(unit, scope, (*arguments, *(("", word) for word in self.reads)))
+        texts = [text for _, text in arguments]
+        ready = self._known_from(unit, scope, (*texts, *self.reads), own=True)
         if first is not None and unit.names.order(first) < ready:
             around = getattr(unit.names.parents[first], "body", ())
             first = next((s for s in around if unit.names.order(s) > ready), None)
@@ -156,15 +157,17 @@ class Homes:
             return None
         return self.state.calls[site].unit.names.module.code_for_node(argument.value)
 
-    def _known_from(self, unit: Unit, scope: Scope, arguments: Iterable[tuple[str, str]]) -> int:
-        """The position in the source behind which all names of some expressions are defined in a scope."""
+    def _known_from(self, unit: Unit, scope: Scope, texts: Iterable[str], *, own: bool = False) -> int:
+        """The position in the source behind which all names of some expressions are defined, as a scope sees them.
+        ``own``: those of that scope alone."""
         found = -1
-        for _, text in arguments:
-            for word in _words(cst.parse_expression(text)):
-                binding = scope.lookup(word)
-                for definition in binding.definitions if binding is not None and binding.scope is scope else ():
-                    if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
-                        found = max(found, unit.names.order(definition))
+        for word in (word for text in texts for word in _words(cst.parse_expression(text))):
+            binding = scope.lookup(word)
+            if binding is None or (own and binding.scope is not scope):
+                continue
+            for definition in binding.definitions:
+                if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
+                    found = max(found, unit.names.order(definition))
         return found
 
     def _joined(self, above: list[Code], prepares: list[Prepare], way: Way) -> tuple[Unit, Home] | None:
@@ -265,15 +268,8 @@ class Homes:
 
     def _defined_by(self, unit: Unit, name: DeviceName, condition: str | None) -> int:
         """The position in the source behind which all names that a condition reads are defined."""
-        found = -1
-        scope = name.binding.scope
-        asked = _words(cst.parse_expression(condition)) if condition is not None else ()
-        for word in (*asked, *self.reads):
-            binding = scope.lookup(word)
-            for definition in binding.definitions if binding is not None else ():
-                if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
-                    found = max(found, unit.names.order(definition))
-        return found
+        asked = (condition,) if condition is not None else ()
+        return self._known_from(unit, name.binding.scope, (*asked, *self.reads))
 
     def _first_use(
         self, unit: Unit, block: list[cst.CSTNode], needs: dict[Code, None], prepares: list[Prepare]

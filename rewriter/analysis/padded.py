@@ -16,7 +16,7 @@ from ..facts.module import Gather
 from ..facts.roles import Origin
 from .reach import Reach
 from .solver import Thing
-from .syntax import FunctionNode
+from .syntax import FunctionNode, is_none
 from .things import External, Function, Instance, State, Unit
 from .training import method_name, outside_name
 from .walk import descendants
@@ -57,7 +57,7 @@ def _padding(state: State, reach: Reach, loader: Origin) -> Padding | None:
     if not isinstance(loader.node, cst.Call):
         return None
     given = next((a.value for a in loader.node.args if a.keyword is not None and a.keyword.value == "collate_fn"), None)
-    if given is None or (isinstance(given, cst.Name) and given.value == "None"):
+    if given is None or is_none(given):
         return None
     record = state.calls.get(given) if isinstance(given, cst.Call) else None
     if record is not None and outside_name(record) == "functools.partial" and isinstance(given, cst.Call):

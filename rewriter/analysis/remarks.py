@@ -14,6 +14,7 @@ from ..findings import Finding, Severity
 from .assigned import bindings_value
 from .reach import Reach
 from .summed import forward_of, reduces_rows, reduction_of
+from .syntax import is_none
 from .things import CallRecord, External, Function, State, Unit, Unknown, origins
 from .training import Training, method_name, outside_name
 from .walk import descendants
@@ -175,7 +176,7 @@ def _spread(unit: Unit, node: cst.BaseExpression) -> tuple[str, bool] | None:
     found, front = False, False
     while isinstance(part, (cst.Call, cst.Subscript)):
         if isinstance(part, cst.Subscript):
-            empty = [i for i, e in enumerate(part.slice) if isinstance(e.slice, cst.Index) and _is_none(e.slice.value)]
+            empty = [i for i, e in enumerate(part.slice) if isinstance(e.slice, cst.Index) and is_none(e.slice.value)]
             found, front = found or bool(empty), front or 0 in empty
             part = part.value
             continue
@@ -186,10 +187,6 @@ def _spread(unit: Unit, node: cst.BaseExpression) -> tuple[str, bool] | None:
             found, front = True, front or (isinstance(place, cst.Integer) and place.evaluated_value == 0)
         part = part.func.value
     return (part.value, front) if found and isinstance(part, cst.Name) else None
-
-
-def _is_none(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Name) and node.value == "None"
 
 
 def _runs(reach: Reach, loop: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -10,7 +10,7 @@ import libcst as cst
 from ..facts.roles import Origin, Role
 from .reach import Reach
 from .switches import Switch
-from .syntax import FunctionNode, parameters
+from .syntax import FunctionNode, is_none, parameters
 from .things import State, Unit, origins
 from .training import method_name
 
@@ -90,7 +90,7 @@ class Scaler:
             return None if inner is None else not inner
         if isinstance(node, cst.Comparison) and len(node.comparisons) == 1 and node.left in self.tests:
             target = node.comparisons[0]
-            if isinstance(target.comparator, cst.Name) and target.comparator.value == "None":
+            if is_none(target.comparator):
                 return isinstance(target.operator, (cst.IsNot, cst.NotEqual))
         return None
 
@@ -167,7 +167,7 @@ class Scaler:
         """Whether a value is the scaler's construction, under a condition or not, or the None beside it."""
         if isinstance(value, cst.IfExp):
             return self._made(value.body) and self._made(value.orelse)
-        none = isinstance(value, cst.Name) and value.value == "None"
+        none = is_none(value)
         return none or any(origin.node is value for origin in self.origins)
 
     def _method(self, unit: Unit, call: cst.Call, statement: cst.CSTNode, use: ScalerUse) -> str:

@@ -64,7 +64,7 @@ def _row_counts(unit: Unit, statement: cst.CSTNode) -> Iterator[Binding]:
         value = node.value
         if isinstance(target, (cst.Tuple, cst.List)) and _is_shape(value):
             target = target.elements[0].value
-        elif not _is_row_count(value):
+        elif not is_row_count(value):
             continue
         binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
         if binding is not None:
@@ -78,15 +78,16 @@ def _is_shape(value: cst.BaseExpression) -> bool:
     return isinstance(value, cst.Attribute) and value.attr.value == "shape"
 
 
-def _is_row_count(value: cst.BaseExpression) -> bool:
+def is_row_count(value: cst.CSTNode | None) -> bool:
     """``x.shape[0]``, ``x.size(0)``, ``len(x)``."""
     if isinstance(value, cst.Subscript) and _is_shape(value.value) and len(value.slice) == 1:
         first = value.slice[0].slice
         return isinstance(first, cst.Index) and is_zero(first.value)
     if not isinstance(value, cst.Call) or len(value.args) != 1:
         return False
-    name = method_name(value)
-    return name == "len" or (name == "size" and is_zero(value.args[0].value))
+    if isinstance(value.func, cst.Name):
+        return value.func.value == "len"
+    return method_name(value) == "size" and is_zero(value.args[0].value)
 
 
 def _members(value: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -44,6 +44,11 @@ def import_source(node: cst.ImportFrom) -> str:
     return "." * len(node.relative) + dotted(node.module)
 
 
+def is_none(node: cst.CSTNode | None) -> bool:
+    """Whether an expression is ``None``, written out."""
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
 def is_zero(node: cst.CSTNode) -> bool:
     """Whether an expression is the number 0, written out."""
     return isinstance(node, cst.Integer) and node.evaluated_value == 0

@@ -49,13 +49,13 @@ def losses(about: About) -> Promise:
     found = _means(about.migrated)
     floor = about.tolerance and max(abs(v) for v, _ in wanted if math.isfinite(v)) * 1e-3
     worst, wrong = _worst(about, wanted, found, floor)
-    sums = _of_steps(wanted), _of_steps(found)
-    if wrong is not None and not about.alone and len(sums[0]) < len(wanted) == len(found):
-        distance, differs = _worst(about, *sums, floor)
+    if wrong is not None:
+        sums = _of_steps(wanted), _of_steps(found)
+        cut_up = not about.alone and len(sums[0]) < len(wanted) == len(found)
+        distance, differs = _worst(about, *sums, floor) if cut_up else (worst, wrong)
         if differs is None:
             text = f"summed over each step, {agreement(about, distance)}; its backward passes cut up each share"
             return about.held("losses", text)
-    if wrong is not None:
         (a, step), (b, _) = wanted[wrong], found[wrong]
         ratios = [y / x for (x, _), (y, _) in zip(wanted[wrong:], found[wrong:], strict=False) if x]
         text = f"loss {shown(b)}, the original's is {shown(a)}{_factor(ratios)}"
