@@ -30,9 +30,9 @@ class Front:
         return _as_original(super().__reduce_ex__(protocol), type(self), self._torchlift_class)
 
 
-def in_front(front: type[Front], cls: type, **attributes: Any) -> type:
+def in_front(front: type[Front], cls: type, *behind: type, **attributes: Any) -> type:
     """
-    A class that is `front` first and `cls` behind it, and looks like `cls`.
+    A class that is `front` first and `cls` behind it, and looks like `cls`. `behind` come after `cls`.
 
     Raises:
         TypeError: `cls` cannot be a base.
@@ -44,7 +44,8 @@ def in_front(front: type[Front], cls: type, **attributes: Any) -> type:
         "_torchlift_class": cls,
         **attributes,
     }
-    return types.new_class(cls.__name__, (front, cls), exec_body=lambda namespace: namespace.update(body))
+    bases = behind if any(issubclass(base, cls) for base in behind) else (cls, *behind)
+    return types.new_class(cls.__name__, (front, *bases), exec_body=lambda namespace: namespace.update(body))
 
 
 def _as_original(reduced: Any, extended: type, original: type) -> Any:

@@ -50,6 +50,11 @@ class GradientState:
         self._accelerator = None if accelerator is None else weakref.ref(accelerator)
 
     @property
+    def _of_nobody(self) -> bool:
+        """Asked for before there is an accelerator: outside of all loops and windows, then."""
+        return self._accelerator is None and not self.initialized
+
+    @property
     def _of(self) -> Any:
         found = None if self._accelerator is None else self._accelerator()
         return _latest() if found is None else found
@@ -66,7 +71,7 @@ class GradientState:
 
     @property
     def _pass(self) -> Pass | None:
-        return self._progress.innermost()
+        return None if self._of_nobody else self._progress.innermost()
 
     @property
     def initialized(self) -> bool:
@@ -76,12 +81,12 @@ class GradientState:
     @property
     def num_steps(self) -> int:
         """Batches per optimizer step."""
-        return self._windows.steps
+        return 1 if self._of_nobody else self._windows.steps
 
     @property
     def sync_gradients(self) -> bool:
         """Gradients are exchanged, and optimizers step."""
-        return self._windows.sync
+        return True if self._of_nobody else self._windows.sync
 
     @property
     def in_dataloader(self) -> bool:

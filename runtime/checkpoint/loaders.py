@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from ..data.batches import KEY
+from ..data.stateful import Stateful, is_ours
 from ..errors import CheckpointError
 from .reading import check_readable, read
 
@@ -107,7 +108,13 @@ def load_loader_state(loader: DataLoader[Any], folder: Path, index: int, rank: i
             raise CheckpointError(
                 f"{own} holds the states of {len(states)} processes, and this is process {rank}. Load it on as many."
             )
-        loader.load_state_dict(states[rank])  # type: ignore[attr-defined]
+        state = states[rank]
+        if not is_ours(state) or isinstance(loader, Stateful):
+            loader.load_state_dict(state)  # type: ignore[attr-defined]
+        elif state["position"]:  # of torchdata's class, which has our state on several processes only
+            raise CheckpointError(
+                f"{own} was saved in the middle of a pass on {state['processes']} processes. Load it on as many."
+            )
 
 
 def _restore(holder: Any, kept: dict[str, Any]) -> None:

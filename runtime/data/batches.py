@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from copy import deepcopy
 from typing import Any
 
 from torch.utils.data import IterableDataset
@@ -36,9 +37,11 @@ class Batches:
         share.epochs.current = self._pass
         self._told = not share.options.world.alone
         read = isinstance(loader.dataset, IterableDataset) or (self._told and share.options.dispatch)
-        self._drop = share.skip if read else 0
+        # an iterator of torchdata that goes on has read some of them before
+        self._drop = max(share.skip - getattr(self._batches, "_num_yielded", 0), 0) if read else 0
         self._ahead = self._pass.length is None and self._progress.looks_ahead
-        self._next: tuple[Any, Shares | None] | None = self._fetch() if self._ahead else None
+        self._state: Any = None
+        self._next: tuple[Any, Shares | None] | None = self._look_ahead() if self._ahead else None
         self._simple = not self._told and not self._ahead and not self._drop and share.indices is None
 
     def __iter__(self) -> Batches:
@@ -73,10 +76,11 @@ class Batches:
         if self._simple:
             return self._step()
         if self._ahead:
-            found, self._next = self._next, self._fetch()
+            found, self._next = self._next, self._look_ahead()
         else:
             found = self._fetch()
         if found is None:
+            self._state = None
             self._end()
             raise StopIteration
         batch, shares = found
@@ -124,6 +128,15 @@ class Batches:
         if self._share.cuts:
             return self._cut(batch)
         return batch, self._shares.popleft() if self._shares else None
+
+    def _look_ahead(self) -> tuple[Any, Shares | None] | None:
+        if hasattr(self._batches, "state_dict"):
+            self._state = deepcopy(self._batches.state_dict())
+        return self._fetch()
+
+    def state_dict(self) -> Any:
+        """Where an iterator of torchdata stands: at the batch in hand, not at the one that was fetched ahead."""
+        return self._batches.state_dict() if self._state is None else self._state
 
     def _read(self) -> Any:
         if self._lent is None:

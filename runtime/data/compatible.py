@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
+from ..classes import Front, in_front
 from ..collectives.world import Imagined, World
 from ..device.placement import send_to_device
 from ..errors import MixedUseError, NotAvailableYet
@@ -24,6 +25,7 @@ from .loader import LoaderOptions, is_prepared, prepare_loader, skip_first_batch
 from .progress import Progress
 from .samplers import Skipping
 from .shares import RoundRules, count_rounds, rounds
+from .torchdata import stateful_class, with_state
 
 _END = object()
 
@@ -232,9 +234,15 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
         dataset: as for torch's DataLoader.
         device: where batches go.
         skip_batches: how many are left out at the start of every pass.
-        use_stateful_dataloader: the loader has `state_dict` and `load_state_dict`.
+        use_stateful_dataloader: the loader has `state_dict` and `load_state_dict`; with torchdata they are those of
+            its StatefulDataLoader, and the state of one can be loaded by the other.
         more: for torch's DataLoader; what begins with an underscore, and generators to synchronise, is accepted.
     """
+
+    def __new__(cls, *args: Any, use_stateful_dataloader: bool = False, **more: Any) -> DataLoaderShard:
+        """Of a class that is known as torchdata's, too, where it has a state."""
+        shown = use_stateful_dataloader and stateful_class() is not None
+        return super().__new__(in_front(Front, cls, with_state()) if shown else cls)
 
     def __init__(
         self,
@@ -248,18 +256,22 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
     ) -> None:
         given = {k: v for k, v in more.items() if not k.startswith("_") and k not in _ACCEPTED}
         super().__init__(dataset, **given)
-        self.base_dataloader = DataLoader(dataset, **given)
+        made_of = stateful_class() if use_stateful_dataloader else None
+        self.base_dataloader: DataLoader[Any] = (made_of or DataLoader)(dataset, **given)
         self.device = device
         self.skip_batches = skip_batches
         self.end_of_dataloader = False
         self._split = bool(more.get("split_batches"))
         self._epochs = Epochs()
         self.use_stateful_dataloader = use_stateful_dataloader
-        self._stateful: Any = None
+        self._torchlift_reader: Any = None
         if use_stateful_dataloader:
-            self._stateful = _stateful(self.base_dataloader, device, skip_batches)
-            self._epochs = self._stateful.__dict__[KEY].epochs
-            self.state_dict, self.load_state_dict = self._stateful.state_dict, self._stateful.load_state_dict
+            self._torchlift_reader = _stateful(self.base_dataloader, device, skip_batches)
+            self._epochs = self._torchlift_reader.__dict__[KEY].epochs
+            self.state_dict, self.load_state_dict = (
+                self._torchlift_reader.state_dict,
+                self._torchlift_reader.load_state_dict,
+            )
 
     @property
     def iteration(self) -> int:
@@ -288,9 +300,9 @@ class DataLoaderShard(DataLoader[Any], DataLoaderStateMixin, metaclass=_Prepared
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         self.end_of_dataloader = False
-        if self._stateful is not None:
-            for batch in self._stateful:
-                self.end_of_dataloader = self._stateful.end_of_dataloader
+        if self._torchlift_reader is not None:
+            for batch in self._torchlift_reader:
+                self.end_of_dataloader = self._torchlift_reader.end_of_dataloader
                 yield batch
             return
         self._epochs.begin()

@@ -29,6 +29,7 @@ from .progress import Progress
 from .samplers import KeptDistributedSampler, Sharded, Skipping, WholeItems
 from .shares import RoundRules, count_rounds
 from .stateful import Stateful, go_on, note_beginning
+from .torchdata import is_of_torchdata, with_state
 from .transfer import transfer
 
 
@@ -75,12 +76,15 @@ class Share:
 def prepare_loader(loader: DataLoader[Any], options: LoaderOptions) -> DataLoader[Any]:
     """A loader that hands this process its share, on its device. The script's loader stays usable beside it."""
     skipped = 0
+    reader = vars(loader).get("_torchlift_reader")
+    if reader is not None:  # made by hand, with a state: what reads for it reads the share of this process from now on
+        loader, options = reader, replace(options, stateful=True)
     if is_prepared(loader):  # by hand
         skipped = loader.__dict__[KEY].skip
         raw: DataLoader[Any] = object.__new__(type(loader)._torchlift_class)  # type: ignore[attr-defined]
         raw.__dict__.update({name: value for name, value in loader.__dict__.items() if name != KEY})
         loader = raw
-    prepared: DataLoader[Any] = object.__new__(_extended(loader, options.stateful))
+    prepared: DataLoader[Any] = object.__new__(_extended(loader, options))
     prepared.__dict__.update(loader.__dict__)
     prepared.__dict__["_iterator"] = None  # workers that persist belong to the loader that started them
     prepared.__dict__[KEY] = _share(loader, options, skipped)
@@ -148,9 +152,12 @@ def _distributed_sampler(loader: DataLoader[Any], source: Any) -> DistributedSam
 _CLASSES: dict[tuple[type, bool, bool], type] = {}
 
 
-def _extended(loader: DataLoader[Any], stateful: bool) -> type:
+def _extended(loader: DataLoader[Any], options: LoaderOptions) -> type:
     """The script's loader class with `PreparedLoader` in front, and further names where it has none of its own."""
-    return _extension(type(loader), _has_none_of(loader, _Named), stateful and _has_none_of(loader, Stateful))
+    wanted = options.stateful and _has_none_of(loader, Stateful)
+    if is_of_torchdata(loader):  # on several processes it does not know what it draws from, nor what was read for all
+        wanted = not options.world.alone
+    return _extension(type(loader), _has_none_of(loader, _Named), wanted)
 
 
 def _has_none_of(loader: DataLoader[Any], names: type) -> bool:
@@ -160,9 +167,9 @@ def _has_none_of(loader: DataLoader[Any], names: type) -> bool:
 def _extension(cls: type, named: bool, stateful: bool) -> type:
     key = cls, named, stateful
     if key not in _CLASSES:
-        chosen = [names for names, wanted in ((_Named, named), (Stateful, stateful)) if wanted]
-        added = {name: value for names in chosen for name, value in vars(names).items() if not name.startswith("_")}
-        _CLASSES[key] = in_front(PreparedLoader, cls, _torchlift_named=named, _torchlift_stateful=stateful, **added)
+        added = {name: value for name, value in vars(_Named).items() if named and not name.startswith("_")}
+        added |= {"_torchlift_named": named, "_torchlift_stateful": stateful}
+        _CLASSES[key] = in_front(PreparedLoader, cls, *([with_state()] if stateful else []), **added)
     return _CLASSES[key]
 
 

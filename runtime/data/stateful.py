@@ -90,7 +90,7 @@ class Stateful:
             CheckpointError: it is the state of another kind of loader, or of another number of processes.
         """
         epochs = self.__dict__[KEY].epochs
-        if not {"epoch", "position", "processes"} <= set(state):
+        if not is_ours(state):
             raise CheckpointError(
                 "this is not the state of a loader of use_stateful_dataloader=True. Take it from loader.state_dict()."
             )
@@ -107,6 +107,11 @@ class Stateful:
             if len(kept) != len(_generators(self)):
                 raise CheckpointError("this loader has other generators than the one whose state was saved.")
             epochs.go_on = Beginning(state["torch"].clone(), kept, state["position"])
+
+
+def is_ours(state: Any) -> bool:
+    """The state of a loader of ours, not that of a class which keeps its own."""
+    return isinstance(state, dict) and {"epoch", "position", "processes"} <= set(state)
 
 
 def _processes(loader: Any) -> int:

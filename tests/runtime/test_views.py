@@ -245,3 +245,14 @@ def test_weights_on_a_device(tmp_path):
     utils.save({"w": torch.ones(2)}, tmp_path / "w.bin")
     assert utils.load_state_dict(tmp_path / "w.bin", {"": "cpu"})["w"].tolist() == [1, 1]
     assert utils.load_state_dict(tmp_path / "w.bin", device_map={"": "meta"})["w"].is_meta
+
+
+def test_before_there_is_an_accelerator():
+    GradientState._reset_state()
+    state = GradientState()
+    assert state.active_dataloader is None and state.sync_gradients and state.num_steps == 1
+    assert not (state.in_dataloader or state.end_of_dataloader or state.initialized) and state.remainder == -1
+    accelerator = Accelerator(gradient_accumulation_steps=2)
+    assert state.num_steps == 2
+    GradientState._reset_state()
+    assert accelerator.gradient_state.num_steps == 2
