@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import torch
-import torch.distributed as dist
 
 from ..errors import CollectiveError, UnknownWordError
 from ..types import Reduction, Tree
 from .trees import rebuild, tensors_of
 from .world import World
-
-_OPERATIONS = {
-    Reduction.SUM: dist.ReduceOp.SUM,
-    Reduction.MEAN: dist.ReduceOp.SUM,
-    Reduction.MAX: dist.ReduceOp.MAX,
-    Reduction.MIN: dist.ReduceOp.MIN,
-    Reduction.PRODUCT: dist.ReduceOp.PRODUCT,
-}
 
 
 def parse_reduction(word: str) -> Reduction:
@@ -75,8 +66,7 @@ def _reduce_all(world: World, tensors: list[torch.Tensor], word: Reduction) -> l
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         members = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
         flat = _travelling(torch.cat([tensors[i].detach().reshape(-1).to(world.device) for i in members]))
-        if flat.numel():
-            world.finish(dist.all_reduce(flat, _OPERATIONS[word], async_op=True))
+        world.reduce(flat, word)
         if word is Reduction.MEAN:
             flat /= world.size
         start = 0

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..process import watch
-from .shared import open_for_all, opened
+from ..process import links, watch
+from ..process.links import Links
+from ..types import Reduction
 
 _all_gather = getattr(dist, "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor")
 """The same operation under its newer and its older name."""
@@ -19,10 +20,16 @@ _HEAD = 62
 _ROOM = 4096
 """Bytes behind the numbers, on the CPU, for what is small enough to need no exchange of its own."""
 _FEW = 16
-"""With more processes than these, room that is not used would cost more than it saves."""
-
-_LARGE = 1 << 16
-"""Bytes from which on memory that is shared is faster than a collective of gloo."""
+"""With more processes than these, room that is not used would cost more than it saves; so would a line to each."""
+_READ = 1 << 22
+"""Bytes that every process may read of the others in order to add them up; gloo lets each add a part of them."""
+_JOINING: dict[Reduction, tuple[Any, Callable[..., Any]]] = {
+    Reduction.SUM: (dist.ReduceOp.SUM, torch.add),
+    Reduction.MEAN: (dist.ReduceOp.SUM, torch.add),
+    Reduction.MAX: (dist.ReduceOp.MAX, torch.maximum),
+    Reduction.MIN: (dist.ReduceOp.MIN, torch.minimum),
+    Reduction.PRODUCT: (dist.ReduceOp.PRODUCT, torch.mul),
+}
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,76 @@ class World:
         else:
             work.wait()
 
-    def gather_bytes(self, packed: torch.Tensor) -> torch.Tensor:
-        """One row per rank; `packed` has the same length everywhere."""
+    def gather_rows(self, packed: torch.Tensor) -> torch.Tensor:
+        """One row per rank; `packed` has one dimension, and the same length everywhere."""
+        if not packed.numel():
+            return packed.new_empty(self.size, 0)
+        lines = self._lines(packed.numel() * packed.dtype.itemsize)
+        if lines is None:
+            return self._through_torch(packed)
+        data = packed.view(torch.uint8)
+        return lines.gather(data, [len(data)] * self.size).view(packed.dtype)
+
+    def reduce(self, flat: torch.Tensor, word: Reduction = Reduction.SUM) -> None:
+        """
+        Join every element with those of the other ranks, in place; all of them get the same bits.
+
+        Args:
+            flat: one dimension, as long everywhere; of a type that every back end can join.
+            word: how; the mean is left as a sum.
+        """
+        operation, join = _JOINING[word]
+        taken = flat.numel() * flat.dtype.itemsize
+        misses_nan = word in (Reduction.MAX, Reduction.MIN)  # in back ends, depending on whose it is
+        if taken * self.size <= _READ and (misses_nan or self._lines(taken) is not None):
+            first, *others = self.gather_rows(flat)
+            for row in others:
+                join(first, row, out=first)
+            flat.copy_(first)
+        elif taken:
+            self.finish(dist.all_reduce(flat, operation, async_op=True))
+
+    def broadcast_bytes(self, packed: torch.Tensor, source: int) -> torch.Tensor:
+        """Those of one rank; `packed` has the same length everywhere, and may be written to."""
+        if not len(packed):
+            return packed
+        lines = self._lines(len(packed), large=False)
+        if lines is not None:
+            return lines.scatter([packed] * self.size if self.rank == source else None, len(packed), source)
+        self.finish(dist.broadcast(packed, source, async_op=True))
+        return packed
+
+    def scatter_bytes(self, parts: list[torch.Tensor] | None, length: int) -> torch.Tensor:
+        """
+        What rank 0 has for this rank.
+
+        Args:
+            parts: on rank 0, what it has for each rank; None elsewhere.
+            length: of a part in bytes, the same for all, and everywhere.
+        """
+        lines = self._lines(length, large=False)
+        if lines is not None:
+            return lines.scatter(parts, length, 0)
+        mine = torch.empty(length, dtype=torch.uint8, device=self.device)
+        here = None if parts is None else [one.to(self.device) for one in parts]
+        self.finish(dist.scatter(mine, here, 0, async_op=True))
+        return mine
+
+    def _lines(self, length: int, large: bool = True) -> Links | None:
+        """What so many bytes travel by between the processes of one machine; None: by torch's back end, as anywhere."""
+        if self.device.type != "cpu" or self.size > _FEW:
+            return None
+        lines = links.open_for_all(self.rank, self._numbers_through_torch)
+        carried = lines is not None and (length <= links.SMALL or (large and lines.large()))
+        return lines if carried else None
+
+    def _through_torch(self, packed: torch.Tensor) -> torch.Tensor:
         rows = torch.empty((self.size, packed.numel()), dtype=packed.dtype, device=packed.device)
-        if packed.numel():
-            self.finish(_all_gather(rows.view(-1), packed, async_op=True))
+        self.finish(_all_gather(rows.view(-1), packed, async_op=True))
+        return rows
+
+    def _numbers_through_torch(self, numbers: list[int]) -> list[list[int]]:
+        rows: list[list[int]] = self._through_torch(torch.tensor(numbers, device=self.device)).tolist()
         return rows
 
     @property
@@ -107,20 +179,17 @@ class World:
         Raises:
             CollectiveMismatch: the processes have parted.
         """
-        own, shared = length_of(numbers), opened()
+        own = length_of(numbers)
         packed = pack(max(own, self._room))
-        if shared is not None:
-            shared.lay(packed[:own])
         rows, early = self._gather_first(numbers, packed if own <= self._room else None)
         lengths = [own if row == numbers else length_of(row) for row in rows]
         longest = max(lengths)
         if longest <= self._room:
             return rows, early[:, :longest]
-        if shared is not None:
-            return rows, shared.take(packed, lengths, lambda: self.finish(dist.barrier(async_op=True)))
-        if self.device.type == "cpu" and longest >= _LARGE:
-            open_for_all(self.rank, self.gather_numbers)
-        return rows, self.gather_bytes(packed if len(packed) == longest else pack(longest))
+        lines = self._lines(longest)
+        if lines is not None:
+            return rows, lines.gather(packed, lengths)
+        return rows, self._through_torch(packed if len(packed) == longest else pack(longest))
 
     def _gather_first(self, numbers: list[int], small: torch.Tensor | None) -> tuple[list[list[int]], torch.Tensor]:
         first, rest = numbers[:_HEAD], numbers[_HEAD:]
@@ -129,13 +198,13 @@ class World:
         if self._room:
             behind = torch.zeros(self._room // 8, dtype=torch.int64) if small is None else small.view(torch.int64)
             head = torch.cat((head, behind))
-        gathered = self.gather_bytes(head)
+        gathered = self.gather_rows(head)
         rows: list[list[int]] = gathered[:, : len(mine)].tolist()
         if any(row[:2] != mine[:2] for row in rows):
             watch.disagreement()
         found = [row[2 : 2 + len(first)] for row in rows]
         if rest:
-            more = self.gather_bytes(torch.tensor(rest, dtype=torch.int64).to(self.device)).tolist()
+            more = self.gather_rows(torch.tensor(rest, dtype=torch.int64).to(self.device)).tolist()
             found = [row + others for row, others in zip(found, more, strict=True)]
         return found, gathered[:, len(mine) :].view(torch.uint8)
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from ..collectives.packing import pack, unpack
 from ..collectives.world import World
@@ -108,7 +107,7 @@ class Dispatched:
             head = torch.tensor(header + [0] * (length - len(header)), dtype=torch.int64).view(torch.uint8)
             fits = [one if header[1] <= self._room else one[:0] for one in contents or [head[:0]] * self._world.size]
             parts = [torch.cat([head, one, head.new_zeros(self._room - len(one))]) for one in fits]
-        mine = self._part(8 * length + self._room, parts)
+        mine = self._world.scatter_bytes(parts, 8 * length + self._room)
         found: list[int] = mine[: 8 * length].view(torch.int64).tolist()
         if found[1] <= self._room:
             return found, mine[8 * length :]
@@ -116,13 +115,7 @@ class Dispatched:
         parts = None
         if sending:
             parts = [torch.nn.functional.pad(one, (0, self._room - len(one))) for one in contents or []]
-        return found, self._part(self._room, parts)
-
-    def _part(self, length: int, parts: list[torch.Tensor] | None) -> torch.Tensor:
-        mine = torch.empty(length, dtype=torch.uint8, device=self._world.device)
-        here = None if parts is None else [one.to(self._world.device) for one in parts]
-        self._world.finish(dist.scatter(mine, here, 0, async_op=True))
-        return mine
+        return found, self._world.scatter_bytes(parts, self._room)
 
     def _send(self, parcel: _Parcel) -> Tagged:
         news = [b"" if look == sent else look for look, sent in zip(parcel.looks, self._sent, strict=True)]

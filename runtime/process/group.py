@@ -17,7 +17,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from ..errors import CollectiveMismatch, TopologyError
-from . import watch
+from . import links, watch
 from .topology import Topology
 
 _LEAVING_SECONDS = 10.0
@@ -156,6 +156,7 @@ def leave() -> None:
         _Exit.failed = True
     except (RuntimeError, ValueError, OSError) as error:  # the store is gone: so are the others
         log.debug("left without the others: %s", error)
+    links.close()
     if _Exit.failed:
         _destroy_or_die()
     else:

@@ -22,7 +22,8 @@ import torch.distributed as dist
 from ..errors import CollectiveMismatch
 from .ring import Ring, Shown, parted
 
-_PERIOD = timedelta(milliseconds=400)
+PERIOD = timedelta(milliseconds=400)
+"""How often processes are compared, and one that waits asks what has come of it."""
 _PATIENCE_SECONDS = 1.5
 """How long a process that is held inside of torch may take to notice the error, before it is ended."""
 _TOLD = 64
@@ -60,7 +61,7 @@ class Watch(threading.Thread):
         """Until the group is left, or the store is gone (and with it the others)."""
         try:
             self.tell()
-            while not self._ended.wait(_PERIOD.total_seconds()):
+            while not self._ended.wait(PERIOD.total_seconds()):
                 self.tell()
                 self._listen()
                 if self.verdict is not None:
@@ -72,7 +73,7 @@ class Watch(threading.Thread):
     def stop(self) -> None:
         """No more comparing; the store is left alone, which another process may close at any time now."""
         self._ended.set()
-        self.join(_PERIOD.total_seconds())
+        self.join(PERIOD.total_seconds())
 
     def tell(self) -> None:
         """Let the others know where this process stands."""
@@ -102,7 +103,7 @@ class Watch(threading.Thread):
             if found is not None:
                 verdict = _sentence(*found, rank)
                 self._store.set(_VERDICT, verdict)
-                until = time.monotonic() + 2 * _PERIOD.total_seconds()
+                until = time.monotonic() + 2 * PERIOD.total_seconds()
                 while time.monotonic() < until and self._store.add(_HEARD, 0) < self._size - 1:
                     time.sleep(0.02)  # the store ends with this process: the others must have read it before
                 self.verdict = verdict
@@ -140,7 +141,7 @@ class Watch(threading.Thread):
             CollectiveMismatch: the processes have parted.
         """
         self.tell()
-        until = time.monotonic() + 4 * _PERIOD.total_seconds()
+        until = time.monotonic() + 4 * PERIOD.total_seconds()
         while time.monotonic() < until and self.verdict is None and self.is_alive():
             time.sleep(0.02)
         self.check()
@@ -244,6 +245,17 @@ def explain() -> None:
         _Here.watch.hear()
 
 
+def check() -> None:
+    """
+    Raise what has been found, in the middle of a wait.
+
+    Raises:
+        CollectiveMismatch: the processes have parted.
+    """
+    if _Here.watch is not None:
+        _Here.watch.check()
+
+
 def done() -> None:
     """The collective has been left."""
     if _Here.watch is not None:
@@ -263,7 +275,7 @@ def finish(work: Any) -> None:
         return
     while True:
         try:
-            work.wait(_PERIOD)
+            work.wait(PERIOD)
         except RuntimeError as error:
             watch.check()
             if "timed out" in str(error).lower() and (not work.is_completed() or work.is_success()):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ...process.links import Links
 from .recorder import Recorder
 
 _NAMES = (
@@ -19,7 +20,7 @@ _NAMES = (
 
 
 def install(recorder: Recorder) -> None:
-    """Record calls of `torch.distributed` from now on; one that is made inside another is part of it."""
+    """Record collective calls from now on; one that is made inside another is part of it."""
     if not dist.is_available():
         return
     depth = [0]
@@ -33,6 +34,8 @@ def install(recorder: Recorder) -> None:
         for module in (home, dist):
             if getattr(module, name, None) is original:
                 setattr(module, name, watched)
+    for name in ("gather", "scatter"):  # what the runtime sends without torch
+        setattr(Links, name, _watched(name, getattr(Links, name), recorder, depth))
 
 
 def _watch_group(recorder: Recorder) -> None:

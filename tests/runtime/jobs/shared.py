@@ -13,30 +13,34 @@ from pathlib import Path
 import torch
 
 from torchlift.runtime import Accelerator
-from torchlift.runtime.collectives import shared, world
+from torchlift.runtime.collectives import world
+from torchlift.runtime.process import links, shared
 
 hidden = sys.argv[1]
 before = {*os.listdir("/dev/shm")}
 PIECE = shared._PIECE = 1 << 16
-LARGE, ROOM = world._LARGE, world._ROOM
+LARGE, ROOM = links.SMALL + 1, world._ROOM
 accelerator = Accelerator()
 rank, size = accelerator.process_index, accelerator.num_processes
 if hidden == "the last" and rank == size - 1:
     shared._make = lambda _: -1
 if hidden == "from the first" and rank == 0:
     shared._open = lambda *_: None
-takes = []
-take = shared.Shared.take
+laid = []
+lay = shared.Shared._lay
 
 
-def slow_take(*arguments):
+def slow_lay(*arguments):
     """One process reads late: by then the others may be laying out the next."""
-    takes.append(1)
-    time.sleep(0.005 * random.Random(len(takes) * size + rank).choice([0, 0, 0, 1]))
-    return take(*arguments)
+    laid.append(lay(*arguments))
+    time.sleep(0.005 * random.Random(len(laid) * size + rank).choice([0, 0, 0, 1]))
 
 
-shared.Shared.take = slow_take
+shared.Shared._lay = slow_lay
+
+
+def opened():
+    return links._Known.links is not None and links._Known.links._memory is not None
 
 
 def bytes_of(length, of):
@@ -51,11 +55,10 @@ def check(lengths):
     return got
 
 
-assert shared.opened() is None
-check([LARGE - 16] * size)
-assert shared.opened() is None, "small ones need no memory"
+check([LARGE - 1] * size)
+assert links._Known.links is not None and not opened(), "small ones need no memory"
 check([LARGE] * size)
-assert (shared.opened() is None) == (hidden != "none")
+assert opened() == (hidden == "none")
 
 kept = check([3 * PIECE] * size)
 copy = kept.clone()
@@ -81,11 +84,11 @@ assert tree["n"].tolist() == list(range(size)) and not tree["x"][0].requires_gra
 words = accelerator.gather_for_metrics(["x" * PIECE * (1 + rank)], use_gather_object=True)
 assert words == ["x" * PIECE * (1 + of) for of in range(size)]
 
-assert bool(takes) == (hidden == "none")
+assert bool(laid) == (hidden == "none")
 open_files = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
 assert len([one for one in open_files if "torchlift-" in one]) == (size if hidden == "none" else 0), open_files
 accelerator.wait_for_everyone()
 assert not [name for name in {*os.listdir("/dev/shm")} - before if "torchlift" in name], "memory has no name"
 accelerator.end_training()
-assert shared.opened() is None
+assert links._Known.links is None
 print("RESULT true")

@@ -23,7 +23,7 @@ from torchlift.runtime import (
     set_seed,
     utils,
 )
-from torchlift.runtime.collectives.world import World
+from torchlift.runtime.process.links import Links
 
 folder = Path(sys.argv[1])
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -60,17 +60,17 @@ class counted:
     """How often the processes exchange something in the body."""
 
     def __enter__(self):
-        self.count, self._own = 0, World.gather_bytes
+        self.count, self._own = 0, Links.gather
 
-        def gather_bytes(world, packed):
+        def gather(links, packed, lengths):
             self.count += 1
-            return self._own(world, packed)
+            return self._own(links, packed, lengths)
 
-        World.gather_bytes = gather_bytes
+        Links.gather = gather
         return self
 
     def __exit__(self, *_):
-        World.gather_bytes = self._own
+        Links.gather = self._own
 
 
 def w1_split_batches_is_minded():

@@ -13,87 +13,71 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
-import torch.distributed as dist
 
 _PIECE = 1 << 22
 """Bytes that are laid out at once; every process holds twice as many."""
 
 Exchange: TypeAlias = Callable[[list[int]], list[list[int]]]
+"""Gives everybody the numbers of all ranks."""
 
 
 class Shared:
     """
     The memory of all processes, as this one sees it.
 
-    Two halves take turns, so that the processes need to meet only once for every piece, between `lay` and `take`:
-    whoever comes to the meeting has read the piece before, and the half that it lay in may be written again after it.
+    Two halves take turns, so that the processes need to meet only once for every piece, between laying it out and
+    reading it: whoever comes to the meeting has read the piece before, and the half that it lay in may be written again
+    after it.
 
     Args:
         areas: one for each rank, of uint8.
         rank: this process.
+        meet: returns when all processes have called it.
     """
 
-    def __init__(self, areas: list[torch.Tensor], rank: int) -> None:
+    def __init__(self, areas: list[torch.Tensor], rank: int, meet: Callable[[], None]) -> None:
         self._areas = [area.view(2, -1) for area in areas]
         self._rank = rank
+        self._meet = meet
         self._half = 0
 
-    def lay(self, packed: torch.Tensor) -> None:
-        """Lay out the first piece of what the others will take."""
-        self._half = 1 - self._half
-        piece = packed[:_PIECE]
-        self._areas[self._rank][self._half, : len(piece)] = piece
-
-    def take(self, packed: torch.Tensor, lengths: list[int], meet: Callable[[], None]) -> torch.Tensor:
+    def gather(self, packed: torch.Tensor, lengths: list[int]) -> torch.Tensor:
         """
-        What all have laid out, one row per rank, of the length of the longest. All have met since `lay`.
+        One row per rank, of the length of the longest.
 
         Args:
-            packed: what this process has laid out the first piece of.
+            packed: the bytes of this process; there may be more than belong to it.
             lengths: how many bytes are whose. What is behind them in a row means nothing.
-            meet: returns when all processes have called it.
         """
+        own = packed[: lengths[self._rank]]
         rows = packed.new_empty(len(lengths), max(lengths))
-        rows[self._rank, : lengths[self._rank]] = packed[: lengths[self._rank]]
+        rows[self._rank, : len(own)] = own
         for start in range(0, rows.shape[1], _PIECE):
-            if start:
-                self.lay(packed[start:])
-                meet()
+            self._lay(own[start : start + _PIECE])
+            self._meet()
             for rank, (area, length) in enumerate(zip(self._areas, lengths, strict=True)):
                 if rank != self._rank and start < length:
                     here = min(length - start, _PIECE)
                     rows[rank, start : start + here] = area[self._half, :here]
         return rows
 
-
-class _Known:
-    """What was found out for a process group."""
-
-    group: Any = None
-    shared: Shared | None = None
+    def _lay(self, piece: torch.Tensor) -> None:
+        self._half = 1 - self._half
+        self._areas[self._rank][self._half, : len(piece)] = piece
 
 
-def opened() -> Shared | None:
-    """The memory of the processes of the default group, if `open_for_all` has been called and has found it."""
-    return _Known.shared if _Known.group is dist.group.WORLD else None
-
-
-def open_for_all(rank: int, exchange: Exchange) -> None:
+def open_all(rank: int, exchange: Exchange, meet: Callable[[], None]) -> Shared | None:
     """
-    Find out, once a group, whether all processes can reach the memory of one another. All of them call it together.
+    The memory of all processes; None when some of them cannot reach that of the others. All of them call it together.
 
     Args:
         rank: this process.
         exchange: gives everybody the numbers of all ranks.
+        meet: returns when all processes have called it.
     """
-    if _Known.group is not dist.group.WORLD:
-        _Known.group, _Known.shared = dist.group.WORLD, _open_all(rank, exchange)
-
-
-def _open_all(rank: int, exchange: Exchange) -> Shared | None:
     token = random.SystemRandom().getrandbits(62)
     file = _make(token)
     areas = [_open(*told) for told in exchange([os.getpid(), file, token])]
@@ -101,7 +85,7 @@ def _open_all(rank: int, exchange: Exchange) -> Shared | None:
     agreed = all(complete for (complete,) in exchange([int(len(found) == len(areas))]))
     if file >= 0:
         os.close(file)
-    return Shared(found, rank) if agreed else None
+    return Shared(found, rank, meet) if agreed else None
 
 
 def _make(token: int) -> int:
