@@ -25,7 +25,8 @@ from .config.environment import read_environment
 from .config.handlers import AutocastKwargs, GradientAccumulationPlugin, KwargsHandler, TorchDynamoPlugin, one_of
 from .config.project import PathLike, ProjectConfiguration, project
 from .config.settings import DataLoaderConfiguration, either, resolve, with_loaders
-from .data.loader import skip_first_batches
+from .data.loader import pace_of, skip_first_batches
+from .data.pace import Pace
 from .data.progress import Progress
 from .data.remainder import real_rows
 from .device.placement import send_to_device
@@ -294,6 +295,20 @@ class Accelerator(Placed, Records, ComesLater):
         """
         skipping: DataLoader[T] = skip_first_batches(dataloader, num_batches)
         return skipping
+
+    def pace(self, dataloader: DataLoader[Any]) -> Pace:
+        """
+        How long a loop takes for a batch, and which part of that it waits for data, since this was asked last.
+
+        On this process, in seconds of the wall clock; nothing is exchanged.
+
+        Args:
+            dataloader: a prepared one.
+
+        Raises:
+            WrongKindError: it is not.
+        """
+        return pace_of(dataloader)
 
     def unwrap_model(self, model: Any, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = True) -> Any:
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from copy import deepcopy
+from time import perf_counter
 from typing import Any
 
 from torch.utils.data import IterableDataset
@@ -34,6 +35,11 @@ class Batches:
         self._shares: deque[Shares] = share.indices.shares if share.indices else deque()
         self._pass = Pass(_length(loader), weakref.ref(self))
         self._pass.loader = weakref.ref(loader)
+        self._clock = share.epochs.clock
+        self._waited: float | None = None
+        """How long the loop has waited for the batch in hand; None where there is none."""
+        self._given = 0.0
+        """When it went out."""
         share.epochs.current = self._pass
         self._told = not share.options.world.alone
         read = isinstance(loader.dataset, IterableDataset) or (self._told and share.options.dispatch)
@@ -73,8 +79,16 @@ class Batches:
             return
 
     def __next__(self) -> Any:
-        if self._simple:
-            return self._step()
+        asked = perf_counter()
+        if self._waited is not None:
+            self._clock.count(self._waited, asked - self._given)
+            self._waited = None
+        batch = self._step() if self._simple else self._advance()
+        self._given = perf_counter()
+        self._waited = self._given - asked
+        return batch
+
+    def _advance(self) -> Any:
         if self._ahead:
             found, self._next = self._next, self._look_ahead()
         else:

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from ..collectives.world import World
+from .pace import Clock
 from .progress import Pass
 
 _SEEDS = 2**62
@@ -30,11 +31,12 @@ class Epochs:
         """How it began, where loaders keep that."""
         self.go_on: Any = None
         """How the pass began that the next one continues."""
+        self.clock = Clock()
         self._running = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """A pass stays in the process that runs it."""
-        return {**vars(self), "current": None}
+        """A pass, and what it takes, stay in the process that runs it."""
+        return {**vars(self), "current": None, "clock": Clock()}
 
     def begin(self) -> None:
         """A pass begins."""

@@ -25,6 +25,7 @@ from .dispatch import Dispatched
 from .epochs import Epochs, in_order_of_epochs
 from .iterable import ShardedStream, TaggedCollate
 from .order import LentState, generators_of, make_equal
+from .pace import Pace
 from .progress import Progress
 from .samplers import KeptDistributedSampler, Sharded, Skipping, WholeItems
 from .shares import RoundRules, count_rounds
@@ -96,6 +97,13 @@ def prepare_loader(loader: DataLoader[Any], options: LoaderOptions) -> DataLoade
 def is_prepared(loader: object) -> bool:
     """Made by `prepare_loader`."""
     return isinstance(loader, PreparedLoader)
+
+
+def pace_of(loader: object) -> Pace:
+    """What the clock of a prepared loader shows. It begins anew."""
+    expect("pace", loader, PreparedLoader, "a loader that prepare has given")
+    pace: Pace = loader.__dict__[KEY].epochs.clock.read()
+    return pace
 
 
 def made_by_hand(loader: object) -> bool:
