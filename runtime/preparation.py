@@ -235,9 +235,19 @@ class Preparation:
         return prepared
 
     def engines_of(self, models: Iterable[Any]) -> list[DataParallelEngine]:
-        """The engines of some models; of all when none is named."""
-        named = [self.engines[id(model)] for model in models if id(model) in self.engines]
-        return named or list(self.engines.values())
+        """
+        The engines of some models, of all when none is named.
+
+        One that holds a prepared model (a wrapper), or is a part of one, stands for it; one that has nothing to do with
+        any has no engine.
+        """
+        named = list(models)
+        if not named:
+            return list(self.engines.values())
+        if all(id(model) in self.engines for model in named):
+            return [self.engines[id(model)] for model in named]
+        modules = [model for model in named if isinstance(model, nn.Module)]
+        return [e for e in self.engines.values() if any(_holds(m, e.model) or _holds(e.model, m) for m in modules)]
 
     @contextmanager
     def even_batches_as(self, even: bool) -> Iterator[None]:
@@ -258,7 +268,7 @@ class Preparation:
 
     def joined(self, models: Iterable[Any]) -> AbstractContextManager[None]:
         """Train some models with inputs that may end earlier on some processes."""
-        return joined(self._world, self.engines_of(models), self._optimizers_as_on)
+        return joined(self._world, self.engines_of(models) or self.engines_of(()), self._optimizers_as_on)
 
     def _optimizers_as_on(self, rank: int) -> None:
         """What optimizers have remembered (momentum, for one) becomes that of one process."""
@@ -302,3 +312,7 @@ def _check_unknown(thing: Any) -> None:
         )
     if isinstance(thing, (set, frozenset)) and any(isinstance(one, _PREPARED_KINDS) for one in thing):
         raise WrongKindError(f"prepare was given a {type(thing).__name__}, which has no order. Make a list of it.")
+
+
+def _holds(outer: nn.Module, inner: nn.Module) -> bool:
+    return any(part is inner for part in outer.modules())

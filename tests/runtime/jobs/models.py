@@ -194,6 +194,13 @@ def no_sync_adds_up_locally():
             accelerator.backward(net(rows()).mean())
         accelerator.backward(net(rows()).mean())
         check_gradient(net, wanted)
+    other, wrapper = nn.Linear(1, 1), nn.Sequential(net)
+    for named, syncs in ((other, True), (wrapper, False), (net.body, False)):
+        net.zero_grad()
+        with accelerator.no_sync(named):
+            accelerator.backward(net(rows()).mean())
+        gradients = accelerator.gather(net.body.weight.grad[None])
+        assert torch.equal(gradients[0], gradients[-1]) == syncs, "what is named decides, and what it belongs to"
     net.zero_grad()
     loss = net(rows()).mean()  # forward outside, backward inside
     with accelerator.no_sync(net):
