@@ -8,13 +8,14 @@ from copy import deepcopy
 from time import perf_counter
 from typing import Any
 
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from .iterable import Tagged, cut_rows, rows_of
 from .order import LentState
 from .progress import Pass
 from .samplers import Rest
 from .shares import Shares, bounds, uniform, weighted
+from .transfer import sent
 
 KEY = "_torchlift_share"
 """Where a prepared loader keeps what it knows."""
@@ -45,7 +46,9 @@ class Batches:
         read = isinstance(loader.dataset, IterableDataset) or (self._told and share.options.dispatch)
         # an iterator of torchdata that goes on has read some of them before
         self._drop = max(share.skip - getattr(self._batches, "_num_yielded", 0), 0) if read else 0
-        self._ahead = self._pass.length is None and self._progress.looks_ahead
+        self.sends = _can_send_ahead(loader, share.options)
+        """Batches are on the device when they go out; the copy of the next one has begun by then."""
+        self._ahead = self.sends or (self._pass.length is None and self._progress.looks_ahead)
         self._state: Any = None
         self._next: tuple[Any, Shares | None] | None = self._look_ahead() if self._ahead else None
         self._simple = not self._told and not self._ahead and not self._drop and share.indices is None
@@ -98,6 +101,8 @@ class Batches:
             self._end()
             raise StopIteration
         batch, shares = found
+        if self.sends:
+            batch = batch()
         self._progress.yielded(self._pass)
         self._pass.advance(shares, self._ahead and self._next is None)
         if self._told:
@@ -146,7 +151,11 @@ class Batches:
     def _look_ahead(self) -> tuple[Any, Shares | None] | None:
         if hasattr(self._batches, "state_dict"):
             self._state = deepcopy(self._batches.state_dict())
-        return self._fetch()
+        found = self._fetch()
+        if found is None or not self.sends:
+            return found
+        options = self._share.options
+        return sent(found[0], options.device, options.non_blocking), found[1]
 
     def state_dict(self) -> Any:
         """Where an iterator of torchdata stands: at the batch in hand, not at the one that was fetched ahead."""
@@ -167,6 +176,18 @@ class Batches:
         valid = tuple(b - a for a, b in bounds(rows, world.size))
         shares = weighted(tuple(max(count, 1) for count in valid), valid)
         return cut_rows(batch, start, end) if end > start else cut_rows(batch, 0, 1), shares
+
+
+def _can_send_ahead(loader: Any, options: Any) -> bool:
+    """
+    To fetch one batch more changes nothing: workers read it, and so no random numbers are drawn here in between; and
+    nothing of the script's stands between this iterator and its loop.
+    """
+    on_cuda = options.device is not None and options.device.type == "cuda"
+    if not on_cuda or not loader.num_workers or (options.dispatch and not options.world.alone):
+        return False
+    plain: bool = loader._torchlift_class.__iter__ is DataLoader.__iter__
+    return plain
 
 
 def _length(loader: Any) -> int | None:

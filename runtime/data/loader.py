@@ -31,7 +31,7 @@ from .samplers import KeptDistributedSampler, Sharded, Skipping, WholeItems
 from .shares import RoundRules, count_rounds
 from .stateful import Stateful, go_on, note_beginning
 from .torchdata import is_of_torchdata, with_state
-from .transfer import transfer
+from .transfer import sent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +206,8 @@ class PreparedLoader(Front):
             note_beginning(self, share)
         batches: Iterator[Any] = super().__iter__()  # type: ignore[misc]
         if share.options.device is None or share.options.device.type == "cpu":
+            return batches
+        if isinstance(batches, Batches) and batches.sends:
             return batches
         return _on_device(batches, share.options)
 
@@ -399,7 +401,7 @@ class _underneath(AbstractContextManager[None]):
 
 def _on_device(batches: Iterator[Any], options: LoaderOptions) -> Iterator[Any]:
     for batch in batches:
-        moved = transfer(batch, options.device or torch.device("cpu"), options.non_blocking)
+        moved = sent(batch, options.device or torch.device("cpu"), options.non_blocking)()
         if not options.world.alone and options.progress.latest is not None:
             options.progress.latest.remember(moved)
         yield moved

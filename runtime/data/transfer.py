@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -23,15 +23,20 @@ class Beside:
         self._device = device
         self._copies = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def send(self, batch: Any, non_blocking: bool) -> Any:
-        """The batch on the device, for what is asked of the current stream from now on."""
+    def send(self, batch: Any, non_blocking: bool) -> Callable[[], Any]:
+        """Begin to copy. What is returned gives the batch, for what is asked of the current stream from then on."""
         with torch.cuda.stream(self._copies):
             moved = send_to_device(batch, self._device, non_blocking)
-        current = torch.cuda.current_stream(self._device)
-        current.wait_stream(self._copies)
-        for tensor in tensors_in(moved):
-            tensor.record_stream(current)  # its memory is not given away before the current stream has used it
-        return moved
+        copied = self._copies.record_event()
+
+        def arrived() -> Any:
+            current = torch.cuda.current_stream(self._device)
+            current.wait_event(copied)
+            for tensor in tensors_in(moved):
+                tensor.record_stream(current)  # its memory is not given away before the current stream has used it
+            return moved
+
+        return arrived
 
 
 @lru_cache
@@ -45,11 +50,16 @@ def beside(device: torch.device) -> Beside | None:
         return None
 
 
-def transfer(batch: Any, device: torch.device, non_blocking: bool) -> Any:
-    """A batch on the device."""
+def sent(batch: Any, device: torch.device, non_blocking: bool) -> Callable[[], Any]:
+    """
+    A batch on its way to the device; what is returned gives it there.
+
+    The copy has begun on CUDA, where it disturbs nothing. Elsewhere, and for a batch that is not known well enough, it
+    is made when it is asked for.
+    """
     copies = beside(device)
     if copies is None or not _known(batch):
-        return send_to_device(batch, device, non_blocking)
+        return lambda: send_to_device(batch, device, non_blocking)
     return copies.send(batch, non_blocking)
 
 

@@ -8,8 +8,22 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from torchlift.runtime import Accelerator
+from torchlift.runtime import Accelerator, skip_first_batches
+from torchlift.runtime.collectives.world import World
 from torchlift.runtime.data import transfer
+from torchlift.runtime.data.loader import LoaderOptions, prepare_loader
+from torchlift.runtime.data.progress import Progress
+
+
+class Copies:
+    """The stream that copies."""
+
+    def __init__(self):
+        self.events = 0
+
+    def record_event(self):
+        self.events += 1
+        return f"copy {self.events}"
 
 
 class Recorded:
@@ -17,7 +31,7 @@ class Recorded:
 
     def __init__(self, monkeypatch):
         self.asked = []
-        monkeypatch.setattr(torch.cuda, "Stream", lambda _: "copies")
+        monkeypatch.setattr(torch.cuda, "Stream", lambda _: Copies())
         monkeypatch.setattr(torch.cuda, "stream", self.stream)
         monkeypatch.setattr(torch.cuda, "current_stream", lambda _: self)
         monkeypatch.setattr(torch.Tensor, "record_stream", lambda one, _: self.asked.append(("keep", int(one.sum()))))
@@ -26,11 +40,12 @@ class Recorded:
 
     @contextmanager
     def stream(self, which):
-        self.asked.append(which)
+        assert isinstance(which, Copies)
+        self.asked.append("copies")
         yield
         self.asked.append("back")
 
-    def wait_stream(self, which):
+    def wait_event(self, which):
         self.asked.append(f"wait for {which}")
 
     def send(self, batch, device, non_blocking):
@@ -48,8 +63,10 @@ CUDA = torch.device("cuda", 0)
 
 
 def test_copies_go_beside_and_the_computing_waits_for_them(recorded):
-    transfer.transfer({"x": torch.ones(2), "y": [torch.ones(3), "a word"]}, CUDA, False)
-    assert recorded.asked == ["copies", "copy", "back", "wait for copies", ("keep", 2), ("keep", 3)]
+    arrived = transfer.sent({"x": torch.ones(2), "y": [torch.ones(3), "a word"]}, CUDA, False)
+    assert recorded.asked == ["copies", "copy", "back"]
+    assert arrived()["y"][1] == "a word"
+    assert recorded.asked[3:] == ["wait for copy 1", ("keep", 2), ("keep", 3)]
 
 
 class Opaque:
@@ -77,7 +94,7 @@ class Tokens(dict):
     ids=["opaque", "moves itself", "on a device already", "sparse", "the CPU", "no CUDA"],
 )
 def test_what_is_not_known_is_copied_where_the_script_computes(recorded, batch, device):
-    assert transfer.transfer(batch, device, False) is batch
+    assert transfer.sent(batch, device, False)() is batch
     assert recorded.asked == ["copy"]
 
 
@@ -86,17 +103,59 @@ def test_a_device_that_is_only_pretended_has_no_streams(recorded, monkeypatch):
         raise RuntimeError("No CUDA GPUs are available")
 
     monkeypatch.setattr(torch.cuda, "Stream", none)
-    transfer.transfer(torch.ones(1), CUDA, False)
+    transfer.sent(torch.ones(1), CUDA, False)()
     assert recorded.asked == ["copy"]
+
+
+class Lists(DataLoader):
+    """What the loop gets is not what the iterator gives."""
+
+    def __iter__(self):
+        for (x,) in super().__iter__():
+            yield x.tolist()
+
+
+def on_cuda(loader):
+    alone, progress = World(0, 1, torch.device("cpu")), Progress()
+    options = LoaderOptions(world=alone, progress=progress, device=CUDA, non_blocking=False, split=False, even=True)
+    return prepare_loader(loader, options)
+
+
+def test_the_next_batch_is_on_its_way_before_this_one_goes_out(recorded):
+    loader = on_cuda(DataLoader(TensorDataset(torch.arange(5)), 2, num_workers=1, persistent_workers=True))
+    for _ in range(2):
+        recorded.asked.clear()
+        seen = []
+        for (x,) in loader:
+            recorded.asked.append("step")
+            seen.append((x.tolist(), loader.end_of_dataloader))
+        assert seen == [([0, 1], False), ([2, 3], False), ([4], True)]
+        told = [one for one in recorded.asked if one in ("copy", "step") or "wait" in one]
+        first = int(next(one for one in told if "wait" in one).split()[-1])
+        waits = [f"wait for copy {first + number}" for number in range(3)]
+        assert told == ["copy", "copy", waits[0], "step", "copy", waits[1], "step", waits[2], "step"]
+    next(iter(loader))
+    assert [x.tolist() for (x,) in skip_first_batches(loader, 1)] == [[2, 3], [4]]
+
+
+@pytest.mark.parametrize(("kind", "workers"), [(DataLoader, 0), (Lists, 1)], ids=["no workers", "a loop of its own"])
+def test_where_fetching_early_could_change_something_nothing_is(recorded, kind, workers):
+    loader = on_cuda(kind(TensorDataset(torch.arange(4)), 2, num_workers=workers))
+    count = 0
+    for _ in loader:
+        count += 1
+        assert recorded.asked.count("copy") == count
+    assert count == 2
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("pinned", [True, False])
-def test_batches_are_whole_while_the_device_is_busy(pinned):
+def test_batches_are_whole_while_the_device_is_busy(pinned, workers):
     accelerator = Accelerator()
     rows = torch.arange(64.0 * (1 << 16)).reshape(64, 1 << 16)
-    loader = accelerator.prepare(DataLoader(TensorDataset(rows), 4, pin_memory=pinned))
+    loader = accelerator.prepare(DataLoader(TensorDataset(rows), 4, pin_memory=pinned, num_workers=workers))
     sums = []
     for (x,) in loader:
         torch.cuda._sleep(10_000_000)
