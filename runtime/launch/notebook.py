@@ -61,7 +61,7 @@ def notebook_launcher(
     Raises:
         UnknownWordError: no such precision; a ValueError.
         LaunchError: an accelerator has been made already, or the number of processes is not known; a ValueError, too.
-        ProcessRaisedException: the function failed in a process; the message holds its traceback.
+        ChildFailedError: of torch, as in Accelerate: the function failed in a process; the message holds its traceback.
     """
     precision = str(parse_precision(mixed_precision))
     if rdzv_backend not in _RENDEZVOUS:
@@ -81,10 +81,12 @@ def notebook_launcher(
         raise LaunchError("several machines need use_port: a port of machine 0, the same on all.")
     _nothing_begun()
     settings = {"TORCHLIFT_MIXED_PRECISION": precision}
-    for restart in range(max_restarts + 1):
-        last = restart == max_restarts
-        if _start(function, args, count, settings, master_addr, int(use_port), node_rank, num_nodes, restart, last):
+    failure: Any = None
+    for restart in range(max(max_restarts, 0) + 1):
+        failure = _start(function, args, count, settings, master_addr, int(use_port), node_rank, num_nodes, restart)
+        if failure is None:
             return
+    raise _child_failed(getattr(function, "__name__", repr(function)), failure, node_rank * count)
 
 
 def debug_launcher(function: Callable[..., Any], args: tuple[Any, ...] = (), num_processes: int = 2) -> None:
@@ -104,7 +106,9 @@ def debug_launcher(function: Callable[..., Any], args: tuple[Any, ...] = (), num
         raise LaunchError(f"num_processes is {num_processes}; it must be 1 or more.")
     _nothing_begun()
     settings = {"TORCHLIFT_CPU": "1", "TORCHLIFT_MIXED_PRECISION": "no"}
-    _start(function, args, num_processes, settings, "127.0.0.1", 0, 0, 1, 0, last=True)
+    failure = _start(function, args, num_processes, settings, "127.0.0.1", 0, 0, 1, 0)
+    if failure is not None:
+        raise failure
 
 
 def _count(asked: int | None) -> int:
@@ -152,9 +156,8 @@ def _start(
     node_rank: int,
     num_nodes: int,
     restart: int,
-    last: bool,
-) -> bool:
-    """Start processes and wait for them. False: one has failed, and this was not the last attempt."""
+) -> Any:
+    """Start processes and wait for them. What torch raises when one has failed; None when all are done."""
     from torch.multiprocessing.spawn import ProcessException, start_processes
 
     place = {
@@ -167,11 +170,19 @@ def _start(
     with set_for_a_while({**settings, **place}):
         try:
             start_processes(run_here, args=(function, args, node_rank * count), nprocs=count, start_method="fork")  # type: ignore[no-untyped-call]
-        except ProcessException:
-            if last:
-                raise
-            return False
-    return True
+        except ProcessException as failure:
+            return failure
+    return None
+
+
+def _child_failed(name: str, failure: Any, first: int) -> Exception:
+    """What torch's elastic launcher raises of a process that failed."""
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
+    code = getattr(failure, "exit_code", 1)
+    told = ProcessFailure(failure.error_index, failure.error_pid, code, "")
+    told.message = str(failure)
+    return ChildFailedError(name, {first + failure.error_index: told})
 
 
 def run_here(local_rank: int, function: Callable[..., Any], args: tuple[Any, ...], first: int) -> None:

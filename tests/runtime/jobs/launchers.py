@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import torch
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from torchlift.runtime import Accelerator
 from torchlift.runtime.launchers import debug_launcher, notebook_launcher
@@ -65,6 +66,8 @@ debug_launcher(train, ("debug", "no"))
 begin = time.monotonic()
 refused("ValueError: on purpose", debug_launcher, fails, (ValueError,))
 assert time.monotonic() - begin < 9, "nobody waits for a process that has failed"
+failed = refused("ValueError: on purpose", notebook_launcher, fails, (ValueError,), 2)
+assert isinstance(failed, ChildFailedError) and list(failed.failures) == [1], failed
 notebook_launcher(flaky, num_processes=2, max_restarts=2)
 assert (folder / "runs").read_text() == "xx"
 notebook_launcher(alone, (1,), num_processes=1, mixed_precision="bf16")
