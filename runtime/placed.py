@@ -19,6 +19,7 @@ class Placed:
 
     _progress: Progress
     _found: PartialState
+    """Who runs what is asked of it, also after `AcceleratorState._reset_state()`, as in Accelerate."""
     _era: object
 
     @property
@@ -79,22 +80,22 @@ class Placed:
     @property
     def is_main_process(self) -> bool:
         """This is process 0 of the job."""
-        return self._place.is_main_process
+        return self._found.is_main_process
 
     @property
     def is_local_main_process(self) -> bool:
         """This is process 0 of its machine."""
-        return self._place.is_local_main_process
+        return self._found.is_local_main_process
 
     @property
     def is_last_process(self) -> bool:
         """This is the last process of the job."""
-        return self._place.is_last_process
+        return self._found.is_last_process
 
     @property
     def use_distributed(self) -> bool:
         """There is more than one process."""
-        return self._place.use_distributed
+        return self._found.use_distributed
 
     def wait_for_everyone(self) -> None:
         """Return when every process has come here."""
@@ -102,35 +103,35 @@ class Placed:
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print once per machine."""
-        self._place.print(*args, **kwargs)
+        self._found.print(*args, **kwargs)
 
     def main_process_first(self) -> AbstractContextManager[None]:
         """The main process runs the body first, then all others; they are released also when it raises."""
-        return self._place.main_process_first()
+        return self._found.main_process_first()
 
     def local_main_process_first(self) -> AbstractContextManager[None]:
         """The first process of every machine runs the body first, then all others."""
-        return self._place.local_main_process_first()
+        return self._found.local_main_process_first()
 
     def on_main_process(self, function: Decorated) -> Decorated:
         """Decorator: run on the main process only; elsewhere the call returns None."""
-        return self._place.on_main_process(function)
+        return self._found.on_main_process(function)
 
     def on_local_main_process(self, function: Decorated) -> Decorated:
         """Decorator: run on the first process of every machine only; elsewhere the call returns None."""
-        return self._place.on_local_main_process(function)
+        return self._found.on_local_main_process(function)
 
     def on_last_process(self, function: Decorated) -> Decorated:
         """Decorator: run on the last process only; elsewhere the call returns None."""
-        return self._place.on_last_process(function)
+        return self._found.on_last_process(function)
 
     def on_process(self, function: Decorated | None = None, process_index: int | None = None) -> Decorated:
         """Decorator: run on the process with this number only; elsewhere the call returns None."""
-        return self._place.on_process(function, process_index)
+        return self._found.on_process(function, process_index)
 
     def on_local_process(self, function: Decorated | None = None, local_process_index: int | None = None) -> Decorated:
         """Decorator: run on the process with this number on its machine only; elsewhere the call returns None."""
-        return self._place.on_local_process(function, local_process_index)
+        return self._found.on_local_process(function, local_process_index)
 
     def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> AbstractContextManager[Any]:
         """
@@ -143,4 +144,4 @@ class Placed:
         Raises:
             ValueError: the values of a dict have different lengths.
         """
-        return self._place.split_between_processes(inputs, apply_padding)
+        return self._found.split_between_processes(inputs, apply_padding)

@@ -50,7 +50,7 @@ def test_a_place_that_was_forgotten_says_so():
         _ = place.num_processes
 
 
-def test_an_accelerator_whose_place_was_forgotten_says_so():
+def test_an_accelerator_whose_place_was_forgotten_says_so(capsys):
     accelerator = Accelerator()
     AcceleratorState._reset_state()
     for use in (lambda: accelerator.num_processes, lambda: accelerator.prepare(torch.nn.Linear(1, 1))):
@@ -58,6 +58,8 @@ def test_an_accelerator_whose_place_was_forgotten_says_so():
             AttributeError, match=r"This happens if `AcceleratorState._reset_state\(\)` .* make a new one"
         ):
             use()
+    accelerator.print(accelerator.is_main_process and accelerator.is_local_main_process, accelerator.is_last_process)
+    assert capsys.readouterr().out == "True True\n", "who speaks is known all the same"
     again = Accelerator()
     assert again.num_processes == 1
     PartialState._reset_state()
