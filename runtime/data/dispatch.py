@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import torch
 
 from ..collectives.packing import pack, unpack
 from ..collectives.world import World
-from ..device.placement import map_tree, tensors_in
+from ..device.placement import map_items, map_tree, tensors_in
 from ..errors import CollectiveError
 from .iterable import Tagged, rows_of
 from .shares import Shares, bounds, uniform, weighted
@@ -189,19 +189,19 @@ def _unclear(batches: list[Any]) -> bool:
 
 
 def _items(batch: Any) -> list[Any]:
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return list(batch.values())
     return list(batch) if isinstance(batch, (list, tuple)) else []
 
 
 def _one_tensor_a_row(item: Any) -> bool:
     """A list of tensors, or of dicts of them: perhaps one for each row."""
-    return isinstance(item, (list, tuple)) and any(isinstance(one, (torch.Tensor, dict)) for one in item)
+    return isinstance(item, (list, tuple)) and any(isinstance(one, (torch.Tensor, Mapping)) for one in item)
 
 
 def _completed(waiting: list[Any], first: Any, size: int) -> tuple[list[Any], Shares]:
     have = rows_of(first) or 1
-    if _unclear([first, *waiting]):  # as a whole, then
+    if _unclear([first, *waiting]) or not all(map(rows_of, [first, *waiting])):  # as a whole, then
         missing = size - len(waiting)
         return [*waiting, *[first] * missing], Shares(
             (have,) * size, (have,) * len(waiting) + (0,) * missing, (1.0,) * size
@@ -213,7 +213,14 @@ def _completed(waiting: list[Any], first: Any, size: int) -> tuple[list[Any], Sh
         part = waiting[rank] if own else None
         while (missing := wanted - (rows_of(part) or 0 if part is not None else 0)) > 0:
             filler = cut(first, 0, missing, have)
-            part = filler if part is None else join(part, filler)
+            longer = filler if part is None else join(part, filler)
+            if (rows_of(longer) or 0) <= (0 if part is None else rows_of(part) or 0):
+                raise CollectiveError(
+                    f"rank 0 reads for all processes, and cannot complete the last round of batches: a "
+                    f"{type(first).__name__} cannot be joined with another. Give the loader drop_last=True, or leave "
+                    "out dispatch_batches."
+                )
+            part = longer
         parts.append(part)
     return parts, Shares((wanted,) * size, valid, (1.0,) * size)
 
@@ -221,7 +228,7 @@ def _completed(waiting: list[Any], first: Any, size: int) -> tuple[list[Any], Sh
 def _row_list(tree: Any, rows: int) -> bool:
     """A list with one thing that is no tensor for each row (texts, for one)."""
     plain = type(tree) in (list, tuple) and len(tree) == rows
-    return plain and not any(isinstance(one, (torch.Tensor, list, tuple, dict)) for one in tree)
+    return plain and not any(isinstance(one, (torch.Tensor, list, tuple, Mapping)) for one in tree)
 
 
 def cut(tree: Any, start: int, end: int, rows: int) -> Any:
@@ -230,29 +237,20 @@ def cut(tree: Any, start: int, end: int, rows: int) -> Any:
         return tree[start:end] if tree.dim() and tree.shape[0] == rows else tree
     if _row_list(tree, rows):
         return tree[start:end]
-    return _inside(tree, lambda one: cut(one, start, end, rows))
+    return map_items(lambda one: cut(one, start, end, rows), tree) if _holds(tree) else tree
 
 
 def join(one: Any, other: Any) -> Any:
     """Two batches of the same kind, one behind the other."""
     if isinstance(one, torch.Tensor):
         return torch.cat([one, other]) if one.dim() else one
-    if isinstance(one, dict):
-        return type(one)({key: join(value, other[key]) for key, value in one.items()})
-    if type(one) in (list, tuple):
-        if _row_list(one, len(one)):
-            return one + other
-        return type(one)([join(a, b) for a, b in zip(one, other, strict=True)])
-    return one
+    if type(one) in (list, tuple) and _row_list(one, len(one)):
+        return one + other
+    return map_items(join, one, other) if _holds(one) else one
 
 
-def _inside(tree: Any, function: Callable[[Any], Any]) -> Any:
-    if isinstance(tree, dict):
-        return type(tree)({key: function(value) for key, value in tree.items()})
-    if isinstance(tree, (list, tuple)):
-        items = [function(value) for value in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
-    return tree
+def _holds(tree: Any) -> bool:
+    return isinstance(tree, (Mapping, list, tuple))
 
 
 def _parcel(parts: list[Any], shares: Shares, kept: bool) -> _Parcel:

@@ -16,13 +16,23 @@ def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
 
     dict-like, list, tuple and named tuple are walked and keep their types; everything else is a leaf.
     """
-    if isinstance(tree, torch.Tensor):
+    if isinstance(tree, torch.Tensor) or not isinstance(tree, (Mapping, list, tuple)):
         return function(tree)
+    return map_items(lambda item: map_tree(function, item), tree)
+
+
+def map_items(function: Callable[..., Any], tree: Tree, *others: Any) -> Tree:
+    """
+    A container of the same type with the answers of `function` to its items, and to those of `others` beside them.
+
+    Args:
+        function: takes as many items as there are containers.
+        tree: dict-like, a list, a tuple or a named tuple.
+        others: containers with the same keys, or of the same length.
+    """
     if isinstance(tree, Mapping):
-        return _like_mapping(tree, {key: map_tree(function, value) for key, value in tree.items()})
-    if isinstance(tree, (list, tuple)):
-        return _like_sequence(tree, [map_tree(function, value) for value in tree])
-    return function(tree)
+        return _like_mapping(tree, {key: function(tree[key], *(one[key] for one in others)) for key in tree})
+    return _like_sequence(tree, [function(*items) for items in zip(tree, *others, strict=True)])
 
 
 def tensors_in(tree: Tree) -> list[torch.Tensor]:

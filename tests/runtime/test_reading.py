@@ -7,6 +7,7 @@ import pytest
 DATA = (
     "rank_0_reads_for_all",
     "rank_0_reads_batches_of_any_length",
+    "rank_0_reads_batches_of_any_kind",
     "orders_follow_from_a_seed_and_the_epoch",
     "skipping_keeps_what_is_known_about_a_loader",
     "loaders_that_are_read_in_turn_are_told_apart",

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections import UserDict, namedtuple
 
 import torch
 from torch import nn
@@ -106,6 +107,27 @@ def rank_0_reads_batches_of_any_length():
         assert rank or "Stack them to one row per sample" in str(error)
     else:
         raise AssertionError("a batch whose rows cannot be told was cut")
+
+
+Rows = namedtuple("Rows", "x text")
+KINDS = [  # how a batch is made, and where its rows are
+    (lambda rows: UserDict(x=torch.tensor(rows), text=[str(row) for row in rows]), "x"),  # as tokenizers do
+    (lambda rows: Rows(torch.tensor(rows), [str(row) for row in rows]), 0),
+    (lambda rows: {"text": [str(row) for row in rows]}, "text"),
+]
+
+
+def rank_0_reads_batches_of_any_kind():
+    for split_batches in (False, True):
+        config = DataLoaderConfiguration(dispatch_batches=True)
+        accelerator = Accelerator(split_batches=split_batches, dataloader_config=config)
+        for collate, name in KINDS:
+            for n in (8, 10, 11):
+                loader = accelerator.prepare(DataLoader(range(n), batch_size=4, collate_fn=collate))
+                own = [int(row) for batch in loader for row in accelerator.gather_for_metrics(batch[name])]
+                assert own == list(range(n)), (split_batches, name, own)
+                lengths = {len(batch[name]) for batch in loader}
+                assert name == "text" or max(lengths) <= (-(-4 // size) if split_batches else 4), lengths
 
 
 def orders_follow_from_a_seed_and_the_epoch():
