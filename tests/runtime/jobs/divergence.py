@@ -135,7 +135,7 @@ def two_models_in_another_order(accelerator):
     order = nets if accelerator.is_main_process else nets[::-1]
     for net in order:
         accelerator.backward(net(torch.ones(1, 2)).sum())
-    time.sleep(1)  # nothing waits here: their gradients have gone past one another
+    time.sleep(2)  # nothing waits here: their gradients have gone past one another
     accelerator.wait_for_everyone()
 
 
