@@ -24,7 +24,8 @@ from .shared import Exchange, Shared, open_all
 
 SMALL = 1 << 16
 """Bytes for a socket at once: fewer than it takes in while nobody reads, so that nobody waits in order to send."""
-_HEAD = struct.Struct("=q")
+_HEAD = struct.Struct("=qq")
+"""In front of every message: the number of the exchange that it belongs to, and how many bytes follow."""
 _HELLO = struct.Struct("=qq")
 _STRANGER_SECONDS = 1.0
 _NOTHING = torch.empty(0, dtype=torch.uint8)
@@ -44,6 +45,8 @@ class Links:
         self._peers = peers
         self._rank = rank
         self._limit = limit
+        self._number = 0
+        """Of the exchange that this process is in, or was in the last time."""
         self._looked = False
         self._memory: Shared | None = None
         for peer in peers.values():
@@ -73,7 +76,8 @@ class Links:
         rows = torch.empty((len(lengths), longest), dtype=torch.uint8)
         own = packed[: lengths[self._rank]]
         rows[self._rank, : len(own)] = own
-        message = _message(own)
+        self._number += 1
+        message = self._message(own)
         for rank in self._peers:
             self._send(rank, message)
         for rank in self._peers:
@@ -90,16 +94,17 @@ class Links:
             length: of a part in bytes, the same for all, and not more than `SMALL`.
             source: that rank.
         """
+        self._number += 1
         if parts is None:
             mine = torch.empty(length, dtype=torch.uint8)
-            self._send(source, _message(_NOTHING))
+            self._send(source, self._message(_NOTHING))
             self._receive(source, mine)
         else:
             mine = parts[source]
             for rank in self._peers:  # who runs ahead does not hear that the others are elsewhere
                 self._receive(rank, _NOTHING)
             for rank in self._peers:
-                self._send(rank, _message(parts[rank]))
+                self._send(rank, self._message(parts[rank]))
         watch.done()
         return mine
 
@@ -122,12 +127,23 @@ class Links:
     def _send(self, rank: int, message: bytes) -> None:
         self._through(rank, self._peers[rank].send, memoryview(message))
 
+    def _message(self, packed: torch.Tensor) -> bytes:
+        return _HEAD.pack(self._number, len(packed)) + packed.numpy().tobytes()
+
     def _receive(self, rank: int, row: torch.Tensor) -> None:
-        peer, head = self._peers[rank], bytearray(_HEAD.size)
-        self._through(rank, peer.recv_into, memoryview(head))
-        if _HEAD.unpack(head)[0] != len(row):
+        number, length = self._head(rank)
+        while number < self._number:  # the script was interrupted in the middle of that one, and goes on
+            self._through(rank, self._peers[rank].recv_into, memoryview(bytearray(length)))
+            number, length = self._head(rank)
+        if (number, length) != (self._number, len(row)):
             watch.disagreement()
-        self._through(rank, peer.recv_into, row.numpy().data)
+        self._through(rank, self._peers[rank].recv_into, row.numpy().data)
+
+    def _head(self, rank: int) -> tuple[int, int]:
+        head = bytearray(_HEAD.size)
+        self._through(rank, self._peers[rank].recv_into, memoryview(head))
+        number, length = _HEAD.unpack(head)
+        return number, length
 
     def _through(self, rank: int, move: Callable[[memoryview], int], rest: memoryview) -> None:
         """Send or receive everything."""
@@ -162,11 +178,6 @@ class Links:
             f"the connection to rank {rank} is closed: that process has ended, while rank {self._rank} waits for it "
             "here. Its own output says why."
         )
-
-
-def _message(packed: torch.Tensor) -> bytes:
-    """With its length in front, so that processes that have parted do not take other bytes for theirs."""
-    return _HEAD.pack(len(packed)) + packed.numpy().tobytes()
 
 
 class _Known:

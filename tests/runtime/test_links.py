@@ -151,3 +151,29 @@ def test_messages_of_other_lengths_are_not_taken_for_ones_own(job_text):
     for status, text in job_text(PARTED, 2, fails=True, seconds=60):
         assert status == 1
         assert "RESULT true" in text, text
+
+
+INTERRUPTED = """
+import signal, time, torch
+from torchlift.runtime import Accelerator
+accelerator = Accelerator()
+rank = accelerator.process_index
+accelerator.gather(torch.ones(1))
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    if rank == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+    else:
+        time.sleep(1)
+    accelerator.gather(torch.full((5 + rank,), -1))
+    assert rank == 1
+except KeyboardInterrupt:
+    assert rank == 0
+for _ in range(3):
+    assert accelerator.gather(torch.tensor([rank])).tolist() == [0, 1]
+print("RESULT true")
+"""
+
+
+def test_a_script_that_is_interrupted_in_an_exchange_may_go_on(job_text):
+    assert job_text(INTERRUPTED, 2) == [True, True]
