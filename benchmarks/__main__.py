@@ -8,7 +8,7 @@ from importlib import import_module
 from . import report
 from .measure import RESULTS, ROOT, keep, show
 
-ALL = ("rewriter", "runtime_import", "launch", "step", "together")
+ALL = ("rewriter", "runtime_import", "launch", "step", "together", "gpu")
 
 
 def main(names: list[str]) -> int:
@@ -21,6 +21,9 @@ def main(names: list[str]) -> int:
     for name in names or ALL:
         module = import_module(f".{name}", __package__)
         rows = module.rows()
+        if not rows:
+            print(f"{name}: nothing that it measures is here; what was kept before stays")
+            continue
         show(module.TITLE, rows)
         keep(name, module.TITLE, rows)
         over += sum(row.within is False for row in rows)

@@ -1,0 +1,126 @@
+"""One GPU: a training step of a tiny model, one in bf16, and an epoch whose batches are copied while it computes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from .measure import Row, beside, fastest_tenth, missing
+
+TITLE = "One GPU: steps, mixed precision, and copies beside the computing (wall clock, the device waited for)"
+STEPS = 64
+Backward = Callable[[torch.Tensor], Any]
+Epoch = Callable[[], None]
+
+
+def tiny() -> tuple[nn.Module, DataLoader[Any]]:
+    """A model of 2,762 parameters, and batches of 32 rows: what is measured is the way there."""
+    data = TensorDataset(torch.randn(STEPS * 32, 32), torch.randint(10, (STEPS * 32,)))
+    return nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 10)), DataLoader(data, batch_size=32)
+
+
+def wide() -> tuple[nn.Module, DataLoader[Any]]:
+    """Three layers of 2,048, and batches of 256 rows."""
+    data = TensorDataset(torch.randn(STEPS * 256, 2048), torch.randint(10, (STEPS * 256,)))
+    layers = [nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10)]
+    return nn.Sequential(*layers), DataLoader(data, batch_size=256)
+
+
+def pictures() -> tuple[nn.Module, DataLoader[Any]]:
+    """Batches of 64 pictures of 3 x 128 x 128 (12 MiB) in pinned memory, read by two workers."""
+    rows = STEPS * 16
+    data = TensorDataset(torch.randn(rows, 3, 128, 128), torch.randint(10, (rows,)))
+    net = nn.Sequential(nn.Conv2d(3, 64, 5), nn.ReLU(), nn.Conv2d(64, 64, 5), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+    head = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    return nn.Sequential(net, head), DataLoader(data, 64, num_workers=2, pin_memory=True, persistent_workers=True)
+
+
+def epoch_of(model: Any, optimizer: Any, batches: Callable[[], Any], backward: Backward) -> Epoch:
+    """The loop, the same for all; each loss is looked at, as scripts do that log it."""
+
+    def epoch() -> None:
+        for x, y in batches():
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x).float(), y)
+            backward(loss)
+            optimizer.step()
+            loss.item()
+
+    return epoch
+
+
+def raw(parts: Callable[[], tuple[nn.Module, DataLoader[Any]]], precision: str, device: torch.device) -> Epoch:
+    """As one would write it by hand."""
+    model, loader = parts()
+    model.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def forward(x: torch.Tensor) -> Any:
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            return model(x)
+
+    def batches() -> Any:
+        for x, y in loader:
+            yield x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+
+    return epoch_of(forward, optimizer, batches, torch.Tensor.backward)
+
+
+def through(accelerator: Any, parts: Callable[[], tuple[nn.Module, DataLoader[Any]]]) -> Epoch:
+    """Through an Accelerator."""
+    model, loader = parts()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    return epoch_of(model, optimizer, lambda: loader, accelerator.backward)
+
+
+def in_turn(epochs: Mapping[str, Epoch], rounds: int, device: torch.device) -> dict[str, float]:
+    """Seconds of an epoch; two rounds warm up."""
+    taken: dict[str, list[float]] = {name: [] for name in epochs}
+    for number in range(rounds + 2):
+        for name, epoch in epochs.items():
+            _wait(device)
+            start = time.perf_counter()
+            epoch()
+            _wait(device)
+            if number >= 2:
+                taken[name].append(time.perf_counter() - start)
+    return {name: fastest_tenth(times) for name, times in taken.items()}
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def rows(rounds: int = 12, device: torch.device | None = None) -> list[Row]:
+    """Measure in turn; nothing on a machine without a GPU."""
+    if device is None:
+        if not torch.cuda.is_available():
+            return []
+        device = torch.device("cuda", torch.cuda.current_device())
+    from torchlift.runtime import Accelerator
+
+    cases = (
+        ("tiny model", tiny, "no"),
+        ("wide model in bf16", wide, "bf16"),
+        ("pictures, two workers", pictures, "no"),
+    )
+    table = []
+    for what, parts, precision in cases:
+        settings = {"mixed_precision": precision, "cpu": device.type == "cpu"}
+        epochs = {"torchlift": through(Accelerator(**settings), parts), "raw torch": raw(parts, precision, device)}  # type: ignore[arg-type]
+        if find_spec("accelerate") is not None:
+            import accelerate  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+            accelerate.state.AcceleratorState._reset_state(True)
+            epochs["accelerate"] = through(accelerate.Accelerator(**settings), parts)
+        taken = in_turn(epochs, rounds, device)
+        table.append(beside(f"an epoch, {what}, 1 GPU", taken, "raw torch", 1.15))
+    return [*table, *missing("accelerate")]
