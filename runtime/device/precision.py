@@ -32,10 +32,10 @@ class Precision:
         return self.enabled and self.word in _DTYPES
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The context for a forward pass; does nothing in full precision."""
-        if not self.mixed:
+        """The context for a forward pass; does nothing in full precision. Not enabled, it ends one around it."""
+        if self.word not in _DTYPES:
             return nullcontext()
-        return torch.autocast(self.device_type, dtype=_DTYPES[self.word], cache_enabled=self.cache_enabled)
+        return torch.autocast(self.device_type, _DTYPES[self.word], self.enabled, self.cache_enabled)
 
     def scaler(self, **settings: Any) -> torch.amp.GradScaler | None:
         """A loss scaler where gradients would underflow without one."""

@@ -157,6 +157,9 @@ def test_handlers_are_handed_on():
     assert (accelerator.scaler.get_scale(), accelerator.scaler.get_growth_interval()) == (1024, 7)
     with accelerator.autocast():
         assert torch.is_autocast_enabled("cpu") and not torch.is_autocast_cache_enabled()
+        with accelerator.autocast(AutocastKwargs(enabled=False)):
+            assert not torch.is_autocast_enabled("cpu"), "it ends the one around it"
+        assert torch.is_autocast_enabled("cpu")
     with accelerator.autocast(AutocastKwargs(enabled=False)):
         assert not torch.is_autocast_enabled("cpu")
     assert GradScalerKwargs(init_scale=2).to_kwargs() == {"init_scale": 2}
