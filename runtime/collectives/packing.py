@@ -102,7 +102,7 @@ def unpack(packed: torch.Tensor, shapes: Sequence[Shape], dtypes: Sequence[torch
 
 
 def joined(rows: torch.Tensor, shapes: Sequence[Shape], dtypes: Sequence[torch.dtype]) -> list[torch.Tensor]:
-    """The tensors of packs that look alike, one pack a row, joined along their first dimension."""
+    """The tensors of packs that look alike, one pack a row, joined along their first dimension; contiguous."""
     tensors: list[torch.Tensor] = [rows] * len(shapes)
     size = len(rows)
     for block in blocks_of(shapes, dtypes)[0]:
@@ -116,5 +116,5 @@ def joined(rows: torch.Tensor, shapes: Sequence[Shape], dtypes: Sequence[torch.d
             together = torch._C._nn.flatten_dense_tensors(pieces)
             pieces = together.split([size * length for length in block.lengths])  # type: ignore[no-untyped-call]
         for i, piece, shape in zip(block.members, pieces, whole, strict=True):
-            tensors[i] = piece if piece.shape == shape else piece.reshape(shape)
+            tensors[i] = (piece if piece.shape == shape else piece.reshape(shape)).contiguous()
     return tensors

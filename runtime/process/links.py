@@ -13,7 +13,9 @@ import random
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -29,11 +31,22 @@ _HEAD = struct.Struct("=qq")
 _HELLO = struct.Struct("=qq")
 _STRANGER_SECONDS = 1.0
 _NOTHING = torch.empty(0, dtype=torch.uint8)
+_IN_FLIGHT = 3 * SMALL
+"""Bytes that one process may send before another reads: it may be one exchange ahead, and the system keeps its own."""
+_TRIGGER = (
+    "A handler of a signal should only call accelerator.set_trigger(); ask for it between two steps with "
+    "accelerator.check_trigger()."
+)
+
+T = TypeVar("T")
 
 
 class Links:
     """
     A socket to every other process.
+
+    One exchange at a time. A script that is interrupted while it waits for a message may go on. After anything else
+    that ends an exchange in its middle there is no other one, for nobody would know what belongs to which.
 
     Args:
         peers: by rank.
@@ -47,6 +60,11 @@ class Links:
         self._limit = limit
         self._number = 0
         """Of the exchange that this process is in, or was in the last time."""
+        self._turn = threading.RLock()
+        self._halted = ""
+        """Why there can be no other exchange now; empty as long as there can."""
+        self._awaited = bytearray(b"-")
+        """Zeros while this process waits for the first byte of a message."""
         self._looked = False
         self._memory: Shared | None = None
         for peer in peers.values():
@@ -54,8 +72,10 @@ class Links:
 
     def large(self) -> bool:
         """Whether more than `SMALL` can be gathered, too. All processes ask together."""
-        if not self._looked:
-            self._looked, self._memory = True, open_all(self._rank, self._numbers, self.meet)
+        with self._turn:
+            if not self._looked:
+                self._memory = open_all(self._rank, self._numbers, self._meet)
+                self._looked = True
         return self._memory is not None
 
     def gather(self, packed: torch.Tensor, lengths: list[int]) -> torch.Tensor:
@@ -68,8 +88,11 @@ class Links:
 
         Raises:
             CollectiveMismatch: the processes have parted.
-            CollectiveError: one of them has ended, or does not come.
+            CollectiveError: one of them has ended, or does not come; or an exchange was ended in its middle.
         """
+        return self._whole(lambda: self._gather(packed, lengths))
+
+    def _gather(self, packed: torch.Tensor, lengths: list[int]) -> torch.Tensor:
         longest = max(lengths)
         if longest > SMALL and self._memory is not None:
             return self._memory.gather(packed, lengths)
@@ -82,7 +105,6 @@ class Links:
             self._send(rank, message)
         for rank in self._peers:
             self._receive(rank, rows[rank, : lengths[rank]])
-        watch.done()
         return rows
 
     def scatter(self, parts: Sequence[torch.Tensor] | None, length: int, source: int) -> torch.Tensor:
@@ -94,6 +116,9 @@ class Links:
             length: of a part in bytes, the same for all, and not more than `SMALL`.
             source: that rank.
         """
+        return self._whole(lambda: self._scatter(parts, length, source))
+
+    def _scatter(self, parts: Sequence[torch.Tensor] | None, length: int, source: int) -> torch.Tensor:
         self._number += 1
         if parts is None:
             mine = torch.empty(length, dtype=torch.uint8)
@@ -105,12 +130,33 @@ class Links:
                 self._receive(rank, _NOTHING)
             for rank in self._peers:
                 self._send(rank, self._message(parts[rank]))
-        watch.done()
         return mine
 
-    def meet(self) -> None:
-        """Return when all processes have called it. Raises what `gather` raises."""
-        self.gather(_NOTHING, [0] * (len(self._peers) + 1))
+    def _meet(self) -> None:
+        """Return when all processes have called it, in the middle of an exchange."""
+        self._gather(_NOTHING, [0] * (len(self._peers) + 1))
+
+    def _whole(self, exchange: Callable[[], T]) -> T:
+        with self._turn:  # other threads wait; a handler of a signal comes in
+            if self._halted:
+                raise CollectiveError(f"the processes cannot exchange anything here: {self._halted}")
+            self._halted = f"this process is in the middle of another exchange. {_TRIGGER}"
+            try:
+                found = exchange()
+            except BaseException as error:
+                self._halted = ""
+                if isinstance(error, CollectiveError):
+                    self._halted = f"another exchange has failed before ({error})"
+                elif any(self._awaited):
+                    self._halted = f"another one was left in its middle ({type(error).__name__}). {_TRIGGER}"
+                if self._halted:
+                    self.close()
+                raise
+            finally:
+                self._awaited = bytearray(b"-")
+            self._halted = ""
+        watch.done()
+        return found
 
     def close(self) -> None:
         """Who waits for this process hears that it has gone."""
@@ -140,7 +186,7 @@ class Links:
         self._through(rank, self._peers[rank].recv_into, row.numpy().data)
 
     def _head(self, rank: int) -> tuple[int, int]:
-        head = bytearray(_HEAD.size)
+        self._awaited = head = bytearray(_HEAD.size)
         self._through(rank, self._peers[rank].recv_into, memoryview(head))
         number, length = _HEAD.unpack(head)
         return number, length
@@ -175,8 +221,8 @@ class Links:
     def _gone(self, rank: int) -> None:
         watch.explain()
         raise CollectiveError(
-            f"the connection to rank {rank} is closed: that process has ended, while rank {self._rank} waits for it "
-            "here. Its own output says why."
+            f"the connection to rank {rank} is closed: that process has ended, or has left an exchange in its middle, "
+            f"while rank {self._rank} waits for it here. Its own output says why."
         )
 
 
@@ -221,9 +267,9 @@ def _open(rank: int, exchange: Exchange) -> Links | None:
     name, secret = numbers.getrandbits(62), numbers.getrandbits(62)
     listener = _listen(name)
     told = exchange([name, secret])
-    found = {lower: _connect(told[lower], rank) for lower in range(rank)}
+    found = {lower: _connect(told[lower], rank) for lower in range(rank) if listener is not None}
     peers = {lower: peer for lower, peer in found.items() if peer is not None}
-    complete = listener is not None and len(peers) == len(found)
+    complete = listener is not None and len(peers) == rank
     agreed = all(row[0] for row in exchange([int(complete)]))
     if listener is not None:
         with listener:
@@ -248,7 +294,9 @@ def _address(name: int) -> str:
 def _listen(name: int) -> socket.socket | None:
     if not sys.platform.startswith("linux"):  # nowhere else are there names without files
         return None
-    listener = socket.socket(socket.AF_UNIX)
+    listener = _socket()
+    if listener is None:
+        return None
     try:
         listener.bind(_address(name))
         listener.listen(64)
@@ -258,10 +306,24 @@ def _listen(name: int) -> socket.socket | None:
     return listener
 
 
+def _socket() -> socket.socket | None:
+    """None where this process may have no more open files, or where sockets take in too little."""
+    try:
+        made = socket.socket(socket.AF_UNIX)
+    except OSError:
+        return None
+    if made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < _IN_FLIGHT:
+        made.close()
+        return None
+    return made
+
+
 def _connect(told: list[int], rank: int) -> socket.socket | None:
     """A line to a process; None when that is on another machine, or in another container."""
     name, secret = told
-    peer = socket.socket(socket.AF_UNIX)
+    peer = _socket()
+    if peer is None:
+        return None
     try:
         peer.connect(_address(name))
         peer.sendall(_HELLO.pack(rank, secret))

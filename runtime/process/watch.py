@@ -230,7 +230,8 @@ def disagreement() -> None:
     if _Here.watch is not None:
         _Here.watch.hear()
     raise CollectiveMismatch(
-        "the processes called different collectives here. Every process must call the same, in the same order."
+        "the processes called different collectives here. Every process must call the same, in the same order, and not "
+        "be interrupted in the middle of one."
     )
 
 

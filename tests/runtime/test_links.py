@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import pytest
+
+from torchlift.runtime.process import links
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names without files are Linux's")
 
@@ -177,3 +180,80 @@ print("RESULT true")
 
 def test_a_script_that_is_interrupted_in_an_exchange_may_go_on(job_text):
     assert job_text(INTERRUPTED, 2) == [True, True]
+
+
+CUT_SHORT = """
+import signal, sys, time
+import torch
+from torchlift.runtime import Accelerator, CollectiveError
+from torchlift.runtime.process import links
+from torchlift.runtime.utils import broadcast_object_list
+how = sys.argv[1]
+accelerator = Accelerator()
+rank = accelerator.process_index
+
+
+class Alarm(Exception):
+    pass
+
+
+def alarm(*_):
+    if how == "a handler that gathers":
+        accelerator.gather(torch.ones(1))
+    raise Alarm
+
+
+def slowly(line, to, message):
+    for part in (message[:20], message[20:]):
+        line._through(to, line._peers[to].send, memoryview(part))
+        time.sleep(0.6)
+
+
+signal.signal(signal.SIGALRM, alarm)
+got = []
+for number in range(3):
+    try:
+        if number == 1:
+            if rank == 0:
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
+            elif how == "in a message":
+                links.Links._send = slowly
+            else:
+                time.sleep(1.0)
+        got.append(broadcast_object_list([10 * number + rank], from_process=1))
+    except (Alarm, CollectiveError) as error:
+        got.append(str(error))
+wrong = f"{rank}: {got}"
+assert got[0] == [1], wrong
+assert rank == 0 or all(one == [11] or "connection to rank 0 is closed" in str(one) for one in got[1:]), wrong
+if rank == 0 and how == "between two messages":
+    assert got[1] == "" and "called different collectives here" in got[2], wrong
+elif rank == 0 and how == "in a message":
+    assert got[1] == "" and "was left in its middle (Alarm)" in got[2], wrong
+elif rank == 0:
+    assert "in the middle of another exchange" in got[1] and "has failed before" in got[2], wrong
+print("RESULT true", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["between two messages", "in a message", "a handler that gathers"])
+def test_what_an_exchange_has_left_is_not_taken_for_the_next_one(job_text, how):
+    assert job_text(CUT_SHORT, 2, how) == [True, True]
+
+
+def test_where_sockets_cannot_be_had_there_are_no_lines(monkeypatch):
+    listener = links._listen(5)
+    assert listener is not None
+    with listener:
+        line = links._connect([5, 1], 0)
+        assert line is not None
+        line.close()
+        with monkeypatch.context() as small:
+            small.setattr(links, "_IN_FLIGHT", 1 << 40)
+            assert links._listen(6) is links._connect([5, 1], 0) is None
+
+        def refused(*_):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        monkeypatch.setattr(links.socket, "socket", refused)
+        assert links._listen(6) is links._connect([5, 1], 0) is None

@@ -42,6 +42,10 @@ def gathering():
     kinds = [torch.tensor([rank], dtype=t) for t in (torch.float16, torch.bfloat16, torch.uint8, torch.complex64)]
     assert [t.dtype for t in accelerator.gather(kinds)] == [t.dtype for t in kinds]
     assert accelerator.gather(torch.zeros(0, 3)).shape == (0, 3)
+    for columns in (4, 20_000):  # with their sizes, and behind them
+        row = torch.arange(columns)[None]
+        for one in accelerator.gather((row, row + 1.0, row + 2.0)):
+            assert one.is_contiguous() and one.view(-1)[columns] == one[0, 0], "a row of every process can be viewed"
     refused(TypeError, "str", accelerator.gather, "text")
     refused(CollectiveError, "pad_across_processes", accelerator.gather, torch.ones(2, rank + 1))
 
