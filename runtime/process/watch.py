@@ -19,7 +19,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ..errors import CollectiveMismatch
+from ..errors import CollectiveError, CollectiveMismatch
 from .ring import Ring, Shown, parted
 
 PERIOD = timedelta(milliseconds=400)
@@ -173,6 +173,16 @@ class _Here:
 
     watch: Watch | None = None
     pid = 0
+    forked = False
+    """This process is a fork of the one that the watch is of."""
+
+
+def _in_a_fork() -> None:
+    _Here.forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_fork)
 
 
 def begin() -> None:
@@ -180,6 +190,7 @@ def begin() -> None:
     if _Here.watch is None or _Here.pid != os.getpid():
         store = dist.distributed_c10d._get_default_store()
         _Here.watch, _Here.pid = Watch(store, dist.get_rank(), dist.get_world_size()), os.getpid()
+        _Here.forked = False
         _Here.watch.start()
 
 
@@ -206,9 +217,15 @@ def note(kind: str, signature: str = "", shapes: Shown = ()) -> None:
 
     Raises:
         CollectiveMismatch: the processes have parted before.
+        CollectiveError: this is a fork of a process of the job.
     """
     watch = _Here.watch
     if watch is not None:
+        if _Here.forked:
+            raise CollectiveError(
+                f"{kind}: this is a fork of a process of the job (a worker of a loader, or of multiprocessing), which "
+                "the others do not know. Hand what it has found to the process that started it, and exchange it there."
+            )
         if watch.verdict is not None:
             watch.check()
         watch.ring.note(kind, signature, shapes)

@@ -114,6 +114,27 @@ def test_a_process_that_dies_is_named_though_what_it_has_forked_lives(job_text):
     assert "CollectiveError: the connection to rank 1 is closed" in text
 
 
+FORKED = """
+import os, torch
+from torchlift.runtime import Accelerator, CollectiveError
+accelerator = Accelerator()
+child = os.fork()
+if child == 0:
+    try:
+        accelerator.gather(torch.ones(1))
+    except CollectiveError as error:
+        os._exit(3 if "this is a fork of a process of the job" in str(error) else 4)
+    os._exit(5)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+assert accelerator.gather(torch.ones(1)).tolist() == [1.0, 1.0]
+print("RESULT true")
+"""
+
+
+def test_a_fork_of_a_process_cannot_speak_for_it(job_text):
+    assert job_text(FORKED, 2, seconds=60) == [True, True]
+
+
 LATE = """
 import time, torch
 from datetime import timedelta
