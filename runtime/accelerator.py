@@ -22,7 +22,14 @@ from .collectives.trees import only_tensors, rebuild, tensors_of
 from .collectives.unseeded import share_unseeded
 from .collectives.world import World
 from .config.environment import read_environment
-from .config.handlers import AutocastKwargs, GradientAccumulationPlugin, KwargsHandler, TorchDynamoPlugin, one_of
+from .config.handlers import (
+    AutocastKwargs,
+    GradientAccumulationPlugin,
+    KwargsHandler,
+    TorchDynamoPlugin,
+    one_of,
+    window_length,
+)
 from .config.project import PathLike, ProjectConfiguration, project
 from .config.settings import DataLoaderConfiguration, either, resolve, with_loaders
 from .data.loader import pace_of, skip_first_batches
@@ -199,10 +206,9 @@ class Accelerator(Placed, Records, ComesLater):
 
     @gradient_accumulation_steps.setter
     def gradient_accumulation_steps(self, steps: int) -> None:
-        if steps < 1:
-            raise MixedUseError(f"gradient_accumulation_steps is {steps}; it must be 1 or more.")
-        self._windows.steps = self._windows.divisor = steps
-        self._progress.looks_ahead = steps > 1
+        length = window_length("gradient_accumulation_steps", steps)
+        self._windows.steps = self._windows.divisor = length
+        self._progress.looks_ahead = length > 1
 
     @property
     def sync_gradients(self) -> bool:

@@ -63,7 +63,9 @@ class World:
             CollectiveMismatch: the processes have parted already.
         """
         signature = ",".join([f"{t.dtype}{tuple(t.shape) if equal else t.dim()}" for t in tensors])
-        watch.note(kind, signature, tuple([tuple(t.shape) for t in tensors[:5]]))
+        usual = torch.float32
+        shown = [tuple(t.shape) if t.dtype is usual else f"{list(t.shape)} {t.dtype}" for t in tensors[:5]]
+        watch.note(kind, signature, tuple(shown))
 
     def finish(self, work: Any) -> None:
         """Wait for a collective; on the CPU not longer than all processes are on the same way."""

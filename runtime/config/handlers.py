@@ -217,8 +217,24 @@ class GradientAccumulationPlugin(KwargsHandler):
     """Divide a short last window by its own length instead of by `num_steps`."""
 
     def __post_init__(self) -> None:
-        if self.num_steps is not None and self.num_steps < 1:
-            raise MixedUseError(f"GradientAccumulationPlugin(num_steps={self.num_steps}): it must be 1 or more.")
+        if self.num_steps is not None:
+            self.num_steps = window_length("num_steps of the GradientAccumulationPlugin", self.num_steps)
+
+
+def window_length(name: str, given: Any) -> int:
+    """
+    How many batches a window of accumulation has.
+
+    Raises:
+        MixedUseError: not a whole number of them, or none.
+    """
+    try:
+        steps = int(given)
+    except (TypeError, ValueError):
+        steps = 0
+    if steps < 1 or (not isinstance(given, str) and steps != given):
+        raise MixedUseError(f"{name} is {given}; it must be 1 or more, in whole numbers.")
+    return steps
 
 
 def sorted_out(handlers: Iterable[Any] | None) -> dict[type, KwargsHandler]:

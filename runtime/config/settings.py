@@ -19,6 +19,7 @@ from .handlers import (
     TorchDynamoPlugin,
     one_of,
     sorted_out,
+    window_length,
 )
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ def resolve(
     handlers = sorted_out(kwargs_handlers)
     loaders = dataloader_config or DataLoaderConfiguration()
     expect("dataloader_config", loaders, DataLoaderConfiguration, "a DataLoaderConfiguration(...)")
-    windows = _accumulation(environment, int(gradient_accumulation_steps), gradient_accumulation_plugin)
+    windows = _accumulation(environment, gradient_accumulation_steps, gradient_accumulation_plugin)
     return Settings(
         device_placement=device_placement,
         split_batches=_split_batches(environment, split_batches, loaders.split_batches),
@@ -153,14 +154,13 @@ def either(name: str, given: T | None, other: str, also: T | None) -> T | None:
 
 
 def _accumulation(
-    environment: Environment, steps: int, plugin: GradientAccumulationPlugin | None
+    environment: Environment, given: int, plugin: GradientAccumulationPlugin | None
 ) -> GradientAccumulationPlugin:
+    steps = window_length("gradient_accumulation_steps", given)
     if plugin is not None and steps > 1:
         raise MixedUseError(
             "gradient_accumulation_steps and gradient_accumulation_plugin both say how long a window is. Give one."
         )
-    if steps < 1:
-        raise MixedUseError(f"gradient_accumulation_steps is {steps}; it must be 1 or more.")
     plugin = plugin or GradientAccumulationPlugin()
     return replace(plugin, num_steps=environment.gradient_accumulation_steps or plugin.num_steps or steps)
 

@@ -53,6 +53,10 @@ class Entry(NamedTuple):
         """What the script sees of it."""
         asked = _SPOKEN.get(self.asked, self.asked)
         name = self.kind if not asked or asked.startswith("_") or asked in ("call", self.kind) else asked
+        if self.kind.startswith(f"{name} "):  # the word of a reduction
+            name = self.kind
+        elif name.startswith("broadcast"):
+            name += "".join(self.kind.partition(" from ")[1:])
         shapes = ", ".join(str(list(shape)) if isinstance(shape, tuple) else str(shape) for shape in self.shapes[:4])
         more = ", ..." if len(self.shapes) > 4 else ""
         return f"{name} of {shapes}{more}" if shapes else name

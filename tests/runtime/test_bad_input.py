@@ -43,6 +43,7 @@ CONSTRUCTED = {
     "random numbers": ({"rng_types": ["dice"]}, ValueError, "rng_types is 'dice'; it must be one of: torch"),
     "a tracker": ({"log_with": "wandbb"}, ValueError, "log_with is 'wandbb'; it must be one of: all, aim"),
     "a package": ({"log_with": "clearml"}, ImportError, r'Run: pip install "torchlift\[clearml\]"'),
+    "a part of a batch": ({"gradient_accumulation_steps": 1.5}, ValueError, "is 1.5; it must be 1 or more, in whole"),
     "a window": ({"gradient_accumulation_steps": 0}, ValueError, "is 0; it must be 1 or more"),
     "loaders": ({"dataloader_config": {"split_batches": True}}, TypeError, "given a dict; it takes a DataLoaderConfig"),
     "split twice": (
@@ -110,6 +111,15 @@ def test_an_optimizer_whose_gradients_nobody_scales():
     accelerator = Accelerator(cpu=True, mixed_precision="fp16")
     with pytest.raises(ValueError, match=r"this SGD has not been prepared: .* Hand it to accelerator.prepare"):
         accelerator.unscale_gradients(OPTIMIZER)
+
+
+def test_windows_that_cannot_be():
+    with pytest.raises(ValueError, match=r"num_steps of the GradientAccumulationPlugin is 2.5; it must be 1 or more"):
+        GradientAccumulationPlugin(num_steps=2.5)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps="3")
+    assert accelerator.gradient_accumulation_steps == 3
+    with pytest.raises(ValueError, match="gradient_accumulation_steps is None; it must be"):
+        accelerator.gradient_accumulation_steps = None
 
 
 def test_projects_that_cannot_be():

@@ -87,7 +87,11 @@ def test_every_bug_is_named_within_five_seconds(job, way):
                 bug,
                 text,
             )
-            assert re.search(r"rank 0 is in .+ at \S+divergence.py:\d+, rank 1 is in .+ at \S+divergence.py:\d+", text)
+            found = re.search(
+                r"rank 0 is in (.+ at \S+divergence.py:\d+), rank 1 is in (.+ at \S+divergence.py:\d+)", text
+            )
+            assert found, (bug, text)
+            assert found[1] != found[2], (bug, "what differs is said")
 
 
 STRAGGLER = """
