@@ -134,6 +134,8 @@ class Accelerator(Placed, Records, ComesLater):
             dynamo_plugin=dynamo_plugin,
             rng_types=rng_types,
         )
+        if group.left():  # another training of the same script
+            PartialState._reset_state()
         self._place = PartialState(cpu=self._settings.cpu, **vars(self._settings.joining))
         self._world = World(self.process_index, self.num_processes, self.device)
         share_unseeded(self._world)

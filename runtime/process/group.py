@@ -130,6 +130,11 @@ def _watch_for_failure() -> None:
     sys.excepthook = hook
 
 
+def left() -> bool:
+    """This process was in a group of its job, and has left it in order."""
+    return _Exit.joined > 0 and _Exit.ours_in is None and not dist.is_initialized()
+
+
 def leave() -> None:
     """
     Leave the process group: count down in the store until all are here (bounded), then destroy it.

@@ -33,6 +33,27 @@ def test_twenty_runs_end_without_an_abort(job_text):
         assert [status for status, _ in job_text(TALK, 2, fails=True)] == [0, 0]
 
 
+SWEEP = """
+import torch
+from torchlift.runtime import Accelerator
+for rate in (0.1, 0.2, 0.3):
+    accelerator = Accelerator()
+    net = torch.nn.Linear(1, 1, bias=False)
+    net, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), rate))
+    before = net.weight.item()
+    accelerator.backward(net(torch.full((1, 1), 1.0 + accelerator.process_index)).sum())
+    optimizer.step()
+    assert abs(before - net.weight.item() - 1.5 * rate) < 1e-6
+    assert accelerator.gather(torch.tensor([accelerator.process_index])).tolist() == [0, 1]
+    accelerator.end_training()
+print("RESULT true")
+"""
+
+
+def test_a_script_may_train_again_after_the_end_of_a_training(job_text):
+    assert job_text(SWEEP, 2, seconds=60) == [True, True]
+
+
 def test_nobody_waits_for_a_process_that_has_failed(job_text):
     crash = (
         TALK + "\nif accelerator.process_index == 1: raise ValueError('on purpose')\naccelerator.wait_for_everyone()"
