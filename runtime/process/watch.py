@@ -175,6 +175,8 @@ class _Here:
     pid = 0
     forked = False
     """This process is a fork of the one that the watch is of."""
+    group: object = None
+    """Whose processes are watched."""
 
 
 def _in_a_fork() -> None:
@@ -187,10 +189,11 @@ if hasattr(os, "register_at_fork"):
 
 def begin() -> None:
     """Watch over the default process group, unless that is done already."""
-    if _Here.watch is None or _Here.pid != os.getpid():
+    inherited = _Here.forked and _Here.group is dist.group.WORLD  # a fork has nobody to compare with
+    if _Here.watch is None or (_Here.pid != os.getpid() and not inherited):
         store = dist.distributed_c10d._get_default_store()
         _Here.watch, _Here.pid = Watch(store, dist.get_rank(), dist.get_world_size()), os.getpid()
-        _Here.forked = False
+        _Here.forked, _Here.group = False, dist.group.WORLD
         _Here.watch.start()
 
 

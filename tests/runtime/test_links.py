@@ -121,6 +121,7 @@ accelerator = Accelerator()
 child = os.fork()
 if child == 0:
     try:
+        accelerator = Accelerator() if accelerator.is_main_process else accelerator
         accelerator.gather(torch.ones(1))
     except CollectiveError as error:
         os._exit(3 if "this is a fork of a process of the job" in str(error) else 4)
