@@ -1,4 +1,4 @@
-"""What two processes do together on gloo: steps, collectives, reading for all; beside raw torch, Accelerate, Fabric."""
+"""What two processes do together on the CPU: steps, collectives, reading for all; beside torch, Accelerate, Fabric."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchlift.runtime.process.system import get_free_port
 
 from .measure import ROOT, Row, beside, fastest_tenth, missing
 
-TITLE = "Two processes on gloo: a call of what they do together"
+TITLE = "Two processes on the CPU: a call of what they do together (the others by gloo)"
 PROCESSES = 2
 ROUNDS = 100
 Call = Callable[[], Any]
