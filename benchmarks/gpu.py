@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from .measure import Row, beside, fastest_tenth, missing
+from .measure import Row, beside, calls_in_turn, missing
 
 TITLE = "One GPU: steps, mixed precision, and copies beside the computing (wall clock, the device waited for)"
 STEPS = 64
@@ -80,23 +80,15 @@ def through(accelerator: Any, parts: Callable[[], tuple[nn.Module, DataLoader[An
     return epoch_of(model, optimizer, lambda: loader, accelerator.backward)
 
 
-def in_turn(epochs: Mapping[str, Epoch], rounds: int, device: torch.device) -> dict[str, float]:
-    """Seconds of an epoch; two rounds warm up."""
-    taken: dict[str, list[float]] = {name: [] for name in epochs}
-    for number in range(rounds + 2):
-        for name, epoch in epochs.items():
-            _wait(device)
-            start = time.perf_counter()
-            epoch()
-            _wait(device)
-            if number >= 2:
-                taken[name].append(time.perf_counter() - start)
-    return {name: fastest_tenth(times) for name, times in taken.items()}
+def to_its_end(epoch: Epoch, device: torch.device) -> Epoch:
+    """And all that it has asked of the device."""
 
+    def whole() -> None:
+        epoch()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return whole
 
 
 def rows(rounds: int = 12, device: torch.device | None = None) -> list[Row]:
@@ -121,6 +113,7 @@ def rows(rounds: int = 12, device: torch.device | None = None) -> list[Row]:
 
             accelerate.state.AcceleratorState._reset_state(True)
             epochs["accelerate"] = through(accelerate.Accelerator(**settings), parts)
-        taken = in_turn(epochs, rounds, device)
+        whole = {name: to_its_end(epoch, device) for name, epoch in epochs.items()}
+        taken = calls_in_turn(whole, rounds, time.perf_counter)
         table.append(beside(f"an epoch, {what}, 1 GPU", taken, "raw torch", 1.15))
     return [*table, *missing("accelerate")]

@@ -133,7 +133,7 @@ class World:
 
     def _lines(self, length: int, large: bool = True) -> Links | None:
         """What so many bytes travel by between the processes of one machine; None: by torch's back end, as anywhere."""
-        if self.device.type != "cpu" or self.size > _FEW:
+        if not self._few:
             return None
         lines = links.open_for_all(self.rank, self._numbers_through_torch)
         carried = lines is not None and (length <= links.SMALL or (large and lines.large()))
@@ -149,8 +149,13 @@ class World:
         return rows
 
     @property
+    def _few(self) -> bool:
+        """What is done for few processes on the CPU pays."""
+        return self.device.type == "cpu" and self.size <= _FEW
+
+    @property
     def _room(self) -> int:
-        return _ROOM if self.device.type == "cpu" and self.size <= _FEW else 0
+        return _ROOM if self._few else 0
 
     def gather_numbers(self, numbers: list[int]) -> list[list[int]]:
         """

@@ -19,7 +19,7 @@ import torch
 
 from ..collectives.packing import pack, unpack
 from ..collectives.world import World
-from ..device.placement import map_items, map_tree, tensors_in
+from ..device.placement import is_container, map_items, map_tree, tensors_in
 from ..errors import CollectiveError
 from .iterable import Tagged, rows_of
 from .shares import Shares, bounds, uniform, weighted
@@ -228,7 +228,7 @@ def _completed(waiting: list[Any], first: Any, size: int) -> tuple[list[Any], Sh
 def _row_list(tree: Any, rows: int) -> bool:
     """A list with one thing that is no tensor for each row (texts, for one)."""
     plain = type(tree) in (list, tuple) and len(tree) == rows
-    return plain and not any(isinstance(one, (torch.Tensor, list, tuple, Mapping)) for one in tree)
+    return plain and not any(isinstance(one, torch.Tensor) or is_container(one) for one in tree)
 
 
 def cut(tree: Any, start: int, end: int, rows: int) -> Any:
@@ -237,7 +237,7 @@ def cut(tree: Any, start: int, end: int, rows: int) -> Any:
         return tree[start:end] if tree.dim() and tree.shape[0] == rows else tree
     if _row_list(tree, rows):
         return tree[start:end]
-    return map_items(lambda one: cut(one, start, end, rows), tree) if _holds(tree) else tree
+    return map_items(lambda one: cut(one, start, end, rows), tree) if is_container(tree) else tree
 
 
 def join(one: Any, other: Any) -> Any:
@@ -246,11 +246,7 @@ def join(one: Any, other: Any) -> Any:
         return torch.cat([one, other]) if one.dim() else one
     if type(one) in (list, tuple) and _row_list(one, len(one)):
         return one + other
-    return map_items(join, one, other) if _holds(one) else one
-
-
-def _holds(tree: Any) -> bool:
-    return isinstance(tree, (Mapping, list, tuple))
+    return map_items(join, one, other) if is_container(one) else one
 
 
 def _parcel(parts: list[Any], shares: Shares, kept: bool) -> _Parcel:

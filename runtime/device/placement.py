@@ -16,9 +16,14 @@ def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
 
     dict-like, list, tuple and named tuple are walked and keep their types; everything else is a leaf.
     """
-    if isinstance(tree, torch.Tensor) or not isinstance(tree, (Mapping, list, tuple)):
+    if isinstance(tree, torch.Tensor) or not is_container(tree):
         return function(tree)
     return map_items(lambda item: map_tree(function, item), tree)
+
+
+def is_container(tree: object) -> bool:
+    """dict-like, a list, a tuple or a named tuple: what trees are made of."""
+    return isinstance(tree, (Mapping, list, tuple))
 
 
 def map_items(function: Callable[..., Any], tree: Tree, *others: Any) -> Tree:

@@ -172,7 +172,6 @@ class _Here:
     """The watch of this process; it has one, as it has one process group."""
 
     watch: Watch | None = None
-    pid = 0
     forked = False
     """This process is a fork of the one that the watch is of."""
     group: object = None
@@ -189,10 +188,10 @@ if hasattr(os, "register_at_fork"):
 
 def begin() -> None:
     """Watch over the default process group, unless that is done already."""
-    inherited = _Here.forked and _Here.group is dist.group.WORLD  # a fork has nobody to compare with
-    if _Here.watch is None or (_Here.pid != os.getpid() and not inherited):
+    new = _Here.forked and _Here.group is not dist.group.WORLD  # in that of its parent a fork cannot speak
+    if _Here.watch is None or new:
         store = dist.distributed_c10d._get_default_store()
-        _Here.watch, _Here.pid = Watch(store, dist.get_rank(), dist.get_world_size()), os.getpid()
+        _Here.watch = Watch(store, dist.get_rank(), dist.get_world_size())
         _Here.forked, _Here.group = False, dist.group.WORLD
         _Here.watch.start()
 
@@ -200,7 +199,7 @@ def begin() -> None:
 def end() -> Watch | None:
     """The process leaves: what the others still ask for is not coming any more."""
     watch, _Here.watch = _Here.watch, None
-    if watch is None or _Here.pid != os.getpid():
+    if watch is None or _Here.forked:
         return None
     watch.stop()
     if watch.verdict is None:
