@@ -21,6 +21,25 @@ def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CST
     )
 
 
+def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """The definitions that a read can see, those left out that a later one certainly replaces before the read."""
+    seen, order = reaching(names, binding, read), names.order
+    around = set(names.ancestors(read))
+    certain = [
+        order(d)
+        for d in seen
+        if order(d) < order(read) and _block(names, d) in around and not isinstance(names.parents.get(d), cst.AugAssign)
+    ]
+    return tuple(d for d in seen if max(certain) <= order(d) < order(read)) if certain else seen
+
+
+def _block(names: Names, node: cst.CSTNode) -> cst.CSTNode:
+    """The block whose statement a node is a part of; a ``with`` runs its own as often as itself."""
+    block = names.block(node)
+    around = names.parents.get(block)
+    return _block(names, around) if isinstance(around, cst.With) else block
+
+
 def bindings_value(
     names: Names, binding: Binding, definitions: Sequence[cst.CSTNode] | None = None
 ) -> list[cst.BaseExpression]:

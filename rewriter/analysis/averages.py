@@ -18,6 +18,7 @@ from ..facts.roles import SHARES, TENSORS, Role
 from ..findings import Finding, Severity
 from .assigned import bindings_value
 from .counting import counted
+from .gradient_path import GradientPath
 from .losses import assigned, is_loss_name, read_off, reduced
 from .metrics import bound, bound_by, entry, is_loss_entry, plain
 from .padded import ragged
@@ -33,15 +34,15 @@ from .walk import descendants
 _EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
-def averages(state: State, unit: Unit, reach: Reach, training: Training) -> list[Gather | Finding]:
-    """What must be made whole in the training loops of a module."""
+def averages(state: State, unit: Unit, reach: Reach, training: Training, path: GradientPath) -> list[Gather | Finding]:
+    """What must be made whole in the training loops of a module; what is trained on stays as it is."""
     found: list[Gather | Finding] = []
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
             found.extend(_Loop(state, unit, reach, training, loop).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
             found.extend(_Loop(state, unit, reach, training, loop).collected())
-    return found
+    return [_stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
 
 
 class _Loop:

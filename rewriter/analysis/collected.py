@@ -23,7 +23,7 @@ from ..facts.module import (
 )
 from ..facts.once import Folder, Received
 from ..facts.roles import Role
-from ..findings import Finding
+from ..findings import Finding, Severity
 from . import checkpoints, knowledge, metrics
 from .averages import averages
 from .by_hand import replaced, unconnected, without_prefix
@@ -38,6 +38,7 @@ from .equality import Equality
 from .fields import follows_field, redefined
 from .figures import filled_batches, mean_of_batches, one_share
 from .folders import folders, made_by_all, may_be_there, received
+from .gradient_path import backward_operand
 from .guards import Together
 from .holding import base_call, receiver
 from .hosting import hosted
@@ -91,7 +92,7 @@ class Collected:
         understood = [e for e in evaluations if e.unit is unit and e.understood]
         self.loops = [*training.train_loops, *(e.loop for e in understood)]
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
-        totals = averages(state, unit, reach, training)
+        totals = averages(state, unit, reach, training, program.gradient_path)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
         self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
         self.effects, self.handles = self.output.effects, self.output.handles
@@ -158,9 +159,11 @@ class Collected:
         reducer = Reducer(state, training, equality)
         for record in training.backwards:
             if record.unit is self.unit:
-                answers.extend(weights(state, training, reducer, record, _loss_of(record)))
+                answers.extend(weights(state, training, reducer, record, backward_operand(record)))
         answers.extend(closures(state, self.unit, training))
         known = {gather.node for gather in self.gathers}
+        cut = [a for a in answers if isinstance(a, Gather) and self.program.gradient_path.cuts(self.unit, a)]
+        answers = [*(a for a in answers if a not in cut), *(_trained_on(a.node) for a in cut)]
         found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
         self.gathers.extend(found.values())
         self.findings.extend(a for a in answers if isinstance(a, Finding))
@@ -359,8 +362,17 @@ class Collected:
         elif name == "backward" and record in training.backwards:
             loss, because = is_loss(state, training, record, reach)
             role = Role.LOSS if loss else None
-        reduction = "mean" if self.program.settled else reduction_of(state, record.unit, _loss_of(record))
+        reduction = "mean" if self.program.settled else reduction_of(state, record.unit, backward_operand(record))
         return Call(call, name, outside_name(record), role, because, here, reduction)
+
+
+def _trained_on(node: cst.CSTNode) -> Finding:
+    return Finding(
+        "local-decision", node, "a decision reads a value that a backward pass flows through, and each process would "
+        "decide by its own share of the data",
+        "decide by accelerator.reduce(value.detach()), and leave the value itself to the backward pass",
+        Severity.BLOCKED,
+    )  # fmt: skip
 
 
 def _stores(unit: Unit, way: Way) -> Iterable[Store]:
@@ -383,17 +395,6 @@ def settled_here(gathers: Iterable[Gather]) -> set[cst.CSTNode]:
 def _called_name(record: CallRecord) -> str:
     """The last name of what is called: that of the outside function where an alias hides it."""
     return outside_name(record).rpartition(".")[2] or method_name(record.node)
-
-
-def _loss_of(record: CallRecord) -> cst.BaseExpression:
-    """What a backward pass starts from: the receiver, or the first argument of the accelerator's and autograd's."""
-    func = record.node.func
-    if isinstance(func, cst.Attribute) and origins(record.receiver):
-        if not origins(record.receiver, Role.ACCELERATOR) or not record.node.args:
-            return func.value
-    if record.node.args and record.node.args[0].keyword is None:
-        return record.node.args[0].value
-    return func.value if isinstance(func, cst.Attribute) else func
 
 
 def _stands_before(unit: Unit, node: cst.CSTNode, home: Home) -> bool:

@@ -6,7 +6,7 @@ import libcst as cst
 
 from ..facts.roles import SHARES, Origin, Role
 from .solver import Slot, Thing
-from .things import Mapping, Sequence, State
+from .things import External, Function, Klass, Mapping, Sequence, State
 
 
 def element(state: State, source: Slot) -> Slot:
@@ -75,3 +75,12 @@ def key_of(node: cst.CSTNode | None) -> str | None:
         value = node.evaluated_value
         return value if isinstance(value, str) else None
     return None
+
+
+def collects(state: State, call: cst.Call, methods: frozenset[str]) -> bool:
+    """Whether a call puts something into an object, by one of these methods. A module is none: ``torch.add(x, y)``."""
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in methods:
+        return False
+    held = state.values.get(call.func.value)
+    things = held.things if held is not None else {}
+    return not any(isinstance(thing, (External, Klass, Function)) for thing in things)

@@ -17,6 +17,7 @@ from ..facts.module import Form, Gather, Side
 from ..facts.once import Effect, EffectKind
 from ..facts.roles import SHARES, TENSORS, Origin, Role
 from . import knowledge
+from .containers import collects
 from .counting import counted
 from .drained import drained
 from .padded import ragged
@@ -262,7 +263,7 @@ def _key(node: cst.Subscript) -> cst.BaseExpression | None:
 def _doubt(step: Step, training: Training) -> str | None:
     """Why the loop's metric cannot be made whole by gathering behind the forward; None where it can."""
     for statement in step.front:
-        if any(step.is_local(node) for node in _collecting(statement)):
+        if any(step.is_local(node) for node in _collecting(step.state, statement)):
             return "it counts something in front of its forward pass"
     inline = _inline(step, training)
     direct = any(node in training.forwards for node in descendants(step.forward))
@@ -290,13 +291,13 @@ def _doubt(step: Step, training: Training) -> str | None:
     return None
 
 
-def _collecting(statement: cst.CSTNode) -> list[cst.CSTNode]:
+def _collecting(state: State, statement: cst.CSTNode) -> list[cst.CSTNode]:
     """What a statement adds to a sum, a list or a meter."""
     found: list[cst.CSTNode] = []
     for node in descendants(statement):
         if isinstance(node, cst.AugAssign):
             found.append(node.value)
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and method_name(node) in _COLLECTING:
+        elif isinstance(node, cst.Call) and collects(state, node, _COLLECTING):
             found.extend(node.args)
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
 from ..facts.module import Unsynced
@@ -14,6 +16,7 @@ from .device_names import DeviceName, device_names
 from .distribution import by_hand, settled
 from .fields import device_fields
 from .flags import Flag
+from .gradient_path import GradientPath
 from .precision import Precision
 from .reach import Reach
 from .refusals import refusals
@@ -59,6 +62,11 @@ class Program:
         self.window: Window | None = None
         self.unsynced: tuple[Unit, Unsynced] | None = None
         self.draws = unseeded(state, self.reach) if self.existing is None and self.hand is None else []
+
+    @cached_property
+    def gradient_path(self) -> GradientPath:
+        """What a backward pass may flow through."""
+        return GradientPath(self.reach, self.training)
 
     def _by_hand(self) -> ByHand | None:
         """How the script distributes itself, where the accelerator is to take its place."""

@@ -87,6 +87,7 @@ class _Analyses(Program):
             return [self._bare(unit) for unit in self.reach.units]
         evaluations = metrics.evaluations(self.state, self.reach, self.training) if not self.settled else []
         self._leave_shared(evaluations)
+        self._leave_trained_on(evaluations)
         collected, way = self._collected(evaluations)
         while lost := [e for e in evaluations if e.gather is not None and not _gathers(collected, way, e)]:
             for evaluation in lost:  # its loader stays whole, so that the metric is right on every process
@@ -104,6 +105,13 @@ class _Analyses(Program):
             user = self.shared.get(evaluation.unit.names.function(evaluation.loop))
             if user is not None:
                 evaluation.leave(f"{user} runs it as well, with a loader that is not prepared")
+
+    def _leave_trained_on(self, evaluations: list[metrics.Evaluation]) -> None:
+        """Leave the evaluation loops alone whose tensors a backward pass flows through: an attack on the model."""
+        for evaluation in evaluations:
+            gathers = (g for g in (evaluation.gather, *evaluation.parts) if g is not None)
+            if any(self.gradient_path.cuts(evaluation.unit, gather) for gather in gathers):
+                evaluation.leave("a backward pass flows through what would be gathered")
 
     def _collected(self, evaluations: list[metrics.Evaluation]) -> tuple[dict[Unit, Collected], Way]:
         """Everything found, and the accelerator's way to it."""

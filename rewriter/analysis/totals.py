@@ -12,6 +12,7 @@ import libcst as cst
 
 from .assigned import bindings_value
 from .cadence import BARS
+from .containers import collects
 from .losses import assigned
 from .metrics import is_synchronised
 from .reach import Reach
@@ -50,7 +51,7 @@ class Totals:
                 added = _added(node)
                 if added is not None and self._outlives(node.targets[0].target):
                     yield Total(node, [added])
-            elif isinstance(node, cst.Call) and method_name(node) in _COLLECTING:
+            elif isinstance(node, cst.Call) and collects(self.state, node, _COLLECTING):
                 holder = node.func.value if isinstance(node.func, cst.Attribute) else None
                 if is_synchronised(self.state, node) or holder is None or self._is_bar(holder):
                     continue
