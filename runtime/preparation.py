@@ -88,7 +88,7 @@ class Preparation:
         """Prepare many things: models, optimizers and loaders first, then schedulers, which ask their optimizers."""
         first = [self._walk(thing, place, False) for thing, place in zip(things, placements, strict=True)]
         done = [self._walk(thing, place, True) for thing, place in zip(first, placements, strict=True)]
-        if not self._noise_parted:
+        if self.models and not self._noise_parted:  # a model that is still to be built has the same weights everywhere
             self._noise_parted = True
             part_noise(self._world.rank)
         return done

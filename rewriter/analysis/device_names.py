@@ -93,16 +93,44 @@ def _only_defines(node: cst.If, name: str) -> bool:
 # Which device the flags meant -----------------------------------------------------------------------------------------
 
 
+_ALWAYS = "True"
+
+
 def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
     """The source text of the condition under which the script wanted the CPU; None where it took what there is."""
-    statement = name.definitions[0]
-    if isinstance(statement, cst.If):
-        return _from_branches(state, unit, statement)
-    return condition_of(state, unit, name.values[0])
+    found: str | None = None
+    for statement in name.definitions:
+        around = next(unit.names.enclosing(statement, cst.If), None)
+        if isinstance(statement, cst.If):
+            found = _from_branches(state, unit, statement, found)
+            continue
+        value = next(value for value in name.values if unit.names.statement(value) is statement)
+        given = condition_of(state, unit, value)
+        if not isinstance(around, cst.If):
+            found = given
+        elif given != _ALWAYS:
+            found = _outside_of(state, unit, around, statement) if found == _ALWAYS else found or given
+        elif found is None:
+            found = _inside_of(state, unit, around, statement)
+    return found
 
 
-def _from_branches(state: State, unit: Unit, node: cst.If) -> str | None:
+def _inside_of(state: State, unit: Unit, choice: cst.If, statement: cst.CSTNode) -> str | None:
+    """The condition under which a statement of an ``if`` runs."""
+    body = choice.body in unit.names.ancestors(statement)
+    return _text(unit, choice.test) if body else refused(state, unit, choice.test)
+
+
+def _outside_of(state: State, unit: Unit, choice: cst.If, statement: cst.CSTNode) -> str | None:
+    """The condition under which a statement of an ``if`` does not run."""
+    body = choice.body in unit.names.ancestors(statement)
+    return refused(state, unit, choice.test) if body else _text(unit, choice.test)
+
+
+def _from_branches(state: State, unit: Unit, node: cst.If, before: str | None) -> str | None:
+    """The condition after an ``if`` whose branches choose the device; ``before``: the one that holds without it."""
     conditions: list[str] = []
+    chosen = False
     branch: cst.If | cst.Else | None = node
     while isinstance(branch, cst.If):
         line = branch.body.body[0]
@@ -111,13 +139,14 @@ def _from_branches(state: State, unit: Unit, node: cst.If) -> str | None:
         otherwise = refused(state, unit, branch.test)
         if wants_cpu:
             conditions.append(_text(unit, branch.test))
+            chosen = True
         elif otherwise is None:
             return None
         else:
             conditions.append(otherwise)
         branch = branch.orelse
-    if branch is None:
-        return None
+    if branch is None and before != _ALWAYS and not chosen:
+        return before
     return " and ".join(conditions) if conditions else None
 
 
@@ -134,13 +163,27 @@ def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | N
             return refused(state, unit, value.test) or otherwise
         return None
     if isinstance(value, cst.SimpleString):
-        return "True" if value.evaluated_value == "cpu" else None
+        return _ALWAYS if value.evaluated_value == "cpu" else None
+    if _asks_torch(state, unit, value):
+        return None
     held = origins(state.values.get(value))
     chosen = isinstance(value, cst.Attribute) and all(o.qualified == "str" for o in held)
     chosen = chosen or _is_set_here(unit, value)
     if (isinstance(value, (cst.Name, cst.Attribute)) and not held) or chosen:
         return f'{_text(unit, value)} == "cpu"'
     return None
+
+
+def _asks_torch(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether torch is asked for the device that is there, and no setting: ``torch.accelerator...().type``."""
+    root = value
+    while isinstance(root, (cst.Attribute, cst.Subscript, cst.Call)):
+        if isinstance(root, cst.Call) and root in state.calls and outside_name(state.calls[root]).startswith("torch."):
+            return True
+        root = root.func if isinstance(root, cst.Call) else root.value
+    binding = unit.names.binding(root) if isinstance(root, cst.Name) else None
+    made = _only_value(unit, binding) if binding is not None else None
+    return made is not None and not isinstance(made, cst.Name) and _asks_torch(state, unit, made)
 
 
 def _is_set_here(unit: Unit, value: cst.BaseExpression) -> bool:

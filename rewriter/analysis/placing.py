@@ -15,6 +15,7 @@ import libcst as cst
 from ..facts.module import Prepare, Side
 from ..facts.roles import Origin, Role
 from .reach import Code, Reach
+from .scopes import Binding
 from .solver import Thing
 from .syntax import is_docstring
 from .things import Instance, State, Unit, origins
@@ -41,17 +42,66 @@ def place(
     body = code.body if isinstance(code, cst.FunctionDef) else code
     placer = _Placer(state, reach, training, reach.unit(code))
     calls: list[tuple[Prepare, list[Origin]]] = []
-    remaining = list(things)
-    while remaining:
-        ready = placer.ready(body, remaining)
-        if ready is None:
-            break
-        node, side, taken = ready
-        taken.sort(key=lambda h: (_ORDER.index(h.origin.role), placer.unit.names.order(h.origin.node)))
-        names: dict[str, None] = dict.fromkeys(h.name for h in taken)
-        calls.append((Prepare(node, tuple(names), _why(taken), side=side), [h.origin for h in taken]))
-        remaining = [h for h in remaining if h not in taken]
-    return calls, remaining
+    unplaced: list[Held] = []
+    branches = _branches(placer.unit, code, things)
+    rest = [h for h in things if all(h not in held for held in branches.values())]
+    for block, held in (*branches.items(), (body, rest)):
+        remaining = held
+        while remaining and (ready := placer.ready(block, remaining)) is not None:
+            node, side, taken = ready
+            taken.sort(key=lambda h: (_ORDER.index(h.origin.role), placer.unit.names.order(h.origin.node)))
+            names: dict[str, None] = dict.fromkeys(h.name for h in taken)
+            calls.append((Prepare(node, tuple(names), _why(taken), side=side), [h.origin for h in taken]))
+            remaining = [h for h in remaining if h not in taken]
+        unplaced += remaining
+    return calls, unplaced
+
+
+def _branches(unit: Unit, code: Code, things: list[Held]) -> dict[cst.CSTNode, list[Held]]:
+    """Things whose names are bound in one branch alone, by its block: they are prepared there, and only there."""
+    found: dict[cst.CSTNode, list[Held]] = {}
+    scope = unit.names.scopes[code]
+    for held in things:
+        binding = scope.bindings.get(held.name)
+        if binding is not None and all(isinstance(d, cst.Name) for d in binding.definitions):
+            if all(
+                _choice(unit, node) is not None for node in (*binding.definitions, *_own_reads(unit, code, binding))
+            ):
+                blocks = {unit.names.block(d) for d in held.definitions}
+                if len(blocks) == 1 and not _both(unit, binding):
+                    found.setdefault(blocks.pop(), []).append(held)
+    return found
+
+
+def _own_reads(unit: Unit, code: Code, binding: Binding) -> list[cst.Name]:
+    """The reads of a variable by the code itself: one that nothing guards shows that it is always bound."""
+    return [read for read in binding.reads if unit.names.function(read) is code]
+
+
+def _choice(unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
+    """What may pass a node over, within its own code: a condition whose branch it is in, an error before it."""
+    for around in unit.names.enclosing(node, cst.If, cst.IfExp, cst.Try):
+        asks = isinstance(around, (cst.If, cst.IfExp)) and node in (around.test, *descendants(around.test))
+        if not asks:
+            return around
+    return None
+
+
+def _both(unit: Unit, binding: Binding) -> bool:
+    """Whether an ``if`` binds a variable on each of its sides."""
+    choices = [
+        node for d in binding.definitions for node in unit.names.enclosing(d, cst.If) if isinstance(node, cst.If)
+    ]
+    return any(node.orelse is not None and _binds(node, binding) for node in choices)
+
+
+def _binds(node: cst.If | cst.Else, binding: Binding) -> bool:
+    """Whether every side of a condition gives a variable its value."""
+    inside = set(descendants(node.body))
+    given = any(d in inside for d in binding.definitions)
+    if isinstance(node, cst.Else):
+        return given
+    return given and node.orelse is not None and _binds(node.orelse, binding)
 
 
 def _why(taken: list[Held]) -> str:
