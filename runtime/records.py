@@ -12,6 +12,7 @@ from .checkpoint.shards import save_weights
 from .checkpoint.state import Checkpoints, LoadHook, SaveHook
 from .config.project import PathLike, ProjectConfiguration
 from .errors import WrongKindError
+from .strategies.unwrap import extract_model_from_parallel
 from .strategies.unwrap import unwrap as plain_model
 from .tracking.base import GeneralTracker
 from .tracking.trackers import Trackers
@@ -48,10 +49,20 @@ class Records:
     # ---------------------------------------------------------------- files
 
     def get_state_dict(self, model: Any, unwrap: bool = True) -> dict[str, Any]:
-        """The state dict of the plain model, with the names that the script gave."""
+        """
+        The state dict of a model, with the names that the script's own `model.state_dict()` has.
+
+        Args:
+            model: prepared or not. What `torch.compile(model)` made keeps its names (`_orig_mod.`...): the script's
+                checkpoints have them, too. A foreign wrapper (DDP, DataParallel) is looked through.
+            unwrap: False: a foreign wrapper's names are kept.
+
+        Raises:
+            WrongKindError: it is no model.
+        """
         if not hasattr(model, "state_dict"):
             raise WrongKindError(f"get_state_dict was given a {type(model).__name__}; it takes a model.")
-        state: dict[str, Any] = (plain_model(model) if unwrap else model).state_dict()
+        state: dict[str, Any] = (extract_model_from_parallel(model) if unwrap else model).state_dict()
         return state
 
     def save(self, obj: Any, f: Any, safe_serialization: bool = False) -> None:
@@ -83,7 +94,7 @@ class Records:
             CheckpointError: it is a file, or weights have no data.
         """
         if self._is_main:
-            save_weights(self.get_state_dict(model), Path(save_directory), max_shard_size, safe_serialization)
+            save_weights(self.get_state_dict(plain_model(model)), Path(save_directory), max_shard_size, safe_serialization)
 
     def save_state(
         self, output_dir: PathLike | None = None, safe_serialization: bool = True, **save_model_kwargs: Any

@@ -231,11 +231,12 @@ class Homes:
         condition = cpu_condition(self.state, unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(unit, name, condition, needs)
+        anchor = _anchor(unit, name)
         if name.binding in self.lent:
-            return Home(first or name.definitions[0], Side.BEFORE, arguments, "where the device is chosen")
-        if first is not None:
+            return Home(first or anchor, Side.BEFORE, arguments, "where the device is chosen")
+        if first is not None or anchor is not name.definitions[0]:
             because = "in front of what needs it first; it takes over the choice of the device"
-            return Home(first, Side.BEFORE, arguments, because, tuple(name.definitions))
+            return Home(first or anchor, Side.BEFORE, arguments, because, tuple(name.definitions))
         because = "takes the place of the device's definition"
         return Home(name.definitions[0], Side.INSTEAD, arguments, because, tuple(name.definitions[1:]))
 
@@ -252,7 +253,7 @@ class Homes:
     ) -> cst.CSTNode | None:
         """The statement in front of the device's definition that needs the accelerator already (a print, say), if the
         names that the constructor's arguments read are there by then."""
-        order, definition = unit.names.order, name.definitions[0]
+        order, definition = unit.names.order, _anchor(unit, name)
         block = getattr(unit.names.parents[definition], "body", ())
         ready = self._defined_by(unit, name, condition)
         for statement in block:
@@ -297,6 +298,15 @@ class Homes:
 def owner(name: DeviceName) -> Code:
     """The code in which a device variable lives."""
     return name.binding.scope.function.node
+
+
+def _anchor(unit: Unit, name: DeviceName) -> cst.CSTNode:
+    """The statement that always runs where the device is defined: not a branch, which another run may pass over."""
+    anchor = name.definitions[0]
+    for around in unit.names.enclosing(anchor, cst.If, cst.Try):
+        if not _is_entry_guard(around):
+            anchor = around
+    return anchor
 
 
 def _is_entry_guard(node: cst.CSTNode) -> bool:
