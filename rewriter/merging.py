@@ -42,6 +42,7 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
     """One result for each file that has one. ``every``: also those of files that stay and have no findings."""
     found: dict[Path, tuple[Program, FileResult]] = {}
     clashes: dict[Path, tuple[Program, Program]] = {}
+    changing: dict[Path, list[Path]] = {}
     for program, result in results:
         missing = _missing(program)
         for file in result.files:
@@ -51,6 +52,8 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
             if blocked:
                 file = file._replace(after=file.source.data, changes=())
             key = absolute(file.source.path)
+            if file.changed:
+                changing.setdefault(key, []).append(program.entry)
             first, known = found.setdefault(key, (program, file))
             if known is file:
                 continue
@@ -59,11 +62,11 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
                 clashes[key] = (first, program)
             else:
                 found[key] = (first, both)
-    files = [file for _, file in found.values()]
-    if clashes:
-        files = [_clashing(file, clashes.get(absolute(file.source.path))) for file in files]
-    else:
-        files = _tested(files, results, map)
+    left = _left(results, clashes, changing)
+    pair = {absolute(program.entry) for both in clashes.values() for program in both}
+    entry = {absolute(program.entry) for program, _ in results} - pair
+    files = [_kept(file, clashes.get(key), left.get(key), key in entry) for key, (_, file) in found.items()]
+    files = _tested(files, [(p, r) for p, r in results if absolute(p.entry) not in left], map)
     entries = {program.entry for program, _ in results}
     return [f for f in files if every or f.changed or f.diagnoses or f.source.path in entries]
 
@@ -143,17 +146,48 @@ def _missing(program: Program) -> list[tuple[Path, Diagnosis]]:
     return found
 
 
-def _clashing(file: FileResult, clash: tuple[Program, Program] | None) -> FileResult:
-    """A file while two programs need different texts of a file: nothing of them is changed."""
-    file = file._replace(after=file.source.data, changes=())
-    if clash is None:
+def _left(
+    results: Sequence[tuple[Program, Result]],
+    clashes: dict[Path, tuple[Program, Program]],
+    changing: dict[Path, list[Path]],
+) -> dict[Path, Path]:
+    """
+    The files of the programs that stay as they are because of a clash, each with the file that two programs need
+    differently. A program that shares a changing file with one of them stays, too; all others are migrated.
+    """
+    held = {program.entry: path for path, pair in clashes.items() for program in pair}
+    files = {program.entry: {absolute(file.source.path) for file in result.files} for program, result in results}
+    pending = list(held)
+    while pending:
+        entry = pending.pop()
+        for path in files[entry]:
+            if path in changing:
+                for other in (other for other, used in files.items() if path in used and other not in held):
+                    held[other] = held[entry]
+                    pending.append(other)
+    return {path: clash for entry, clash in held.items() for path in files[entry]}
+
+
+def _kept(file: FileResult, clash: tuple[Program, Program] | None, cause: Path | None, drawn: bool) -> FileResult:
+    """
+    A file while two programs need different texts of ``cause``: nothing of these programs is changed.
+
+    ``drawn``: it starts a program that is neither of the two, but shares files with them.
+    """
+    if cause is None:
         return file
-    one, other = (str(program.entry) for program in clash)
+    if clash is not None:
+        one, other = (str(program.entry) for program in clash)
+        message = f"{one} and {other} both use this file, and each would need another text"
+    elif file.changed and drawn:
+        message = f"this program shares files with one that stays as it is, because of {cause}"
+    else:
+        return file._replace(after=file.source.data, changes=())
     finding = Diagnosis(
-        "shared-module", Severity.BLOCKED, f"{one} and {other} both use this file, and each would need another text",
+        "shared-module", Severity.BLOCKED, message,
         "give each a function of its own, or migrate one after the other and look at the difference",
     )  # fmt: skip
-    return file._replace(diagnoses=(*file.diagnoses, finding))
+    return file._replace(after=file.source.data, changes=(), diagnoses=(*file.diagnoses, finding))
 
 
 def _tested(files: list[FileResult], results: Iterable[tuple[Program, Result]], map: Map) -> list[FileResult]:

@@ -213,3 +213,68 @@ main()
     after = migrated(text)
     assert f"def log({signature}):\n    accelerator.{body}" in after
     assert f"log({call}{', ' if call else ''}accelerator=accelerator)" in after
+
+
+TORCH_IS_ASKED = {
+    "today's idiom": (
+        'device = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"'
+    ),
+    "with a name for it": 'found = torch.accelerator.current_accelerator()\ndevice = found.type if found else "cpu"',
+    "the CPU first, then what is there": 'device = "cpu"\nif torch.cuda.is_available():\n    device = "cuda"',
+    "the CPU first, then one of several": (
+        'device = torch.device("cpu")\nif torch.cuda.is_available():\n    device = torch.device("cuda")\n'
+        'elif torch.backends.mps.is_available():\n    device = torch.device("mps")'
+    ),
+    "in a branch that does more": (
+        'if torch.cuda.is_available():\n    torch.cuda.manual_seed(1)\n    device = "cuda"\nelse:\n    device = "cpu"'
+    ),
+}
+THE_USER_CHOOSES = {
+    "the GPU first": ('device = torch.device("cuda")\nif args.cpu:\n    device = torch.device("cpu")', "args.cpu"),
+    "the CPU first": (
+        'device = "cpu"\nif torch.cuda.is_available() and not args.cpu:\n    device = "cuda"', "args.cpu"
+    ),
+    "in a branch that does more": (
+        'if args.cpu:\n    print("slow")\n    device = "cpu"\nelse:\n    device = "cuda"', "args.cpu"
+    ),
+    "after what is there": (
+        'device = "cuda" if torch.cuda.is_available() else "cpu"\nif args.cpu:\n    device = "cpu"', "args.cpu"
+    ),
+    "always": ('device = "cpu"', "True"),
+}  # fmt: skip
+
+
+def _with_device(choice: str) -> str:
+    return f"""\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+parser = argparse.ArgumentParser()
+parser.add_argument("--cpu", action="store_true")
+args = parser.parse_args()
+{choice}
+print(f"on {{device}}")
+net = torch.nn.Linear(8, 2).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=8)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(net(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("choice", TORCH_IS_ASKED.values(), ids=TORCH_IS_ASKED)
+def test_a_device_that_torch_is_asked_for_is_no_setting(choice: str, migrated: Callable[[str], str]) -> None:
+    """U21, U22: the accelerator is made on every path, and takes what is there."""
+    after = migrated(_with_device(choice))
+    assert "\naccelerator = Accelerator()\n" in after
+    assert "current_accelerator" not in after
+
+
+@pytest.mark.parametrize("choice, condition", THE_USER_CHOOSES.values(), ids=THE_USER_CHOOSES)
+def test_a_device_that_the_user_chooses_stays_chosen(
+    choice: str, condition: str, migrated: Callable[[str], str]
+) -> None:
+    assert f"\naccelerator = Accelerator(cpu={condition})\n" in migrated(_with_device(choice))

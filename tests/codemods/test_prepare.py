@@ -223,3 +223,70 @@ def test_an_object_that_keeps_a_loader_and_reads_it_first_is_refused() -> None:
     file = _migrated("self.mean = sum(x.mean() for x, y in loader)")
     assert not file.changed
     assert "is used before everything it is prepared with is built" in file.diagnoses[0].message
+
+
+def test_what_is_made_in_one_branch_is_prepared_there(migrated: Callable[[str], str]) -> None:
+    """U7: the name is not there where the branch is not taken."""
+    before = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+parser = argparse.ArgumentParser()
+parser.add_argument("--critic", action="store_true")
+parser.add_argument("--check", default=None)
+args = parser.parse_args()
+if args.check is not None:
+    check_loader = DataLoader(torch.load(args.check, map_location="cpu"), batch_size=8)
+net = torch.nn.Linear(8, 2)
+if args.critic:
+    critic = torch.nn.Linear(2, 1)
+    critic_optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in (loader := DataLoader(data, batch_size=8)):
+    out = net(x)
+    loss = torch.nn.functional.mse_loss(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if args.critic:
+        critic_loss = critic(out.detach()).mean()
+        critic_optimizer.zero_grad()
+        critic_loss.backward()
+        critic_optimizer.step()
+if args.check is not None:
+    hits = 0
+    for x, y in check_loader:
+        hits += (net(x).argmax(1) == y).sum().item()
+    print(hits)
+"""
+    after = migrated(before)
+    assert "\n    check_loader = accelerator.prepare(check_loader)\nnet = " in after
+    assert (
+        "\n    critic, critic_optimizer = accelerator.prepare(\n        critic, critic_optimizer\n    )\noptimizer = "
+        in after
+    )
+    assert "check_loader" not in after.partition("\nnet, optimizer")[2].partition("for x, y")[0]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "if fast:\n    loader = DataLoader(data, batch_size=64)\nelse:\n    loader = DataLoader(data, batch_size=8)",
+        "if fast:\n    loader = DataLoader(data, 64)\nelif slow:\n    loader = DataLoader(data, batch_size=8)",
+    ],
+    ids=["on both sides", "used without a condition"],
+)
+def test_what_is_there_in_any_case_is_prepared_once(choice: str, migrated: Callable[[str], str]) -> None:
+    before = f"""\
+import torch
+from torch.utils.data import DataLoader
+net = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+{choice}
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert "\nnet, optimizer, loader = accelerator.prepare(" in migrated(before)

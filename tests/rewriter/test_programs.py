@@ -182,6 +182,16 @@ def test_two_programs_that_need_different_texts_are_refused(look: Look) -> None:
     assert not changed(survey)
 
 
+def test_a_clash_of_two_programs_is_nobody_elses(look: Look) -> None:
+    """U39: a run over many repositories migrates those that have nothing to do with the clash."""
+    other = TUNE.replace("from data import loader", "").replace("= loader()", "= mystery()")
+    elsewhere = {f"second/{name}": text for name, text in PROGRAM.items()}
+    survey = look({**PROGRAM, "tune.py": other, **elsewhere}, ".")
+    assert {name for name in changed(survey) if not name.startswith("second/")} == set()
+    assert {name for name in changed(survey) if name.startswith("second/")} == {"second/train.py", "second/engine.py"}
+    assert {name for name, id in findings(survey) if id == "shared-module"} == {"engine.py"}
+
+
 def test_what_a_file_does_when_it_is_started_stays_right(look: Look) -> None:
     demo = 'if __name__ == "__main__":\n    print(evaluate(model, [], "cpu"))\n'
     after = changed(look({**PROGRAM, "engine.py": ENGINE + demo}))

@@ -258,3 +258,13 @@ def test_before_there_is_an_accelerator():
     assert state.num_steps == 2
     GradientState._reset_state()
     assert accelerator.gradient_state.num_steps == 2
+
+
+def test_the_state_dict_of_a_compiled_model_has_the_script_s_own_names():
+    """U23: what the original saved of a compiled model loads into it, and the other way round."""
+    model = torch.nn.Linear(2, 2)
+    compiled = torch.compile(model, backend="eager")
+    accelerator = Accelerator()
+    prepared = accelerator.prepare(compiled)
+    assert list(accelerator.get_state_dict(prepared)) == ["_orig_mod.weight", "_orig_mod.bias"]
+    assert list(accelerator.get_state_dict(torch.nn.DataParallel(model))) == ["weight", "bias"]

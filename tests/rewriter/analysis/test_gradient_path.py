@@ -1,0 +1,88 @@
+"""What a backward pass flows through is never detached, gathered or reduced (hazards U2, U3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+LOOP = """\
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
+{imports}
+
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    total = 0.0
+    losses = []
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+{loss}
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(epoch, total / len(loader), losses)
+"""
+FIT = "fit = F.mse_loss(out, y)"
+
+
+def migrated(text: str) -> str:
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    return file.after.decode()
+
+
+def program(loss: str, imports: str = "") -> str:
+    return LOOP.format(imports=imports, loss="\n".join(f"        {line}" for line in loss.splitlines()))
+
+
+TRAINED_ON = {
+    "a sum by a function of torch": f"{FIT}\nloss = torch.add(fit, model.weight.pow(2).sum())",
+    "a sum of a list": f"{FIT}\nlosses.append(fit)\nloss = sum(losses) / len(losses)\nlosses = []",
+    "an entry of a dict": f'{FIT}\nparts = {{"fit": fit}}\nloss = parts["fit"] * 2',
+    "a running sum": f"{FIT}\nloss = 0\nloss += fit",
+    "one of two": f"{FIT}\nloss = fit if epoch else 2 * fit",
+    "a module of the program's own": f"{FIT}\nloss = torch.nn.functional.relu(fit)",
+}
+
+
+@pytest.mark.parametrize("loss", TRAINED_ON.values(), ids=TRAINED_ON)
+def test_a_term_of_the_loss_stays_as_it_is(loss: str) -> None:
+    text = migrated(program(loss))
+    assert "accelerator.backward(loss)" in text
+    kept = [line.strip() for line in text.splitlines() if line.startswith("        ")]
+    assert [line for line in loss.splitlines() if line not in kept] == []
+    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item()' in kept
+
+
+def test_the_loss_of_an_outside_criterion_is_not_gathered_before_its_backward_pass() -> None:
+    text = program("loss = criterion(out, y)", "from pytorch_metric_learning.losses import NTXentLoss")
+    text = text.replace("for epoch", "criterion = NTXentLoss()\nfor epoch", 1)
+    after = migrated(text.replace("total += loss.item()", "losses.append(loss.item())"))
+    assert "accelerator.backward(loss)" in after
+    assert "gather_for_metrics" not in after.split("accelerator.backward(loss)")[0]
+
+
+def test_an_attack_in_an_evaluation_is_not_gathered() -> None:
+    attack = """
+test_loader = DataLoader(test_data, batch_size=32)
+hits = 0
+for x, y in test_loader:
+    x.requires_grad_()
+    out = model(x)
+    cost = F.cross_entropy(out, y)
+    cost.backward()
+    hits += (model(x + 0.1 * x.grad.sign()).argmax(1) == y).sum().item()
+print(hits)
+"""
+    text = migrated(program(f"loss = {FIT.partition(' = ')[2]}") + attack)
+    evaluation = text.split("test_loader:")[1]
+    assert "gather_for_metrics" not in evaluation.split("cost.backward()")[0].split("cost = ")[0]
