@@ -4,14 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PUBLIC_VENV := .venv-public
+PUBLIC_READY := $(PUBLIC_VENV)/.ready
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all corpus lint format docs bench build clean
+.PHONY: help demo test test-all corpus public public-judge lint format docs bench build clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 demo: $(READY)  ## migrate a training script and compare one and two processes with the original
 	@$(BIN)/python docs/demo.py
@@ -25,11 +27,17 @@ test-all: lint  ## the same with the long tests
 corpus: $(READY)  ## run the engine over every file of torch, scikit-learn, libcst and CPython's tests (half an hour)
 	@$(BIN)/python tests/corpus.py
 
+public: $(READY) $(if $(QUICK),,$(PUBLIC_READY))  ## run the ledger of public programs: PUBLIC=FOLDER [QUICK=1] [SHARD=1/4] [ONLY=NAME]
+	@$(BIN)/python -m tests.public '$(PUBLIC)' $(if $(QUICK),--quick) $(if $(SHARD),--shard '$(SHARD)') $(if $(ONLY),--only '$(ONLY)')
+
+public-judge: $(READY)  ## enter one verdict, after its difference was read: ENTRY=NAME VERDICT=... WHY=... [BY=...]
+	@$(BIN)/python -m tests.public --entry '$(ENTRY)' --verdict '$(VERDICT)' --why '$(subst ','\'',$(WHY))' --by '$(BY)'
+
 lint: $(READY)  ## formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy $(wildcard tests/test_*.py tests/codemods/*.py benchmarks/*.py docs/*.py)
+	$(BIN)/mypy $(wildcard tests/test_*.py tests/codemods/*.py tests/public/*.py benchmarks/*.py docs/*.py)
 
 format: $(READY)  ## format the code, and correct what ruff can correct by itself
 	$(BIN)/ruff check --fix .
@@ -47,7 +55,7 @@ build: $(READY)  ## the wheel and the source archive, in dist/
 	@ls dist
 
 clean:  ## remove everything that the other targets made
-	rm -rf $(VENV) build dist *.egg-info .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PUBLIC_VENV) .public build dist *.egg-info .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt
@@ -55,4 +63,14 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing torchlift and what its development needs into $(VENV) (a minute or two)"
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# Public programs run in an environment of their own. torchvision's wheels for PyPI's torch import beside the CPU build, too,
+# once the operators that they look for are declared: tests/public/environment does that when torchvision is imported.
+$(PUBLIC_READY): tests/public/requirements.txt $(wildcard tests/public/environment/*) constraints.txt pyproject.toml
+	@test -x $(PUBLIC_VENV)/bin/python || { echo "creating $(PUBLIC_VENV)"; $(PYTHON) -m venv $(PUBLIC_VENV); }
+	@echo "installing what public programs import into $(PUBLIC_VENV) (a few minutes)"
+	@$(PUBLIC_VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[runtime]' -r tests/public/requirements.txt
+	@$(PUBLIC_VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps torchvision==0.29.1
+	@cp tests/public/environment/* "$$($(PUBLIC_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@touch $@
