@@ -25,7 +25,7 @@ import torch
 
 from . import imports
 from .exact import double, layers, noise, order, pretended
-from .hooks import collectives, data, files, libraries, output, spawning, training
+from .hooks import collectives, data, files, libraries, output, ports, spawning, training
 from .hooks.recorder import Ended, Recorder
 from .program import cells_of
 from .sandbox import Sandbox, use_temporary_folder
@@ -60,6 +60,8 @@ class Task:
     """Pretend that there is an accelerator."""
     processes: int = 1
     """Of the run."""
+    ports: tuple[int, ...] = ()
+    """Free ones, instead of those that the script names."""
     by_hand: bool = False
     """The script may start its processes by itself: what they run is run here."""
     spawned: bool = False
@@ -117,6 +119,8 @@ def _put_hooks_in(task: Task, recorder: Recorder) -> tuple[training.Steps, data.
     _seed()
     sandbox = Sandbox(task.scratch, recorder)
     collectives.install(recorder)
+    if task.ports:
+        ports.install(task.ports)
     if task.by_hand:
         spawning.install(recorder, task.processes, task.spawned)
     loaders = data.Loaders(recorder, task.double)
@@ -200,7 +204,7 @@ def _failed(error: BaseException, recorder: Recorder) -> None:
 
 def _leave(status: int, recorder: Recorder) -> int:
     """What python does at its end: wait for threads, run what was registered, flush."""
-    recorder.write("left")
+    recorder.leave("left")
     try:
         shutdown: Any = getattr(threading, "_shutdown")  # noqa: B009
         shutdown()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,11 +22,13 @@ from .compare.devices import devices, mixes
 from .compare.everything import compare, nothing, unstable
 from .compare.samples import first_completed
 from .curve import curve, draw
+from .hooks.ports import COUNT
+from .notes import notes
 from .program import imported_names, own_files, root_of
 from .request import Program, Request
 from .scratch import PREFIX, FileState, Scratch, mirror, snapshot
 from .supervise import Limits, Run, adopt_orphans, end_orphans, watch
-from .traces import Trace
+from .traces import Trace, found_port_in_use
 from .verdict import BROKEN, HELD, ORIGINAL_FAILS, Failure, Outcome, Promise, RunSeen, Verdict
 from .warm import warm
 
@@ -47,9 +51,22 @@ _PRETENDED = ", on a pretended accelerator"
 """Ends the names of runs that only show whether devices are mixed."""
 _REHEARSED = 4
 """Steps of such a run: every line of the script is reached, and nothing else is asked of it."""
+_PAUSES = (2.0, 6.0, 18.0)
+"""Seconds before a run is tried again that has found a port in use."""
 _OURS = b"torchlift"
 _KEPT_BY = (_OURS, b"accelerate")
 """Runtimes that can be told to keep the global batch."""
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a run is to be."""
+
+    name: str
+    program: Program
+    processes: int
+    migrated: bool
+    pretend: bool = False
 
 
 class Server:
@@ -83,19 +100,19 @@ class Server:
     def _verify(self) -> Verdict:
         request = self.request
         alone = 1 in self._originals
-        first = [self._start("original", request.original, 1, False)] if alone else []
+        first = [_Start("original", request.original, 1, False)] if alone else []
         if 1 in request.procs:
-            first.append(self._start("migrated on 1", request.migrated, 1, True))
-        watch(first, self._over)
+            first.append(_Start("migrated on 1", request.migrated, 1, True))
+        self._run(*first)
         for count in self._originals:
             if count > 1:
-                watch([self._start(self._original(count), request.original, count, False)], self._over)
+                self._run(_Start(self._original(count), request.original, count, False))
         failure = self._failure()
         if failure is not None:
             return self._verdict(ORIGINAL_FAILS, (), failure)
         for count in request.procs:
             if count > 1 and not self._obstacle(count):
-                watch([self._start(f"migrated on {count}", request.migrated, count, True)], self._over)
+                self._run(_Start(f"migrated on {count}", request.migrated, count, True))
         promises = self._compare({})
         shaky = {self._count(promise.processes) for promise in promises if promise.outcome is Outcome.BROKEN}
         if shaky:
@@ -127,7 +144,7 @@ class Server:
     def _again(self, count: int) -> Unstable:
         """Run the original once more: what differs cannot be compared."""
         name = self._original(count)
-        watch([self._start(f"{name} again", self.request.original, count, False)], self._over)
+        self._run(_Start(f"{name} again", self.request.original, count, False))
         return unstable(self._traces[name], self._traces[f"{name} again"])
 
     def _failure(self) -> Failure | None:
@@ -141,12 +158,12 @@ class Server:
     def _rehearse(self) -> Promise:
         """Run the migrated script on a pretended accelerator; the original too, where that goes wrong."""
         name = f"migrated{_PRETENDED}"
-        watch([self._start(name, self.request.migrated, 1, True, pretend=True)], self._over)
+        self._run(_Start(name, self.request.migrated, 1, True, pretend=True))
         migrated = self._traces[name]
         if not mixes(migrated):
             return devices(migrated, None)
         name = f"original{_PRETENDED}"
-        watch([self._start(name, self.request.original, 1, False, pretend=True)], self._over)
+        self._run(_Start(name, self.request.original, 1, False, pretend=True))
         return devices(migrated, self._traces[name])
 
     def _compare(self, shaky: Mapping[int, Unstable]) -> list[Promise]:
@@ -176,14 +193,30 @@ class Server:
         """Whether one of the program's files holds one of the words."""
         return any(word in text for text in self._texts[program is self.request.migrated] for word in words)
 
-    def _start(self, name: str, program: Program, count: int, migrated: bool, pretend: bool = False) -> Run:
+    def _run(self, *starts: _Start) -> None:
+        """Carry out runs that go on at the same time; again, when something else holds a port that they need."""
+        watch([self._begin(start) for start in starts], self._over)
+        for seconds in _PAUSES:
+            starts = tuple(start for start in starts if found_port_in_use(self._traces[start.name]))
+            if not starts:
+                return
+            time.sleep(seconds)
+            for start in starts:
+                shutil.rmtree(self._scratches[start.name][0].top)
+            watch([self._begin(start) for start in starts], self._over)
+
+    def _begin(self, start: _Start) -> Run:
         request = self.request
+        name, program, count = start.name, start.program, start.processes
+        migrated, pretend = start.migrated, start.pretend
         place = self.folder / name.replace(" ", "-")
         scratch = mirror(program, place)
         self._scratches[name] = scratch, snapshot(scratch)
         split = migrated and count > 1 and request.exact and not request.distributed
         spawned = self._spawns and not migrated
-        environment = self._environment(count, split, count > 1 or self._says(program, _DISTRIBUTED), pretend)
+        ports = tuple(get_free_port() for _ in range(COUNT))
+        port = ports[0] if count > 1 or self._says(program, _DISTRIBUTED) else None
+        environment = self._environment(count, split, port, pretend)
         if spawned:
             environment = {k: v for k, v in environment.items() if k not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")}
         home, module = root_of(program)
@@ -204,6 +237,7 @@ class Server:
                 disk_bytes=request.disk_bytes,
                 pretend=pretend,
                 processes=count,
+                ports=ports,
                 by_hand=request.distributed and not migrated,
                 spawned=spawned,
             )
@@ -220,16 +254,16 @@ class Server:
             limits.wait = max(limits.wait, 5 * known.longest_gap())
         return Run(name, tasks, limits)
 
-    def _environment(self, count: int, split: bool, distributed: bool, pretend: bool) -> dict[str, str]:
+    def _environment(self, count: int, split: bool, port: int | None, pretend: bool) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if k not in _DROPPED and not k.startswith(_PREFIXES)}
         kept.update(_SETTINGS)
         if self._cpu and not pretend:
             kept.update(TORCHLIFT_CPU="1", ACCELERATE_USE_CPU="true", CUDA_VISIBLE_DEVICES="")
         if split:
             kept["TORCHLIFT_SPLIT_BATCHES"] = "1"
-        if distributed:
-            port = str(get_free_port())
-            kept.update(WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        if port is not None:
+            kept.update(WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count))
+            kept.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         return kept
 
     def _over(self, run: Run) -> None:
@@ -249,7 +283,7 @@ class Server:
             mode="double" if request.double else "exact" if request.exact else "as-is",
             device="cpu" if self._cpu else "accelerator",
             promises=promises,
-            notes=tuple(notes(self._traces, request)),
+            notes=tuple(notes(self._traces, request, _PRETENDED)),
             curves=curves,
             drawing=drawing if failure is None else (),
             runs=tuple(self._seen(name, trace) for name, trace in self._traces.items()),
@@ -269,47 +303,6 @@ class Server:
             writes_elsewhere=tuple(elsewhere[:50]),
             scratch=str(self._scratches[name][0].folder) if self.request.keep else None,
         )
-
-
-def notes(traces: Mapping[str, Trace], request: Request) -> list[str]:
-    """What was held still, and what was not seen, in words."""
-    found: list[str] = []
-    words = {
-        "dropout": "dropout off: {} layers",
-        "dropout in attention": "dropout off in attention",
-        "dropout in recurrent layers": "dropout off in {} recurrent layers",
-        "BatchNorm": "BatchNorm: {} layers on running statistics",
-        "noise per row": "noise drawn per row is a function of (step, call, row)",
-        "mixed precision": "mixed precision: compared to a few digits (--double compares to 1e-9)",
-        "rows of a batch mixed by randperm": "randperm mixes the rows of a batch",
-        "BatchNorm without running statistics": "BatchNorm without running statistics",
-        "compiled": "nothing is compiled",
-    }
-    held: dict[str, int] = {}
-    for trace in traces.values():
-        for kind, count in trace.held().items():
-            held[kind] = max(held.get(kind, 0), count)
-    found += [words[kind].format(count) for kind, count in held.items() if kind in words]
-    for program in (request.original, request.migrated):
-        module = root_of(program)[1]
-        started = f"started as python -m {module}"
-        if module and started not in found:
-            found.append(started)
-    if request.exact:
-        found.append("samples in the order of their indices; --as-is shows what exact mode hides")
-    if request.distributed:
-        found.append("distributed before: N processes of the migrated script are compared with N of the original")
-    if any(rank.of("spawned") for trace in traces.values() for rank in trace.ranks):
-        found.append("what the original starts processes for (mp.spawn) was run in processes of the verification")
-    for name, trace in traces.items():
-        if name.endswith(_PRETENDED):
-            continue
-        if trace.cut:
-            found.append(f"{name}: ended early, what the script does later was not seen")
-        elsewhere = {event["f"] for rank in trace.ranks for event in rank.of("elsewhere")}
-        if elsewhere:
-            found.append(f"{name}: writes outside of its folder, for one {sorted(elsewhere)[0]}")
-    return found
 
 
 def _failure(trace: Trace, scratch: Scratch, double: bool) -> Failure | None:

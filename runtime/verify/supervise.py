@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from .child import Task, run
 from .scratch import used
-from .traces import WAITING, last_event
+from .traces import LEAVING, WAITING, Rank, last_event, read_events
 
 _POLL_SECONDS = 0.05
 _DISK_SECONDS = 1.0
@@ -68,7 +68,7 @@ class Run:
         self.name = name
         self.limits = limits
         self.ended = ""
-        """Why it was ended from outside: "time", "output", "disk", "wait", "alone"; empty when it ended itself."""
+        """Why it was ended from outside: "time", "output", "disk", "wait", "leaving", "alone"; empty: by itself."""
         self.started = self.now = time.monotonic()
         self.processes = [_fork(task) for task in tasks]
         self._written = 0
@@ -106,7 +106,7 @@ class Run:
     def end(self, reason: str) -> None:
         """End it with all its children; where it waits, ask first where it stands."""
         self.ended = self.ended or reason
-        if reason in ("wait", "alone", "time"):
+        if reason in ("wait", LEAVING, "alone", "time"):
             for process in self.running:
                 _signal(process, signal.SIGUSR1, group=False)
             time.sleep(_DUMP_SECONDS)
@@ -128,11 +128,12 @@ class Run:
 
     def _waits(self) -> str:
         still = min(self.now - one.moved for one in self.running)
+        failed = any(one.status for one in self.processes)
         if still > self.limits.wait:
             waiting = all(last_event(one.task.trace) in WAITING for one in self.running)
             if waiting or still > self.limits.wait * _COMPUTES:
-                return "wait"
-        if any(one.status for one in self.processes):
+                return LEAVING if not failed and all(map(_leaving, self.running)) else "wait"
+        if failed:
             self._failed_at = self._failed_at or self.now
             if self.now - self._failed_at > _ALONE_SECONDS:
                 return "alone"
@@ -273,6 +274,11 @@ def _fork(task: Task) -> Process:
     for pipe in (out, err):
         os.set_blocking(pipe, False)
     return Process(task, pid, [out, err])
+
+
+def _leaving(process: Process) -> bool:
+    """Its training is over, and only its end does not come."""
+    return Rank(process.task.rank, read_events(process.task.trace), None).leaving
 
 
 def _reap(process: Process, block: bool = False) -> None:

@@ -16,6 +16,8 @@ Event = dict[str, Any]
 _PARTED = "CollectiveMismatch"
 WAITING = ("coll", "loss", "left")
 """Events after which a process may wait for the others."""
+LEAVING = "leaving"
+"""Why a run was ended: its training was over, and a process did not come to its end."""
 
 
 @dataclass
@@ -57,6 +59,12 @@ class Rank:
         last = next((event for event in reversed(self.events) if event["e"] not in ("error", "left")), None)
         return last if last is not None and last["e"] in ("coll", "loss") else None
 
+    @property
+    def leaving(self) -> bool:
+        """It has left its group or the script, and waits in no collective call: its training is over."""
+        last = next((e["e"] for e in reversed(self.events) if e["e"] in ("group", "ungroup", "left")), "")
+        return self.error is None and self.within() is None and last in ("ungroup", "left")
+
     def parted(self) -> str:
         """What our runtime has found out about processes that make different collective calls; empty if nothing."""
         if self.error is not None and self.error["kind"] == _PARTED:
@@ -91,12 +99,17 @@ class Trace:
 
     @property
     def sound(self) -> bool:
-        """Every process has come to its end without an error."""
-        return not self.ended and all(rank.status == 0 for rank in self.ranks)
+        """Every process has come to the end of the script without an error."""
+        leaving = self.ended == LEAVING
+        return (leaving or not self.ended) and all(
+            rank.status == 0 or (leaving and rank.leaving and rank.of("left")) for rank in self.ranks
+        )
 
     @property
     def cut(self) -> bool:
-        """The run was ended after enough steps, or for its time: what stands behind was not seen."""
+        """The run was ended before the end of the script (after enough steps, for its time): the rest was not seen."""
+        if self.ended == LEAVING and not self.sound:
+            return True
         return self.ended in ("time", "output", "disk") or any(rank.of("ended") for rank in self.ranks)
 
     def held(self) -> dict[str, int]:
@@ -114,6 +127,12 @@ class Trace:
             times = [event["t"] for event in rank.events]
             gaps += [b - a for a, b in pairwise(times)]
         return max(gaps)
+
+
+def found_port_in_use(trace: Trace) -> bool:
+    """A process has failed because something else holds a port: it may be free a moment later."""
+    errors = [rank.error for rank in trace.ranks if rank.error is not None]
+    return any("address already in use" in str(error["message"]).lower() for error in errors)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ class RunSeen:
     seconds: float
     steps: int
     ended: str
-    """"end", "steps" (ended after enough of them), "time", "output", "disk", "wait", "error"."""
+    """"end", "steps" (ended after enough of them), "time", "output", "disk", "wait", "alone",
+    "leaving" (the training was over, and a process did not end), "error"."""
     status: int | None
     writes_elsewhere: tuple[str, ...] = ()
     """Paths outside of the mirror that the script has written."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..traces import Event, Rank, Trace, script_line
+from ..traces import LEAVING, Event, Rank, Trace, script_line
 from ..verdict import Promise
 from .about import About
 
@@ -36,12 +36,18 @@ def runs(about: About) -> Promise:
     if trace.ended:
         if about.original.ended == trace.ended:
             return about.held("runs", f"both were cut off ({_why(trace)})")
-        return about.broken("runs", f"it was ended: {_why(trace)}; the original was not", figure=trace.ended)
+        more = f" ({where(trace)})" if trace.ended == LEAVING else ""
+        return about.broken("runs", f"it was ended: {_why(trace)}{more}; the original was not", figure=trace.ended)
     return about.held("runs", "ended after enough steps" if trace.cut else "to its end")
 
 
 def _why(trace: Trace) -> str:
-    words = {"time": "it takes too long", "output": "it prints too much", "disk": "it writes too much"}
+    words = {
+        "time": "it takes too long",
+        "output": "it prints too much",
+        "disk": "it writes too much",
+        LEAVING: "its training is over, and its processes do not end",
+    }
     return words.get(trace.ended, trace.ended)
 
 

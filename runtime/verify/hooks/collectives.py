@@ -26,6 +26,7 @@ def install(recorder: Recorder) -> None:
     depth = [0]
     home = dist.distributed_c10d
     _watch_group(recorder)
+    _watch_leaving(recorder)
     for name in _NAMES.split():
         original = getattr(home, name, None) or getattr(dist, name, None)
         if original is None:
@@ -52,6 +53,28 @@ def _watch_group(recorder: Recorder) -> None:
         setattr(module, "init_process_group", begin)  # noqa: B010
 
 
+def _watch_leaving(recorder: Recorder) -> None:
+    """
+    Record when a process leaves its group, and let no wrapper be the last to hold it.
+
+    The reducer of a DistributedDataParallel ends a group of gloo while it holds the interpreter's lock: it joins a
+    thread that may be waiting for that lock, to let go of the tensors of the last collective call (seen with torch
+    2.13, after a barrier). Here a group lives as long as its process.
+    """
+    original = dist.destroy_process_group
+    kept: list[Any] = []
+
+    @wraps(original)
+    def leave(*args: Any, **kwargs: Any) -> None:
+        kept.extend(dist.distributed_c10d._world.pg_map)
+        original(*args, **kwargs)
+        if not dist.is_initialized():
+            recorder.leave("ungroup")
+
+    for module in (dist.distributed_c10d, dist):
+        setattr(module, "destroy_process_group", leave)  # noqa: B010
+
+
 def _watched(name: str, original: Callable[..., Any], recorder: Recorder, depth: list[int]) -> Callable[..., Any]:
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -62,8 +85,10 @@ def _watched(name: str, original: Callable[..., Any], recorder: Recorder, depth:
             result = original(*args, **kwargs)
         finally:
             depth[0] -= 1
-        if depth[0] == 0 and not kwargs.get("async_op"):  # of one that is under way the next event tells the end
-            recorder.write("done")
+        if depth[0] == 0:
+            recorder.under_way = result if kwargs.get("async_op") else None
+            if recorder.under_way is None:  # of one that is under way the next event tells the end
+                recorder.write("done")
         return result
 
     return call

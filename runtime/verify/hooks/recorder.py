@@ -47,6 +47,8 @@ class Recorder:
     """Single random numbers that the script has drawn from python or numpy while it worked on batches."""
     muted: bool = False
     """Leave out what the script does: this process only stands for one that another one would start."""
+    under_way: Any = None
+    """The collective call that was last made without waiting for it."""
     held: dict[str, set[int]] = field(default_factory=dict)
     """What exact mode had to hold still: kind, and the identities of those concerned."""
 
@@ -74,6 +76,14 @@ class Recorder:
                 return
             entry = {"e": event, "t": round(time.monotonic() - self._start, 3), **fields}
             os.write(self._fd, json.dumps(entry, default=str).encode() + b"\n")
+
+    def leave(self, event: str) -> None:
+        """Add an event that tells of leaving, and before it that the last collective call is over, if it is."""
+        completed = getattr(self.under_way, "is_completed", None)
+        if completed is not None and completed():
+            self.under_way = None
+            self.write("done")
+        self.write(event)
 
     def hold(self, kind: str, key: int) -> None:
         """Note that something was held still."""

@@ -1,0 +1,59 @@
+"""What a reader of the verdict is told about the runs: what was held still, and what was not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .program import root_of
+from .request import Request
+from .traces import LEAVING, Trace
+
+
+def notes(traces: Mapping[str, Trace], request: Request, rehearsal: str) -> list[str]:
+    """
+    What was held still, and what was not seen, in words.
+
+    Args:
+        traces: by the names of the runs.
+        request: of the verification.
+        rehearsal: ends the names of runs that are not compared.
+    """
+    found: list[str] = []
+    words = {
+        "dropout": "dropout off: {} layers",
+        "dropout in attention": "dropout off in attention",
+        "dropout in recurrent layers": "dropout off in {} recurrent layers",
+        "BatchNorm": "BatchNorm: {} layers on running statistics",
+        "noise per row": "noise drawn per row is a function of (step, call, row)",
+        "mixed precision": "mixed precision: compared to a few digits (--double compares to 1e-9)",
+        "rows of a batch mixed by randperm": "randperm mixes the rows of a batch",
+        "BatchNorm without running statistics": "BatchNorm without running statistics",
+        "compiled": "nothing is compiled",
+    }
+    held: dict[str, int] = {}
+    for trace in traces.values():
+        for kind, count in trace.held().items():
+            held[kind] = max(held.get(kind, 0), count)
+    found += [words[kind].format(count) for kind, count in held.items() if kind in words]
+    for program in (request.original, request.migrated):
+        module = root_of(program)[1]
+        started = f"started as python -m {module}"
+        if module and started not in found:
+            found.append(started)
+    if request.exact:
+        found.append("samples in the order of their indices; --as-is shows what exact mode hides")
+    if request.distributed:
+        found.append("distributed before: N processes of the migrated script are compared with N of the original")
+    if any(rank.of("spawned") for trace in traces.values() for rank in trace.ranks):
+        found.append("what the original starts processes for (mp.spawn) was run in processes of the verification")
+    for name, trace in traces.items():
+        if name.endswith(rehearsal):
+            continue
+        if trace.ended == LEAVING:
+            found.append(f"{name}: when its training was over a process did not end, and was ended")
+        if trace.cut:
+            found.append(f"{name}: ended early, what the script does later was not seen")
+        elsewhere = {event["f"] for rank in trace.ranks for event in rank.of("elsewhere")}
+        if elsewhere:
+            found.append(f"{name}: writes outside of its folder, for one {sorted(elsewhere)[0]}")
+    return found
