@@ -20,6 +20,30 @@ _ROOT = str(Path(__file__).resolve().parent.parent)
 sys.path[:] = [entry for entry in sys.path if entry not in ("", _ROOT)]
 
 
+_OUTSIDE = (
+    "TORCHLIFT_",
+    "ACCELERATE_",
+    "MASTER_",
+    "RANK",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "WORLD_SIZE",
+    "OMPI_",
+    "SLURM_",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Whoever runs the tests may be in a job, and have a configuration for `torchlift launch` in the home folder."""
+    for name in [name for name in os.environ if name.startswith(_OUTSIDE)]:
+        del os.environ[name]
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault("PIP_CACHE_DIR", str(caches / "pip"))
+    folder = tempfile.TemporaryDirectory(prefix="torchlift-tests-")
+    config.add_cleanup(folder.cleanup)
+    os.environ["XDG_CACHE_HOME"] = folder.name
+
+
 class Forks:
     """Starts processes from one that has imported torch (`forks.py`)."""
 

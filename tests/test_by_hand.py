@@ -37,9 +37,10 @@ def run(place: Path, name: str, script: str, *command: str) -> tuple[tuple[str, 
     outside = ("TORCHLIFT_", "ACCELERATE_", "MASTER_", "RANK", "LOCAL_", "WORLD_SIZE")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(outside)}
     environment = {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MASTER_PORT": str(get_free_port())}
+    environment["PYTHONPATH"] = str(Path(__file__).with_name("by_hand"))
     path = folder / script
     ended = subprocess.run(
-        [*command, path.name], cwd=path.parent, env=environment, capture_output=True, text=True, timeout=240
+        [*command, path.name], cwd=path.parent, env=environment, capture_output=True, text=True, timeout=400
     )
     assert ended.returncode == 0, f"{' '.join(command)}: exit {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
     saved = {p.name: torch.load(p, weights_only=True) for p in path.parent.glob("*.pt")}

@@ -28,7 +28,7 @@ PROGRAMS = sorted(folder.name for folder in FIXTURES.iterdir() if (folder / "bef
 MIGRATED_PROGRAMS = [name for name in PROGRAMS if (FIXTURES / name / "after").is_dir()]
 UNTOUCHED = [name for name in NAMES if name not in MIGRATED]
 COMMANDS = Path(sys.executable).parent
-SECONDS = 240
+SECONDS = 600
 
 
 # ---------------------------------------------------------------- the text

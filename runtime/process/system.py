@@ -6,6 +6,8 @@ import logging
 import platform
 import random
 import socket
+import sys
+from collections import deque
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -14,6 +16,9 @@ _OLDEST = (5, 5)
 _EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FIRST_PORT = 20_000
 _TRIES = 100
+_KEPT = 64
+_reserved: deque[socket.socket] = deque()
+"""What says to other processes of ours that a port is given away: names of sockets, which end with this process."""
 
 
 def check_os_kernel() -> None:
@@ -38,7 +43,7 @@ def get_free_port() -> int:
     A port that nobody listens on, of those that the system gives to nobody by itself.
 
     Rank 0 binds it seconds later, when it has imported torch. A port of the range from which outgoing connections and
-    `bind(0)` are served may be taken by then.
+    `bind(0)` are served may be taken by then. On Linux no other process that asks here is given the same one meanwhile.
     """
     ports = range(_FIRST_PORT, _first_ephemeral_port())
     for port in random.SystemRandom().sample(ports, min(len(ports), _TRIES)):
@@ -47,10 +52,27 @@ def get_free_port() -> int:
                 probe.bind(("", port))
             except OSError:
                 continue
-            return port
+            if _reserve(port):
+                return port
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
+
+
+def _reserve(port: int) -> bool:
+    """Give the port to nobody else while this process lives, and has not been given many more; False: it is taken."""
+    if not sys.platform.startswith("linux"):
+        return True
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind(f"\0torchlift/port/{port}")
+    except OSError:
+        name.close()
+        return False
+    _reserved.append(name)
+    if len(_reserved) > _KEPT:
+        _reserved.popleft().close()
+    return True
 
 
 def _first_ephemeral_port() -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-SECONDS = 60
+SECONDS = 300
 
 
 def found() -> str | None:

@@ -38,7 +38,7 @@ for x in loader:
 print("end")
 torch.save(model.state_dict(), "m.pt")
 """
-SECONDS = 60
+SECONDS = 300
 
 # ---------------------------------------------------------------- a change carried over
 

@@ -29,7 +29,7 @@ def run_job(
     script: Path,
     processes: int,
     *arguments: object,
-    seconds: float = 150,
+    seconds: float = 300,
     fails: bool = False,
     **variables: str,
 ) -> list[Any]:

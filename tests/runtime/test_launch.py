@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-m", "torchlift.runtime.launch.command", "launch"]
 
 
 def launch(*arguments, **more):
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, **more)
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=400, **more)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ accelerator = Accelerator(cpu=True)
 accelerator.print(accelerator.num_processes, accelerator.distributed_type)
 """)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
     assert done.stdout == "2 MULTI_CPU\n", done.stderr
 
 
@@ -119,12 +119,12 @@ def test_a_module_is_run_as_python_does(script):
 
 
 def test_the_first_failure_ends_the_job(script):
-    path = script("if rank == 1: sys.exit(7)\ntime.sleep(60)")
+    path = script("if rank == 1: sys.exit(7)\ntime.sleep(600)")
     begin = time.monotonic()
     done = launch("--num-processes", 3, path)
     assert done.returncode == 7
     assert "process 1 failed with exit status 7" in done.stderr
-    assert time.monotonic() - begin < 50
+    assert time.monotonic() - begin < 300
 
 
 def test_a_traceback_is_shown_and_a_stubborn_process_is_ended(script):
@@ -132,7 +132,7 @@ def test_a_traceback_is_shown_and_a_stubborn_process_is_ended(script):
 import signal
 if rank == 1: time.sleep(0.3); raise ValueError("on purpose")
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-time.sleep(60)
+time.sleep(600)
 """)
     done = launch("--num-processes", 2, path)
     assert done.returncode == 1
@@ -158,15 +158,15 @@ def alive(pid):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_is_left_behind(script, tmp_path, number):
-    path = script("open(f'{sys.argv[1]}/{os.getpid()}', 'w').close()\ntime.sleep(60)")
+    path = script("open(f'{sys.argv[1]}/{os.getpid()}', 'w').close()\ntime.sleep(600)")
     ready = tmp_path / "ready"
     ready.mkdir()
     with subprocess.Popen([*COMMAND, "--num-processes", "2", path, ready], stderr=subprocess.PIPE) as launcher:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while len(list(ready.iterdir())) < 2 and time.monotonic() < until:
             time.sleep(0.02)
         launcher.send_signal(number)
-        launcher.wait(60)
+        launcher.wait(300)
     assert launcher.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     children = [int(p.name) for p in ready.iterdir()]
     assert len(children) == 2
@@ -177,7 +177,7 @@ def test_no_process_is_left_behind(script, tmp_path, number):
 
 SAVES = """
 import signal, subprocess
-worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
 asked = []
 signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
 open(f"{sys.argv[1]}/{rank}", "w").close()
@@ -193,11 +193,11 @@ def test_a_job_that_is_asked_to_end_may_save_with_its_workers(script, tmp_path):
     ready = tmp_path / "ready"
     ready.mkdir()
     with subprocess.Popen([*COMMAND, "--num-processes", "2", script(SAVES), ready]) as launcher:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while len(list(ready.iterdir())) < 2 and time.monotonic() < until:
             time.sleep(0.02)
         launcher.send_signal(signal.SIGTERM)
-        launcher.wait(60)
+        launcher.wait(300)
     assert launcher.returncode == 128 + signal.SIGTERM
     assert [(ready / str(rank)).read_text() for rank in range(2)] == ["None 1"] * 2, "the worker lives; asked once"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 import warnings
 from collections import UserDict, namedtuple
 from importlib import import_module
@@ -235,6 +237,15 @@ def test_versions_and_machines(monkeypatch, caplog):
         assert len(caplog.records) == lines
     assert not utils.is_port_in_use(utils.get_free_port())
     assert utils.is_pytest_available() and not utils.is_lomo_available()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a port is only looked at")
+def test_a_port_that_is_given_away_is_given_to_nobody_else():
+    asks = "import sys; from torchlift.runtime.process import system; print(system._reserve(int(sys.argv[1])))"
+    done = subprocess.run(
+        [sys.executable, "-c", asks, str(utils.get_free_port())], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
 
 
 def test_no_name_warns_of_anything():

@@ -51,14 +51,14 @@ print("RESULT true")
 
 
 def test_a_script_may_train_again_after_the_end_of_a_training(job_text):
-    assert job_text(SWEEP, 2, seconds=60) == [True, True]
+    assert job_text(SWEEP, 2) == [True, True]
 
 
 def test_nobody_waits_for_a_process_that_has_failed(job_text):
     crash = (
         TALK + "\nif accelerator.process_index == 1: raise ValueError('on purpose')\naccelerator.wait_for_everyone()"
     )
-    (first, text0), (second, text1) = job_text(crash, 2, fails=True, seconds=60)
+    (first, text0), (second, text1) = job_text(crash, 2, fails=True)
     assert second == 1
     assert "ValueError: on purpose" in text1
     assert first == 1, text0

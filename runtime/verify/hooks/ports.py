@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-COUNT = 16
+COUNT = 8
 """How many a run has."""
 
 

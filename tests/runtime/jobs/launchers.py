@@ -43,7 +43,7 @@ def fails(kind):
     accelerator = Accelerator()
     if accelerator.process_index == 1:
         raise kind("on purpose")
-    time.sleep(30)
+    time.sleep(600)
 
 
 def flaky():
@@ -65,7 +65,7 @@ notebook_launcher(train, ("notebook", "bf16"), num_processes=2, mixed_precision=
 debug_launcher(train, ("debug", "no"))
 begin = time.monotonic()
 refused("ValueError: on purpose", debug_launcher, fails, (ValueError,))
-assert time.monotonic() - begin < 9, "nobody waits for a process that has failed"
+assert time.monotonic() - begin < 90, "nobody waits for a process that has failed"
 failed = refused("ValueError: on purpose", notebook_launcher, fails, (ValueError,), 2)
 assert isinstance(failed, ChildFailedError) and list(failed.failures) == [1], failed
 notebook_launcher(flaky, num_processes=2, max_restarts=2)

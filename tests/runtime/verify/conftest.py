@@ -70,9 +70,9 @@ def run_verify(
     argv = ["-m", "torchlift.runtime.verify", original.name, str(migrated), "--output-format", "json"]
     argv += [*(["--cpu"] if cpu else []), *options, "--", *arguments]
     running = forks.start(argv, original.parent, {**kept, **env, "TORCHLIFT_VERIFY_READY": "1"}, apart=True)
-    status = running.wait(400)
+    status = running.wait(900)
     printed, errors = running.output()
-    assert status is not None, f"no end after 400 s\n{errors}"
+    assert status is not None, f"no end after 900 s\n{errors}"
     verdict = json.loads(printed) if printed.startswith("{") else {"promises": []}
     return Seen(status, verdict, errors)
 

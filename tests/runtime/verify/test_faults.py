@@ -141,7 +141,7 @@ def test_fault_is_found_and_named(name: str, tmp_path: Path, verify: Callable[..
     text = migrated.read_text()
     assert text.count(fault.before) == 1
     migrated.write_text(text.replace(fault.before, fault.after))
-    seen = verify(folder / "before.py", migrated, *fault.arguments, options=("--wait", "5"))
+    seen = verify(folder / "before.py", migrated, *fault.arguments)
     assert seen.status == 1, seen.errors
     promise = seen.of(fault.promise, fault.processes)
     assert promise["outcome"] == "broken", seen.broken()

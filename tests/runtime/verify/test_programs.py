@@ -94,7 +94,7 @@ def ask(folder: Path, script: str, texts: dict[str, str]) -> dict[str, Any]:
     laid = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
     request = {"version": 1, "original": {**place, "texts": {}}, "migrated": {**place, "texts": laid}, "cpu": True}
     command = [sys.executable, "-m", "torchlift.runtime.verify", "--request", "-"]
-    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=900)
     assert done.stdout, done.stderr
     verdict: dict[str, Any] = json.loads(done.stdout)
     return verdict

@@ -1,0 +1,21 @@
+"""
+Read by every interpreter of a script that opens its process group by itself (`PYTHONPATH`), before the script.
+
+torch's DistributedDataParallel may be the last to hold a group of gloo when the script has destroyed it. Its reducer
+then joins gloo's threads while it holds the interpreter's lock, and a thread that is just letting go of the tensors of
+the last collective call waits for that lock: on a busy machine one run in sixty never ends (torch 2.13). Here python
+holds the group, and lets go of it without the lock.
+"""
+
+import torch.distributed as dist
+
+kept = []
+destroy = dist.destroy_process_group
+
+
+def destroy_process_group(group=None):
+    kept.extend(dist.distributed_c10d._world.pg_map)
+    destroy(group)
+
+
+dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = destroy_process_group
