@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import random
 import socket
@@ -17,8 +18,10 @@ _EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FIRST_PORT = 20_000
 _TRIES = 100
 _KEPT = 64
-_reserved: deque[socket.socket] = deque()
-"""What says to other processes of ours that a port is given away: names of sockets, which end with this process."""
+_reserved: deque[int] = deque()
+"""Open sockets whose names tell other processes of ours that a port is given away. They end with this process."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reserved.clear)  # a fork may have closed them, and use the numbers for files
 
 
 def check_os_kernel() -> None:
@@ -69,9 +72,9 @@ def _reserve(port: int) -> bool:
     except OSError:
         name.close()
         return False
-    _reserved.append(name)
+    _reserved.append(name.detach())
     if len(_reserved) > _KEPT:
-        _reserved.popleft().close()
+        os.close(_reserved.popleft())
     return True
 
 
