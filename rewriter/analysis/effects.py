@@ -48,7 +48,6 @@ _MLFLOW = ("log_", "set_tag", "set_experiment", "start_run", "end_run", "autolog
 _BARS = frozenset("rich.progress.track rich.progress.Progress alive_progress.alive_bar alive_progress.alive_it".split())
 """Progress bars beside tqdm's that take ``disable``."""
 
-
 _TQDM = frozenset({"tqdm", "trange", "tqdm_notebook", "tnrange"})
 
 

@@ -110,10 +110,6 @@ class Equality:
         names = [n for n in descendants(node) if isinstance(n, cst.Name) and n in unit.names.within]
         return [n for n in names if any(self._comes_from_share(key) for key in self._keys(unit, n))]
 
-    def is_local_binding(self, binding: Binding) -> bool:
-        """Whether a variable holds something of one process's own, somewhere in its life."""
-        return self._comes_from_share(Variable(binding, tuple(binding.definitions)))
-
     def source(self, binding: Binding) -> cst.CSTNode | None:
         """The place from which something of one process's own comes into a variable; None where nothing does."""
         seen: set[Key] = set()

@@ -354,8 +354,8 @@ class ModuleFacts(NamedTuple):
     precision: MixedPrecision = MixedPrecision()
     accumulation: Accumulation | None = None
     accumulation_steps: str | None = None
-    unsynced: Unsynced | None = None
     """Source text of the number of batches that an optimizer step takes."""
+    unsynced: Unsynced | None = None
     counts: tuple[Count, ...] = ()
     swaps: tuple[Swap, ...] = ()
     unswapped: tuple[Finding, ...] = ()
@@ -365,8 +365,6 @@ class ModuleFacts(NamedTuple):
     roles: tuple[Fact, ...] = ()
     behaviour: tuple[Behaviour, ...] = ()
     """Collected only where somebody asked (``Config.tells``)."""
-    reading: frozenset[str] = frozenset()
-    """Names that are still read after the migration; an import whose name is not among them may go."""
 
     def called(self, name: str) -> tuple[Call, ...]:
         """The calls whose last name is ``name``, in source order."""

@@ -11,7 +11,7 @@ from rich.text import Text
 from ..result import FileResult
 from .diff import shown
 from .rows import Block, Hunk, Row, Span, hunks_of, reasons
-from .text import counted, visible
+from .text import visible
 
 NARROWEST = 80
 """Two columns need this many characters; below it they stand one under the other."""
@@ -158,9 +158,3 @@ def _side(
     lines = _wrapped(text, marks, style, room, console)
     heads = [f"{number:>{digits}} ", *[" " * (digits + 1)] * (len(lines) - 1)]
     return [Text.assemble((head, _DIM), (sign, style), line) for head, line in zip(heads, lines, strict=True)]
-
-
-def title_of(files: Sequence[FileResult]) -> str:
-    """Say in a few words how much is to be seen."""
-    edits = sum(len(file.changes) for file in files)
-    return f"{counted(edits, 'edit')} in {counted(sum(file.changed for file in files), 'file')}"
