@@ -201,6 +201,8 @@ def bind_loop(
     def arrive(thing: Thing) -> None:
         if isinstance(thing, Origin) and thing.role is Role.LOADER:
             state.loaders.setdefault(loop, {})[thing] = None
+        elif isinstance(thing, Unknown):
+            state.used(thing, "iterated")
         elif isinstance(thing, Sequence):
             for wrapped in thing.wraps:
                 state.solver.watch(wrapped, arrive)

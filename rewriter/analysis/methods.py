@@ -112,6 +112,8 @@ def _accelerator_method(call: Call, accelerator: Origin, name: str) -> None:
     state = call.state
     if name in ("prepare", "unwrap_model", "prepare_model", "prepare_optimizer", "prepare_data_loader"):
         slots = call.positional()
+        for slot in slots if name != "unwrap_model" else ():
+            state.solver.watch(slot, lambda t: state.used(t, "prepared") if isinstance(t, Unknown) else None)
         if len(slots) == 1:
             state.solver.flow(slots[0], call.result)
         else:

@@ -217,7 +217,7 @@ def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]
         for call in unit.names.calls:
             record = state.calls.get(call)
             if method_name(call) == "backward" and record is not None and record.receiver is not None:
-                if origins(record.receiver, Role.ACCELERATOR):
+                if origins(record.receiver, Role.ACCELERATOR) or _keeps_accelerator(state, unit, call):
                     continue
                 yield unit, _blocked(
                     "no-entry-point", call, "this file trains, but nothing in it starts the training",
@@ -225,3 +225,13 @@ def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]
                     "does, let the file start it as well: if __name__ == '__main__': ...",
                 )  # fmt: skip
                 return
+
+
+def _keeps_accelerator(state: State, unit: Unit, call: cst.Call) -> bool:
+    """Whether the file gives an attribute an accelerator, in a class of which it makes no object: ``self.fabric``."""
+    owner = call.func.value if isinstance(call.func, cst.Attribute) else None
+    if not isinstance(owner, cst.Attribute):
+        return False
+    named = (n for n in state.values if isinstance(n, cst.Attribute) and n.attr.value == owner.attr.value)
+    kept = (n for n in named if isinstance(unit.names.parents.get(n), cst.AssignTarget))
+    return any(origins(state.values.get(node), Role.ACCELERATOR) for node in kept)

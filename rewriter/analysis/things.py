@@ -15,7 +15,7 @@ import libcst as cst
 from ..facts.layout import Layout, Place
 from ..facts.roles import Origin, Role
 from .names import Names
-from .scopes import Binding, Scope
+from .scopes import Binding
 from .solver import Slot, Solver, Thing
 from .syntax import FunctionNode
 
@@ -200,6 +200,7 @@ class State:
         """For a model, the models that are attributes of it."""
         self.aside: dict[cst.Call, Callable[[], None] | None] = {}
         """Calls of what is looked up somewhere, each with what lets it hold what it gives."""
+        self._uses: dict[Unknown, set[str]] = {}
         self._kinds: dict[Thing, Slot] = {}
         self._registered: dict[Thing, Slot] = {}
         self._bindings: dict[Binding, Slot] = {}
@@ -286,6 +287,14 @@ class State:
         assert isinstance(thing, Unknown)
         return thing
 
+    def used(self, unknown: Unknown, use: str) -> None:
+        """Note a use: what an accelerator prepares and a loop iterates is a loader, whoever has made it."""
+        uses = self._uses.setdefault(unknown, set())
+        uses.add(use)
+        if uses == {"prepared", "iterated"}:
+            because = f"made by {unknown.qualified or 'a call'}, prepared by the accelerator, and iterated"
+            self.solver.add(unknown.home, self.origin(Role.LOADER, unknown.node, because, unknown.qualified))
+
     def trace(self, node: cst.CSTNode, trail: Trail) -> Trace:
         """What is followed from a place on."""
         thing = self._memo.setdefault(("trace", node, trail), Trace(node, trail))
@@ -325,8 +334,3 @@ def origins(slot: Slot | None, *roles: Role) -> list[Origin]:
 def traces(slot: Slot | None, trail: Trail) -> list[Trace]:
     """What a slot holds that is followed for one reason."""
     return [t for t in (slot.things if slot is not None else ()) if isinstance(t, Trace) and t.trail is trail]
-
-
-def scope_of(unit: Unit, node: cst.CSTNode) -> Scope:
-    """The scope in which a recorded node stands."""
-    return unit.names.within[node]

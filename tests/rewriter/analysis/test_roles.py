@@ -278,3 +278,27 @@ def test_the_optimizer_of_a_maker_knows_its_parameters() -> None:
     (optimizer,) = origins(state.binding(held["o"]), Role.OPTIMIZER)
     (model,) = origins(state.binding(held["m"]), Role.MODEL)
     assert [p.source for p in origins(state.related[optimizer], Role.PARAMETERS)] == [model]
+
+
+PREPARED = """\
+from torchlift.runtime import Accelerator
+from somewhere import build
+
+accelerator = Accelerator()
+x = build()
+y = accelerator.prepare(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        pytest.param("for batch in y: pass", {"loader"}, id="prepared and iterated"),
+        pytest.param("for i, batch in enumerate(y): pass", {"loader"}, id="counted"),
+        pytest.param("y(1)", set(), id="prepared and called"),
+        pytest.param("for batch in y.parts: pass", set(), id="a part of it is iterated"),
+    ],
+)
+def test_what_an_accelerator_prepares_and_a_loop_iterates_is_a_loader(loop: str, expected: set[str]) -> None:
+    assert roles(PREPARED + loop, "x") == expected
+    assert roles(PREPARED.replace("accelerator.prepare", "prepare") + loop, "x") == set()
