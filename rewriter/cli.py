@@ -91,13 +91,16 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
     """Look at every file, write if that was asked for and nothing stands in the way, and report."""
     from .survey import Surveyor
 
-    surveyor = Surveyor(catalogue, request.options, every=request.roles, tells=not request.check)
+    shown = {"every": request.roles, "notes": not request.check}
+    surveyor = Surveyor(catalogue, request.options, **shown, cached=request.cache)
     data = sys.stdin.buffer.read() if request.paths == ("-",) else None
     if data is None:
         paths, progress = [Path(path) for path in request.paths], Progress(sys.stderr)
         survey = surveyor.look(paths, progress, follows=request.follow, hook=request.hook)
     else:
         survey = surveyor.look_at(data, "<stdin>")
+    for note in surveyor.migrations.notes() if request.verbose else ():
+        _say(f"cache: {note}")
     if not survey.files and not survey.refused and request.format == "text":
         if request.write and data is not None:
             _bytes(data)

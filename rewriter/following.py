@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .facts.layout import ENTRY, resolved
-from .gate import TORCH, parse
+from .gate.prefilter import TORCH, parse
 from .source import SourceError, decode, read_bytes
 
 if TYPE_CHECKING:
@@ -133,7 +133,9 @@ class Library:
                 raise SourceError(given, error.lineno or 0, f"not valid Python: {error.msg}", remedy) from None
             except (ValueError, RecursionError, MemoryError):
                 tree = ast.Module([], [])
-            self._imports[path] = tuple(sorted(imports_of(tree), key=lambda found: found.line))
+            by_name = b"import_module" in data or b"__import__" in data
+            found = imports_of(tree, by_name=by_name)
+            self._imports[path] = tuple(sorted(found, key=lambda each: each.line))
             self._extra[path] = tuple(_search_paths(tree)) if b"sys.path" in data else ()
         return self._imports[path]
 
@@ -190,9 +192,13 @@ def _plain(path: Path) -> Path:
     return Path(os.path.normpath(path))
 
 
-def imports_of(tree: ast.Module) -> Iterator[Import]:
-    """The imports of a file wherever they stand, those for the type checker alone left out."""
-    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+def imports_of(tree: ast.Module, *, by_name: bool) -> Iterator[Import]:
+    """
+    The imports of a file wherever they stand, those for the type checker alone left out.
+
+    ``by_name``: also those by ``import_module("pkg.mod")``, for which every expression has to be looked at.
+    """
+    pending: list[tuple[ast.stmt, bool]] = [(statement, False) for statement in tree.body]
     while pending:
         node, guarded = pending.pop()
         if isinstance(node, ast.Import):
@@ -201,14 +207,21 @@ def imports_of(tree: ast.Module) -> Iterator[Import]:
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names)
             yield Import("." * node.level + (node.module or ""), names, node.lineno, guarded)
-        elif isinstance(node, ast.Call):
-            if found := _by_name(node):
-                yield Import(found, (), node.lineno, guarded)
+        elif by_name:
+            yield from _by_name(node, guarded)
         if isinstance(node, ast.If) and _types_only(node.test):
             pending.extend((child, guarded) for child in node.orelse)
             continue
         inner = guarded or isinstance(node, ast.Try)
-        pending.extend((child, inner) for child in ast.iter_child_nodes(node))
+        pending.extend((child, inner) for child in _inside(node))
+
+
+def _inside(node: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements of the blocks of a compound statement."""
+    for name in ("body", "orelse", "finalbody"):
+        yield from getattr(node, name, ())
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield from part.body
 
 
 def _types_only(test: ast.expr) -> bool:
@@ -216,13 +229,17 @@ def _types_only(test: ast.expr) -> bool:
     return name == "TYPE_CHECKING"
 
 
-def _by_name(call: ast.Call) -> str:
-    """The module that ``import_module("pkg.mod")`` or ``__import__`` names by a literal."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name not in ("import_module", "__import__") or not call.args:
-        return ""
-    word = call.args[0]
-    return word.value if isinstance(word, ast.Constant) and isinstance(word.value, str) else ""
+def _by_name(statement: ast.stmt, guarded: bool) -> Iterator[Import]:
+    """The modules that a statement itself names by a literal in ``import_module("pkg.mod")`` or ``__import__``."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            word = node.args[0] if name in ("import_module", "__import__") and node.args else None
+            if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value:
+                yield Import(word.value, (), node.lineno, guarded)
+        pending.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))
 
 
 def _search_paths(tree: ast.Module) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .findings import Severity
 from .following import Program, absolute
-from .gate import parse
+from .gate.prefilter import parse
 from .programs import Map
 from .result import Diagnosis, FileResult, Result
 

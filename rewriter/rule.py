@@ -58,8 +58,6 @@ class Entry(NamedTuple):
     id: str
     module: str
     """Where the rule lives, e.g. ``torchlift.codemods.backward``; the rule is the attribute named like its id."""
-    triggers: frozenset[str] = frozenset()
-    """Names that a file must call for this rule to have anything to do: what the gate looks for."""
 
     def load(self) -> Rule:
         """Import the rule."""

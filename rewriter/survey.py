@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from .config import Config, RawConfig, Target, check_rules, check_word, final, load
-from .facts.layout import ENTRY, Layout
+from .config import RawConfig, check_rules, check_word, final, load
+from .facts.layout import ENTRY
+from .findings import Severity
 from .following import File, Library, Program, absolute, follow, shortened
-from .gate import Verdict, helps, syntax_error, verdict
+from .gate.prefilter import helps, syntax_error, trains
+from .migrations import Given, Migrations
 from .programs import Map, layout_of
-from .source import Source, SourceError, decode, discover
+from .source import SourceError, decode, discover
 
 if TYPE_CHECKING:
-    from .notebooks.document import Notebook
     from .result import FileResult, Result
     from .rule import Entry
-    from .session import Planned
 
 _FEW = 20
 """So many files named on the command line are each taken for a script that somebody starts."""
-
-
-class Given(NamedTuple):
-    """One program as the pipeline takes it."""
-
-    sources: tuple[Source, ...]
-    config: Config
-    layout: Layout
-    each: Mapping[Path, Config]
-    notebook: Notebook | None = None
-    """The first source is the script of its cells."""
-
-    def planned(self, catalogue: Sequence[Entry]) -> Planned:
-        """Understand the program and ask the rules, without applying anything. Raises ``SourceError``."""
-        if self.notebook is not None:
-            from .notebooks.migrating import plan_notebook
-
-            return plan_notebook(self.notebook, self.sources[1:], catalogue, self.config, self.layout, self.each)
-        from .pipeline import plan
-
-        return plan(self.sources, catalogue, self.config, self.layout, self.each)
 
 
 class Survey:
@@ -69,22 +48,32 @@ class Surveyor:
     """Looks at the files of a command, and at the programs that they belong to."""
 
     def __init__(
-        self, catalogue: Sequence[Entry], options: RawConfig, *, every: bool = False, tells: bool = True
+        self,
+        catalogue: Sequence[Entry],
+        options: RawConfig,
+        *,
+        every: bool = False,
+        notes: bool = True,
+        cached: bool = False,
     ) -> None:
-        """``every``: also what is migrated already goes the whole way, for those who ask what was inferred. ``tells``:
-        it does as well where there is something that is good to know of it."""
+        """
+        Look with the rules of a catalogue, and the options of the command line.
+
+        Args:
+            every: give results of programs that need nothing, too, for those who ask what was inferred.
+            notes: give what is good to know of programs that stay as they are.
+            cached: read and write the cache of verdicts.
+        """
         self.catalogue = catalogue
         self.options = options
-        self.every = every or bool(options.assume)
-        self.tells = tells
-        self.triggers = frozenset[str]().union(*(entry.triggers for entry in catalogue))
-        if options.target is Target.ACCELERATE:
-            self.triggers -= {"accelerate"}
+        self.every = every
+        self.notes = notes
         self.survey = Survey()
         self.library = Library()
+        self.migrations = Migrations(catalogue, self.library, cached=cached)
         self.map = Map(self.library, lambda path: self._raw(path).excludes(path))
         self._progress: Callable[[int, int], None] = lambda done, total: None
-        self._verdicts: dict[Path, Verdict] = {}
+        self._trains: dict[Path, bool] = {}
         self._judged: set[Path] = set()
         """The files that were given or found, in full."""
         self._folders: dict[str, RawConfig] = {}
@@ -125,6 +114,7 @@ class Surveyor:
     def look_at(self, data: bytes, name: str) -> Survey:
         """Look at text that came from elsewhere, under a name of its own."""
         path = Path(name)
+        self.migrations.cached = False  # it is no file: nothing says where its result would be kept
         if self._gate(path, data, True) and self._works(path):
             self._settle([self._alone(path)])
         return self.survey
@@ -142,9 +132,7 @@ class Surveyor:
         try:
             if data is not None:
                 self.library.give(path, data)
-            said = self._verdict(path)
-            self.survey.done += said is Verdict.DONE
-            if alone and not self._works(path):
+            if not self._passes(path) and alone:
                 self._sound_file(path)
         except SourceError as error:
             self.survey.refused.append(error)
@@ -159,24 +147,23 @@ class Surveyor:
         else:
             _sound(path, data)
 
-    def _verdict(self, path: Path) -> Verdict:
-        full = absolute(path)
-        if full not in self._verdicts:
-            self._verdicts[full] = verdict(self.library.data(path), self.triggers, tells=self.tells)
-        return self._verdicts[full]
+    def _passes(self, path: Path) -> bool:
+        """Whether a file trains, as far as the gate can tell; ``SourceError`` where it cannot be read."""
+        if path not in self._trains:
+            self._trains[path] = trains(self.library.data(path))
+        return self._trains[path]
 
     def _works(self, path: Path) -> bool:
         """Whether the rules have to look at a file; False where it cannot be read."""
         try:
-            said = self._verdict(path)
+            return self._passes(path)
         except SourceError:
             return False
-        return said is Verdict.WORK or (said is Verdict.DONE and self.every)
 
     def _helps(self, path: Path) -> bool:
         """Whether a file may be the training step of a script that imports torch where this one does not."""
         try:
-            return self._verdict(path) is Verdict.NOTHING and helps(self.library.data(path))
+            return not self._passes(path) and helps(self.library.data(path))
         except SourceError:
             return False
 
@@ -222,8 +209,6 @@ class Surveyor:
             b"import torch" in f.data or b"from torch" in f.data for f in program.files
         ):
             return program
-        known = [self._verdict(file.path) for file in program.files]
-        self.survey.done += known[0] is Verdict.NOTHING and Verdict.DONE in known
         return None
 
     def _refuse(self, error: SourceError) -> None:
@@ -242,20 +227,37 @@ class Surveyor:
         results: list[tuple[Program, Result | None]] = []
         for number, program in enumerate(programs):
             self._progress(number, len(programs))
-            results.append((program, self._migrated(program, inside)))
+            results.append((program, self._answer(program, inside)))
         self._progress(len(programs), len(programs))
         resting = {p.entry for p, r in results if r is not None and idle(p, r, silent)}
         working = {path for program, _ in results if program.entry not in resting for path in program.paths}
         if working & {path for program, _ in results if program.entry in resting for path in program.paths}:
-            results = [(p, self._migrated(p, working) if len(p.files) > 1 else r) for p, r in results]
+            results = [(p, self._answer(p, working) if len(p.files) > 1 else r) for p, r in results]
         kept = [(p, r) for p, r in results if r is not None and (p.entry not in resting or self.every)]
-        told = {p.entry for p, r in results if r is not None and any(file.diagnoses for file in r.files)}
-        self.survey.done += 0 if self.every else len(resting - told)
         for _, result in kept:
             self.survey.options.update(result.options)
         self.survey.files.extend(merged(kept, self.map, every=self.every))
+        self.survey.done += self._done([(p, r) for p, r in results if r is not None and p.entry in resting])
         named = {absolute(path) for program in programs for path in program.paths}
         self.survey.checked += len(named - self._judged)
+
+    def _done(self, resting: Sequence[tuple[Program, Result]]) -> int:
+        """How many files are migrated already, of programs that need nothing."""
+        told = {file.source.path for file in self.survey.files}
+        silent = [program for program, result in resting if not any(file.diagnoses for file in result.files)]
+        files = {f for p in silent for f in p.paths if f == p.entry or self._works(f) or self._helps(f)}
+        return len(files - told)
+
+    def _answer(self, program: Program, inside: Collection[Path]) -> Result | None:
+        """The migration of a program, as far as it is to be told; None where it cannot be read."""
+        result = self._migrated(program, inside)
+        if result is None or result.changed or self.notes:
+            return result
+        files = (
+            file._replace(diagnoses=tuple(d for d in file.diagnoses if d.severity is not Severity.NOTE))
+            for file in result.files
+        )
+        return result._replace(files=tuple(files))
 
     def _migrated(self, program: Program, inside: Collection[Path]) -> Result | None:
         try:
@@ -268,11 +270,7 @@ class Surveyor:
             given = Given(tuple(sources), each[program.entry], layout, each, notebook)
             self.survey.programs = [known for known in self.survey.programs if known.sources != given.sources]
             self.survey.programs.append(given)
-            if notebook is None:
-                from .pipeline import migrate
-
-                return migrate(given.sources, self.catalogue, given.config, layout, each)
-            return given.planned(self.catalogue).result()
+            return self.migrations.of(given)
         except SourceError as error:
             self._refuse(error)
             return None

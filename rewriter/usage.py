@@ -13,9 +13,9 @@ class UsageError(Exception):
 HELP = """
 Turn single-device PyTorch training scripts into distributed ones.
 
-Without --write nothing is touched: the diff goes to stdout, where it is a valid patch, and what was done, why, and
-what is left for you to stderr. A PATH is a script, which is migrated together with the modules that it imports, a
-folder, whose scripts are found, or - for stdin.
+Without --write no file of yours is touched: the diff goes to stdout, where it is a valid patch, and what was done,
+why, and what is left for you to stderr. A PATH is a script, which is migrated together with the modules that it
+imports, a folder, whose scripts are found, or - for stdin.
 
 \b
 Examples:
@@ -40,4 +40,6 @@ Exit status, the highest wins:
 
 Settings are read from [tool.torchlift] in the nearest pyproject.toml: select, ignore, per-file-ignores, exclude,
 assume, target, mixed-precision, keep-global-batch.
+
+Scripts that need no change are remembered in .torchlift_cache, at the root of the project.
 """

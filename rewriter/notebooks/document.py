@@ -171,6 +171,11 @@ def source_of(notebook: Notebook, script: str) -> Source:
     return Source(notebook.path, script.encode(), script, "utf-8")
 
 
+def file_of(notebook: Notebook) -> Source:
+    """The file of the notebook as results name it; its text is the script of the cells."""
+    return Source(notebook.path, notebook.data, notebook.script(), "utf-8", notebook=notebook)
+
+
 def invalid(before: bytes, after: bytes) -> str:
     """What nbformat has against a new notebook and had nothing against before; empty where it is not installed."""
     try:

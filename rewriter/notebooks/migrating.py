@@ -15,16 +15,11 @@ from ..pipeline import Plan, plan
 from ..result import Change, Diagnosis, FileResult, Result
 from ..rule import Entry
 from ..source import Source
-from .document import Notebook, invalid, masked, source_of
+from .document import Notebook, file_of, invalid, masked, source_of
 from .gather import NAME, NotGathered, gathered, top_level, use
 from .launching import LAUNCHER, Home, home_of, started, started_by_itself, starting, used
 
 _REASON = "a notebook is one process: the launcher starts the others"
-
-
-def migrate_notebook(notebook: Notebook, catalogue: Sequence[Entry], config: Config) -> Result:
-    """Migrate a notebook that is a program by itself. Raises ``SourceError`` for a cell that is not valid Python."""
-    return plan_notebook(notebook, (), catalogue, config).result()
 
 
 def plan_notebook(
@@ -154,7 +149,7 @@ def _refused(notebook: Notebook, file: FileResult, why: NotGathered) -> FileResu
 def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable[[int], int]) -> FileResult:
     """The result for the notebook itself: its bytes, and places in the script of its cells."""
     script = notebook.script()
-    source = Source(notebook.path, notebook.data, script, "utf-8", notebook=notebook)
+    source = file_of(notebook)
     if text == script:
         return file._replace(source=source, after=notebook.data, changes=(), diagnoses=_moved(file.diagnoses, origins))
     cells = notebook.split(text)

@@ -21,7 +21,7 @@ _MOST_BYTES = 100_000_000
 _LEVELS = 2
 """So many folders above are mirrored as links, for `../data`."""
 _MOST_LINKS = 3_000
-_SKIPPED = {"__pycache__", ".hg", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+_SKIPPED = {"__pycache__", ".hg", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".torchlift_cache"}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ ELSEWHERE = {
     "G5": "codemods/test_downloads.py",
     "G7": "codemods/test_tracking.py",
     "G8": "codemods/test_log_files.py",
-    "G9": "rewriter/test_gate.py",
+    "G9": "rewriter/gate/test_prefilter.py",
     "C2": "codemods/test_checkpoint_save.py",
     "C3": "codemods/test_checkpoint_load.py",
     "C4": "codemods/test_checkpoint_save.py",

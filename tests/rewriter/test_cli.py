@@ -18,7 +18,6 @@ from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter import cli, pipeline
 from torchlift.rewriter.options import read
 from torchlift.rewriter.request import plain
-from torchlift.rewriter.result import Result
 from torchlift.rewriter.source import Source
 
 TRAINS = b"""\
@@ -102,24 +101,49 @@ def test_what_is_migrated_already_is_called_so(migrate: Migrate) -> None:
     assert "1 migrated already" in migrate("a.py").err
 
 
-@pytest.mark.parametrize(
-    ("options", "looks"), [([], False), (["--roles"], True), (["--assume", "loss=loss"], True)], ids=str
-)
-def test_what_is_migrated_is_looked_at_only_for_those_who_ask(
-    migrate: Migrate, monkeypatch: pytest.MonkeyPatch, options: list[str], looks: bool
-) -> None:
-    seen: list[Path] = []
-
-    real = pipeline.migrate
-
-    def noting(sources: Sequence[Source], *given: Any) -> Result:
-        seen.append(sources[0].path)
-        return real(sources, *given)
-
-    monkeypatch.setattr(pipeline, "migrate", noting)
+def test_what_is_migrated_is_told_of_those_who_ask(migrate: Migrate) -> None:
     _write("a.py", MIGRATED)
-    assert migrate(*options, "a.py").status == 0
-    assert seen == ([Path("a.py")] if looks else [])
+    assert b"accelerator" in migrate("--roles", "a.py").out
+
+
+def test_what_was_migrated_by_an_assumption_needs_it_no_more(migrate: Migrate) -> None:
+    _write("a.py", TRAINS.replace(b"from torch.utils.data import DataLoader", b"from somewhere import DataLoader"))
+    assert migrate("--write", "a.py").status == 2
+    assert migrate("--write", "--assume", "loader=loader", "a.py").status == 0
+    assert migrate("--check", "a.py").err == "Nothing to do: 1 file checked, 1 migrated already.\n"
+
+
+KEEPER = b"""\
+import torch
+from torchlift.runtime import Accelerator
+
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.accelerator = Accelerator()
+        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+
+    def step(self, batch):
+        loss = self.model(batch)
+        self.accelerator.backward(loss)
+        self.optimizer.step()
+"""
+
+
+def test_a_class_that_keeps_an_accelerator_lacks_no_entry_point(migrate: Migrate) -> None:
+    _write("a.py", KEEPER)
+    assert (migrate("a.py").status, migrate("a.py").out) == (0, b"")
+    _write("a.py", KEEPER.replace(b"self.accelerator.backward(loss)", b"loss.backward()"))
+    assert "[no-entry-point]" in migrate("a.py").err
+
+
+def test_what_is_good_to_know_of_a_migrated_file_is_not_told_in_a_check(migrate: Migrate) -> None:
+    made = b"scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\naccelerator = "
+    stepped = MIGRATED.replace(b"accelerator = ", made).replace(b"optimizer, loader", b"optimizer, loader, scheduler")
+    _write("a.py", stepped + b"    scheduler.step()\n")
+    assert "note [scheduler]" in migrate("a.py").err
+    answer = migrate("--check", "a.py")
+    assert (answer.status, answer.err) == (0, "Nothing to do: 1 file checked, 1 migrated already.\n")
 
 
 @pytest.mark.parametrize(
@@ -300,13 +324,13 @@ def test_a_read_only_target(migrate: Migrate) -> None:
 
 
 def test_a_file_that_changes_while_we_work(migrate: Migrate, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pipeline.migrate
+    real = pipeline.plan
 
-    def meddling(sources: Sequence[Source], *given: Any) -> Result:
+    def meddling(sources: Sequence[Source], *given: Any) -> pipeline.Plan:
         sources[0].path.write_bytes(b"mine\n")
         return real(sources, *given)
 
-    monkeypatch.setattr(pipeline, "migrate", meddling)
+    monkeypatch.setattr(pipeline, "plan", meddling)
     _write("a.py", TRAINS)
     answer = migrate("--write", "a.py")
     assert (answer.status, Path("a.py").read_bytes()) == (3, b"mine\n")
@@ -360,13 +384,13 @@ def test_a_read_only_module_keeps_its_program_from_being_written(migrate: Migrat
 def test_a_module_that_changes_while_we_work_keeps_its_program_from_being_written(
     migrate: Migrate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = pipeline.migrate
+    real = pipeline.plan
 
-    def meddling(sources: Sequence[Source], *given: Any) -> Result:
+    def meddling(sources: Sequence[Source], *given: Any) -> pipeline.Plan:
         Path("steps.py").write_bytes(b"mine\n")
         return real(sources, *given)
 
-    monkeypatch.setattr(pipeline, "migrate", meddling)
+    monkeypatch.setattr(pipeline, "plan", meddling)
     _write("main.py", MAIN)
     _write("steps.py", STEPS)
     answer = migrate("--write", "main.py")
@@ -484,10 +508,10 @@ def test_version(migrate: Migrate) -> None:
 def test_an_internal_error_is_one_line_that_asks_for_a_report(
     migrate: Migrate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def buggy(*arguments: object) -> Result:
+    def buggy(*arguments: object) -> pipeline.Plan:
         raise RuntimeError("a bug\nof ours")
 
-    monkeypatch.setattr(pipeline, "migrate", buggy)
+    monkeypatch.setattr(pipeline, "plan", buggy)
     _write("a.py", TRAINS)
     answer = migrate("a.py")
     assert (answer.status, answer.err.count("\n")) == (3, 1)
@@ -498,10 +522,10 @@ def test_an_internal_error_is_one_line_that_asks_for_a_report(
 
 
 def test_ctrl_c_is_quiet(migrate: Migrate, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*arguments: object) -> Result:
+    def interrupted(*arguments: object) -> pipeline.Plan:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "migrate", interrupted)
+    monkeypatch.setattr(pipeline, "plan", interrupted)
     _write("a.py", TRAINS)
     answer = migrate("a.py")
     assert (answer.status, answer.out, answer.err) == (130, b"", "")
@@ -569,7 +593,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     ["a.py", "--check src", "a.py --write b.py", "--hook --partial a.py", "--roles --no-color -", "--side-by-side a.py",
-     "--no-follow --keep-global-batch a", "--write --write a", ""],
+     "--no-follow --keep-global-batch a", "--write --write a", "--no-cache --verbose a.py", ""],
 )  # fmt: skip
 def test_paths_and_switches_mean_the_same_to_us_and_to_click(line: str) -> None:
     assert plain(line.split()) == read(line.split())

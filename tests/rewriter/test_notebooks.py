@@ -14,7 +14,7 @@ from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.cli import run
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.notebooks.document import masked, read_notebook, unmasked
-from torchlift.rewriter.notebooks.migrating import migrate_notebook
+from torchlift.rewriter.notebooks.migrating import plan_notebook
 from torchlift.rewriter.result import FileResult
 from torchlift.rewriter.source import SourceError
 
@@ -39,7 +39,7 @@ def _data(*cells: str, **layout: Any) -> bytes:
 
 def _migrated(*cells: str) -> FileResult:
     notebook = read_notebook(_data(*cells), Path("nb.ipynb"))
-    (file,) = migrate_notebook(notebook, CATALOGUE, Config()).files
+    (file,) = plan_notebook(notebook, (), CATALOGUE, Config()).result().files
     return file
 
 

@@ -1,57 +1,32 @@
 """
 Is there anything to do? Standard library only: what this module answers costs no import of libcst.
 
-First the bytes, then the syntax tree. ``DONE`` is said of a file only when every call that a rule might answer to
-stands in a spelling that the rules themselves emit; whatever is not recognised is ``WORK``, which costs time alone.
+First the bytes, then the names in the syntax tree. Whether a file that trains is migrated already is the business of
+the analysis; ``cache`` keeps what that has answered.
 """
 
 from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Sequence
-from enum import Enum
+from collections.abc import Iterable, Iterator
 
 TORCH = frozenset({"torch", "torchvision", "torchaudio", "torchtext", "torchdata", "torchlift", "accelerate"})
 """Top-level modules whose import makes a file one that may train."""
 
 
-class Verdict(Enum):
-    """What the gate says of a file."""
-
-    NOTHING = "nothing"
-    """It does not train with torch."""
-    DONE = "done"
-    """It trains, and everything in it is migrated already."""
-    WORK = "work"
-    """The rules have to look at it."""
-
-
-def verdict(data: bytes, triggers: frozenset[str], *, tells: bool = True) -> Verdict:
-    """
-    Judge a file by its bytes.
-
-    Args:
-        data: the file.
-        triggers: the names whose calls the rules answer to.
-        tells: what is good to know is told of a migrated file as well; without, it is done when no edit is left.
-    """
+def trains(data: bytes) -> bool:
+    """Whether the bytes of a file train with torch, as far as its names say; true of what Python cannot parse."""
     if b"backward" not in data or not (b"torch" in data or b"accelerate" in data):
-        return Verdict.NOTHING
+        return False
     try:
-        tree = parse(data)
-        nodes = _nodes(tree)
-        if not _trains(nodes):
-            return Verdict.NOTHING
-        from .done import is_migrated
-
-        return Verdict.DONE if is_migrated(tree, nodes, triggers, tells=tells) else Verdict.WORK
+        return _trains(_nodes(parse(data)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Verdict.WORK
+        return True
 
 
 def helps(data: bytes) -> bool:
-    """Whether a file in which ``verdict`` found nothing has backward passes: the step of a script of torch, perhaps."""
+    """Whether a file that imports no torch has backward passes: the step of a script of torch, perhaps."""
     if b".backward" not in data:
         return False
     try:
@@ -78,13 +53,12 @@ def parse(data: bytes) -> ast.Module:
         return ast.parse(data)
 
 
-def _nodes(tree: ast.Module) -> list[ast.AST]:
+def _nodes(tree: ast.Module) -> Iterator[ast.AST]:
     """Every node that carries a name or a value: three times as fast as ``ast.walk``."""
     stack: list[ast.AST] = [tree]
-    found: list[ast.AST] = []
     while stack:
         node = stack.pop()
-        found.append(node)
+        yield node
         if node.__class__ is ast.Name or node.__class__ is ast.Constant:  # nothing below them is asked for
             continue
         for name in node._fields:
@@ -93,10 +67,9 @@ def _nodes(tree: ast.Module) -> list[ast.AST]:
                 stack.extend([item for item in value if isinstance(item, ast.AST)])
             elif isinstance(value, ast.AST) and value._fields:
                 stack.append(value)
-    return found
 
 
-def _trains(nodes: Sequence[ast.AST]) -> bool:
+def _trains(nodes: Iterable[ast.AST]) -> bool:
     """Whether torch is imported, and something called ``backward`` is used as an attribute or imported."""
     torch = backward = False
     for node in nodes:
@@ -107,4 +80,6 @@ def _trains(nodes: Sequence[ast.AST]) -> bool:
         elif isinstance(node, ast.ImportFrom):
             torch = torch or (node.module or "").partition(".")[0] in TORCH
             backward = backward or any(alias.name == "backward" for alias in node.names)
-    return torch and backward
+        if torch and backward:
+            return True
+    return False
