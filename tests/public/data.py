@@ -140,6 +140,67 @@ def sounds(at: Path, folders: Sequence[str] = ("",), each: int = 4, seconds: flo
                 file.writeframes(generator.integers(-3000, 3000, int(seconds * rate), dtype=numpy.int16).tobytes())
 
 
+@recipe
+def mnist_m(at: Path, train: int = 256, test: int = 128) -> None:
+    """The two processed files of MNIST-M: tensors of 28 x 28 pixels in three colours, and their labels."""
+    import torch
+
+    folder = at / "processed"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in (("mnist_m_train.pt", train), ("mnist_m_test.pt", test)):
+        pixels, labels = torch.from_numpy(_images(count, 28, 28, 3)), torch.from_numpy(_labels(count, 10)).long()
+        torch.save((pixels, labels), folder / name)
+
+
+@recipe
+def mnist_pickle(at: Path, train: int = 256, valid: int = 128) -> None:
+    """The old pickled MNIST (mnist.pkl.gz): three pairs of float pixels, 784 in a row, and classes."""
+    generator = numpy.random.default_rng(0)
+    pairs = tuple(
+        (generator.random((count, 784), dtype=numpy.float32), _labels(count, 10).astype(numpy.int64))
+        for count in (train, valid, valid)
+    )
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.write_bytes(gzip.compress(pickle.dumps(pairs, protocol=2), mtime=0))
+
+
+@recipe
+def celeba(
+    at: Path, attributes: Sequence[str] = (), folder: str = "images", count: int = 8, rows: int = 2030, side: int = 200
+) -> None:
+    """CelebA: square pictures in `folder`, and `list_attr_celeba.txt`, whose `rows` name them in turn."""
+    images(at / folder, each=count, size=(side, side))
+    generator = numpy.random.default_rng(0)
+    lines = [str(rows), " ".join(attributes)]
+    for row in range(rows):
+        values = generator.choice([-1, 1], len(attributes))
+        lines.append(" ".join([f"{row % count:04}.jpg", *map(str, values)]))
+    (at / "list_attr_celeba.txt").write_text("\n".join(lines) + "\n")
+
+
+@recipe
+def captions(at: Path, name: str, pictures: int = 4, each: int = 5, longest: int = 8, known: int = 20) -> None:
+    """The files of a captioning data set: pictures (HDF5), captions and their lengths, the word map (JSON)."""
+    import h5py  # type: ignore[import-not-found,unused-ignore]
+
+    generator = numpy.random.default_rng(0)
+    at.mkdir(parents=True, exist_ok=True)
+    numbers = {f"word{number}": number + 1 for number in range(known)}
+    for extra in ("<unk>", "<start>", "<end>"):
+        numbers[extra] = len(numbers) + 1
+    numbers["<pad>"] = 0
+    (at / f"WORDMAP_{name}.json").write_text(json.dumps(numbers))
+    for split in ("TRAIN", "VAL", "TEST"):
+        with h5py.File(at / f"{split}_IMAGES_{name}.hdf5", "w") as file:
+            file.attrs["captions_per_image"] = each
+            file.create_dataset("images", data=_images(pictures, 3, 256, 256))
+        lengths = generator.integers(3, longest + 1, pictures * each).tolist()
+        inner = [generator.integers(1, known + 1, length).tolist() for length in lengths]
+        rows = [[numbers["<start>"], *row, numbers["<end>"], *[0] * (longest - len(row))] for row in inner]
+        (at / f"{split}_CAPTIONS_{name}.json").write_text(json.dumps(rows))
+        (at / f"{split}_CAPLENS_{name}.json").write_text(json.dumps([length + 2 for length in lengths]))
+
+
 def main() -> None:
     """Make all data that the recipes on stdin ask for, below the current folder."""
     for asked in json.load(sys.stdin):
