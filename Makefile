@@ -9,8 +9,10 @@ PUBLIC_READY := $(PUBLIC_VENV)/.ready
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup
 
+OF_THE_REWRITER := tests/rewriter tests/codemods tests/hazards tests/test_fixtures.py
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all corpus public public-judge lint format docs bench build clean
+.PHONY: help demo test test-null test-all corpus public public-judge lint format docs bench build clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -20,6 +22,9 @@ demo: $(READY)  ## migrate a training script and compare one and two processes w
 
 test: lint  ## what every change must pass: formatting, types, tests
 	$(PYTEST) -m "not slow"
+
+test-null: $(READY)  ## the tests of the rewriter with one that does nothing: they must notice
+	@PYTHONPATH=tests/null $(PYTEST) -p null_rewriter --tb=no -rN -m "not slow" $(OF_THE_REWRITER)
 
 test-all: lint  ## the same with the long tests
 	$(PYTEST)

@@ -10,10 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from torchlift.rewriter.result import FileResult
 
 # `python -m pytest` puts the current folder on the path, where a wrong `import runtime` would find our wings.
 _ROOT = str(Path(__file__).resolve().parent.parent)
@@ -138,3 +142,25 @@ def forks() -> Iterator[Forks]:
     server = Forks()
     yield server
     server.close()
+
+
+USUAL = ("import Accelerator", "Accelerator(", "accelerator.prepare(", "accelerator.backward(")
+"""What every migrated training script has."""
+
+
+@pytest.fixture(scope="session")
+def usual_edits() -> Callable[[FileResult], None]:
+    """
+    `usual_edits(file)`: the positive control of tests that say what is left alone.
+
+    It fails unless the training around the lines in question was migrated, or refused with a finding that blocks it:
+    a rewriter that does nothing leaves everything alone.
+    """
+
+    def check(file: FileResult) -> None:
+        text = file.after.decode()
+        missing = [piece for piece in USUAL if piece not in text]
+        assert file.blocked or not missing, f"the training itself was not migrated: no {missing} in\n{text}"
+        assert not file.blocked or not file.changed, "a refusal changes nothing"
+
+    return check

@@ -227,6 +227,7 @@ def run(forks: Any, place: Path, training: Training, processes: int) -> Ran:
     shutil.copy(FIXTURES / training.name / "before.py", script)
     if processes:
         subprocess.run([str(COMMANDS / "migrate"), "--write", str(script)], check=True, capture_output=True)
+        assert "accelerator.backward(" in script.read_text(), "the training itself was not migrated"
     launch = ["-m", "torchlift.runtime.launch.command", "launch", "--num-processes", str(processes)]
     lines: list[str] = []
     for arguments in training.steps:

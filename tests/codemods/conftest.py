@@ -16,6 +16,7 @@ from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.result import FileResult
 from torchlift.rewriter.source import decode
 
+Control = Callable[[FileResult], None]
 LOSS = "torch.nn.functional.cross_entropy(model(x), y)"
 
 # A script that trains; tests put what they are about into its places.
@@ -93,42 +94,49 @@ def check_transformed() -> Callable[..., None]:
 
 
 @pytest.fixture
-def lines() -> Callable[..., tuple[list[str], list[str], list[str]]]:
+def lines(usual_edits: Control) -> Callable[..., tuple[list[str], list[str], list[str]]]:
     """
     `lines(imports=..., top=..., built=..., step=..., epoch=..., end=...)` migrates a training script with those parts.
 
     Returns the lines that went, the lines that came and the ids of the findings, those aside that every migrated script
     has: the import, the constructor without arguments, `prepare` of the four things, and `accelerator.backward(loss)`.
+    Those must be there, so that lines that are left alone are left alone by a rewriter that works.
     """
 
     def run(options: dict[str, Any] | None = None, **parts: str) -> tuple[list[str], list[str], list[str]]:
         before = program(**parts)
-        file = _migrated_twice(before, options or {})
+        file = _training(before, options or {}, usual_edits)
         return (*_difference(before, text_of(file)), [found.id for found in file.diagnoses])
 
     return run
 
 
 @pytest.fixture
-def after() -> Callable[..., str]:
-    """`after(parts)`: the text of the training script with those parts, migrated."""
+def after(usual_edits: Control) -> Callable[..., str]:
+    """`after(parts)`: the text of the training script with those parts, migrated; with the usual edits, as `lines`."""
 
     def run(options: dict[str, Any] | None = None, **parts: str) -> str:
-        return text_of(_migrated_twice(program(**parts), options or {}))
+        return text_of(_training(program(**parts), options or {}, usual_edits))
 
     return run
 
 
 @pytest.fixture
-def migrated() -> Callable[[str], str]:
-    """`migrated(text)`: the text of a whole program, migrated."""
-    return lambda text: text_of(_migrated_twice(text, {}))
+def migrated(usual_edits: Control) -> Callable[[str], str]:
+    """`migrated(text)`: the text of a whole program that trains, migrated."""
+    return lambda text: text_of(_training(text, {}, usual_edits))
 
 
 @pytest.fixture
-def result() -> Callable[..., FileResult]:
-    """`result(text)`: what becomes of a whole program, findings and all; keywords are options."""
-    return lambda text, **options: _migrated_twice(text, options)
+def result(usual_edits: Control) -> Callable[..., FileResult]:
+    """`result(text)`: what becomes of a whole program that trains, findings and all; keywords are options."""
+    return lambda text, **options: _training(text, options, usual_edits)
+
+
+def _training(text: str, options: dict[str, Any], usual_edits: Control) -> FileResult:
+    file = _migrated_twice(text, options)
+    usual_edits(file)
+    return file
 
 
 def _migrated_twice(before: str, options: dict[str, Any]) -> FileResult:

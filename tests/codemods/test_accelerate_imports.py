@@ -53,6 +53,7 @@ LEFT: dict[str, Callable[[], FileResult]] = {
 }
 
 
+@pytest.mark.unchanged
 @pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
 def test_left_alone(case: Callable[[], FileResult]) -> None:
     file = case()

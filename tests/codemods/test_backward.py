@@ -33,6 +33,7 @@ def test_a_receiver_that_nothing_is_known_of_is_left_and_reported(lines: Lines) 
     assert lines(step="mystery.backward()") == ([], [], ["backward"])
 
 
+@pytest.mark.unchanged
 def test_a_program_without_data_is_left_alone(check_noop: Callable[..., None]) -> None:
     check_noop(
         """

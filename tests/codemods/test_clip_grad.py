@@ -39,6 +39,7 @@ def test_left_alone(parts: dict[str, Any], findings: list[str], lines: Lines) ->
     assert lines(**parts) == ([], [], findings)
 
 
+@pytest.mark.unchanged
 def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
     check_noop(
         """

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import SequenceMatcher
+from pathlib import Path
 
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.source import decode
 
 SPEAKING = ("scheduler", "data_parallel")
 """Rules that say in a note what their edits change at run time."""
@@ -24,19 +30,39 @@ def test_the_example_does_what_it_says(
     check_transformed(before, after, *findings)
 
 
-@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.id)
-def test_the_example_shows_the_rule(entry: object) -> None:
-    """Without its rule the example comes out differently."""
-    from torchlift.rewriter.config import Config
-    from torchlift.rewriter.pipeline import migrate
-    from torchlift.rewriter.source import Source
+def migrated(text: str, *ignored: str) -> FileResult:
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(ignore=frozenset(ignored))).files
+    return file
 
-    rule = entry.load()  # type: ignore[attr-defined]
-    if rule.id == "scheduler":
-        pytest.skip("it only speaks; prepare writes")
-    from pathlib import Path
 
-    for before, after in rule.examples:
-        source = Source(Path("train.py"), before.encode(), before, "utf-8")
-        (file,) = migrate([source], CATALOGUE, Config(ignore=frozenset({rule.id}))).files
-        assert file.after.decode() != after
+def replacements(file: FileResult) -> dict[int, list[str]]:
+    """What each line of the original has become, where it is another; what is put in belongs to the lines around."""
+    before, after = (text.splitlines() for text in file.texts)
+    found: dict[int, list[str]] = {}
+    for tag, start, end, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            for line in range(start + 1, end + 1) if end > start else (start, start + 1):
+                found[line] = after[first:last]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rule", "before"),
+    [(e.id, before) for e in CATALOGUE for before, _ in e.load().examples if e.id != "scheduler"],
+)
+def test_the_example_shows_the_rule(rule: str, before: str) -> None:
+    """Without its rule an example comes out differently, and it does so where the rule says that it edits."""
+    whole, without = migrated(before), migrated(before, rule)
+    edited = {change.line for change in whole.changes if change.rule == rule}
+    one, other = replacements(whole), replacements(without)
+    different = {line for line in one.keys() | other.keys() if one.get(line) != other.get(line)}
+    assert edited & different
+    assert rule not in {change.rule for change in without.changes}
+
+
+def test_the_rule_that_only_speaks() -> None:
+    """Schedulers are prepared by the rule for it; this one says what that changes."""
+    ((before, _),) = next(entry for entry in CATALOGUE if entry.id == "scheduler").load().examples
+    assert [found.id for found in migrated(before).diagnoses] == ["scheduler"]
+    assert [found.id for found in migrated(before, "scheduler").diagnoses] == []
+    assert migrated(before, "scheduler").after == migrated(before).after

@@ -67,6 +67,7 @@ def after(**parts: str) -> str:
     assert not file.blocked, file.diagnoses
     text = file.after.decode()
     ast.parse(text)
+    assert "accelerator.backward(loss)" in text, "the training itself was not migrated"
     assert result(text).after.decode() == text, "a second run changes nothing"
     return text
 
@@ -175,7 +176,9 @@ def test_what_the_accelerator_has_nothing_for_stays_on_its_group_and_is_named(li
 def test_what_a_caller_would_miss_stays_in_place() -> None:
     """A helper that changes its argument, and gives nothing back, cannot give a new tensor."""
     text = script(epoch="total(loss)").replace("def main", "def total(x):\n    dist.all_reduce(x)\n\n\ndef main", 1)
-    assert "    dist.all_reduce(x)\n" in result(text).after.decode()
+    migrated = result(text).after.decode()
+    assert "    dist.all_reduce(x)\n" in migrated
+    assert "accelerator.backward(loss)" in migrated
 
 
 def test_settings_that_matter_are_handed_on() -> None:

@@ -28,6 +28,7 @@ def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
     assert not any("gather" in line or "reduce" in line for line in lines(**parts)[1])
 
 
+@pytest.mark.unchanged
 def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
     check_noop(
         """

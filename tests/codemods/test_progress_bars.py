@@ -29,6 +29,7 @@ def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
     assert lines(**parts) == ([], [], [])
 
 
+@pytest.mark.unchanged
 def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., None]) -> None:
     check_noop("import torch\nfrom tqdm import tqdm\nfor i in tqdm([1]):\n    pass\n")
 

@@ -46,15 +46,28 @@ def _script(text: str) -> str:
 
 
 @pytest.fixture
-def result() -> Callable[..., FileResult]:
-    """`result(text)`: what the catalogue makes of such a script; a second run must change nothing."""
+def result(usual_edits: Callable[[FileResult], None]) -> Callable[..., FileResult]:
+    """`result(text)`: what the catalogue makes of such a script; it trains, and a second run must change nothing."""
 
     def run(text: str, **options: Any) -> FileResult:
         file = _result(_script(text), options)
+        usual_edits(file)
         if file.changed:
             ast.parse(file.after)
             assert _result(file.after.decode(), options).after == file.after, "a second run changes something"
         return file
+
+    return run
+
+
+@pytest.fixture
+def unchanged() -> Callable[[str], list[str]]:
+    """`unchanged(text)`: the ids of the findings for such a script, which must stay byte-identical."""
+
+    def run(text: str) -> list[str]:
+        file = _result(_script(text), {})
+        assert file.after == file.source.data
+        return [found.id for found in file.diagnoses]
 
     return run
 

@@ -138,7 +138,8 @@ def again(once: FileResult) -> str:
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
-def test_row(case: Case) -> None:
+def test_row(case: Case, usual_edits: Callable[[FileResult], None]) -> None:
+    usual_edits(migrated(case.script))
     assert expected(case) == {**{key: case.parts.get(key, "") for key in EXPECTED}, "again": ""}
 
 
@@ -186,6 +187,7 @@ def verify(chosen: list[Case], temporary: pytest.TempPathFactory) -> dict[tuple[
         place.mkdir()
         (place / "train.py").write_text(case.script)
         text = migrated(case.script).after.decode()
+        assert text != case.script, f"{case.name}: there is nothing to compare"
         for kind, after in (("right", text), ("naive", naive(case, text))):
             if after is not None:
                 (place / f"{kind}.py").write_text(after)

@@ -96,6 +96,7 @@ def test_an_edit_that_the_training_needs_leaves_a_finding() -> None:
 
 
 def test_a_whole_file_is_left_alone() -> None:
+    assert _migrated(TRAINS).changed
     file = _migrated("# migrate: skip\n" + TRAINS)
     assert not file.changed
     assert file.diagnoses == ()

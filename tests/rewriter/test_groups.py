@@ -31,7 +31,9 @@ def _groups(planned: Plan) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_declining_the_training_leaves_the_program_as_it_was(name: str) -> None:
-    (file,) = _plan(name).result({"training"}).files
+    planned = _plan(name)
+    assert planned.result().changed
+    (file,) = planned.result({"training"}).files
     assert file.after == file.source.data
     assert file.changes == ()
 
@@ -74,4 +76,6 @@ def test_each_print_is_a_group_of_its_own() -> None:
 
 def test_the_same_plan_is_applied_again_and_again() -> None:
     planned = _plan("gan")
-    assert planned.result() == planned.result()
+    first = planned.result()
+    assert first.changed
+    assert planned.result() == first

@@ -97,6 +97,7 @@ def test_what_was_declined_is_a_finding() -> None:
 
 def test_everything_accepted_is_what_write_writes() -> None:
     session = _session()
+    assert session.whole.changed
     for group in session.groups:
         assert session.offered(group)
         session.accept(group)

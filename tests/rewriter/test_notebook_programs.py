@@ -251,6 +251,7 @@ def test_a_hook_finds_the_notebook_that_reaches_a_changed_module() -> None:
     assert "notebook_launcher(" in Path("nb.ipynb").read_text()
 
 
+@pytest.mark.unchanged
 @pytest.mark.parametrize(
     "files",
     [

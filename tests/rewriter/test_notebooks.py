@@ -182,6 +182,7 @@ def test_what_cannot_be_one_function_is_refused_with_the_cell(cells: tuple[str, 
     assert says in f"{file.at(found.line)}: {found.message}"
 
 
+@pytest.mark.unchanged
 def test_a_notebook_without_training_is_left_alone() -> None:
     assert not _migrated("import torch\nx = torch.ones(1, requires_grad=True)", "x.sum().backward()").changed
 

@@ -180,6 +180,7 @@ def test_two_programs_that_need_different_texts_are_refused(look: Look) -> None:
     other = TUNE.replace("from data import loader", "").replace("= loader()", "= mystery()")
     survey = look({**PROGRAM, "tune.py": other}, "train.py", "tune.py")
     assert not changed(survey)
+    assert findings(survey) == [("engine.py", "shared-module")]
 
 
 def test_a_clash_of_two_programs_is_nobody_elses(look: Look) -> None:
@@ -215,7 +216,7 @@ def test_an_import_that_another_module_takes_from_here_stays(look: Look) -> None
     text = TRAIN.replace("import torch\n", "import helper\nimport torch\n")
     text = text.replace('torch.device("cuda")', "helper.device()")
     files = {"helper.py": "import torch\n\ndef device():\n    return torch.device('cuda')\n", "train.py": text}
-    assert "helper.py" not in changed(look({**PROGRAM, **files}))
+    assert set(changed(look({**PROGRAM, **files}))) == {"train.py", "engine.py"}
 
 
 # ------------------------------------------------------------ what is found
@@ -231,8 +232,9 @@ def test_a_folder_is_searched_for_what_is_started(look: Look) -> None:
 
 
 def test_a_script_that_trains_nothing_needs_nothing(look: Look) -> None:
-    survey = look({**PROGRAM, "predict.py": PREDICT}, "predict.py")
-    assert not survey.files
+    files = {**PROGRAM, "predict.py": PREDICT}
+    assert not look(files, "predict.py").files
+    assert set(changed(look(files, "train.py"))) == {"train.py", "engine.py"}
 
 
 COMMANDS = {
@@ -262,9 +264,11 @@ def test_a_hook_migrates_the_programs_that_reach_a_changed_file(given: str, look
 
 @pytest.mark.parametrize("given", ["alone.py", "lib.py"], ids=["no torch", "a library that nobody starts"])
 def test_a_hook_says_nothing_of_files_that_no_program_reaches(given: str, look: Look) -> None:
-    survey = look({**PROGRAM, "alone.py": "x = 1\n", "lib.py": ENGINE}, given, hook=True)
+    files = {**PROGRAM, "alone.py": "x = 1\n", "lib.py": ENGINE}
+    survey = look(files, given, hook=True)
     assert not survey.files
     assert not survey.refused
+    assert set(changed(look(files, given, "train.py", hook=True))) == {"train.py", "engine.py"}
 
 
 # ------------------------------------------------------------ bad input

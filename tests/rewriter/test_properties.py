@@ -163,8 +163,10 @@ def test_the_text_is_python_and_a_second_run_changes_nothing(text: str) -> None:
 def test_on_one_process_it_prints_what_it_printed(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     folder = tmp_path_factory.mktemp("pairs")
     for number, text in enumerate(texts):
+        after = migrated(text)[0]
+        assert after != text
         (folder / f"{number}_before.py").write_text(text)
-        (folder / f"{number}_after.py").write_text(migrated(text)[0])
+        (folder / f"{number}_after.py").write_text(after)
     command = [sys.executable, __file__, str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)

@@ -45,7 +45,9 @@ def migrated(
     target: Target = Target.ACCELERATE, before: str = "", forward: str = "model(x)", behind: str = ""
 ) -> FileResult:
     text = SCRIPT.format(before=before, forward=forward, behind=behind)
-    return migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(target=target)).files[0]
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(target=target)).files
+    assert file.blocked or b"accelerator.backward(loss)" in file.after, "the training itself was not migrated"
+    return file
 
 
 READS = {

@@ -33,6 +33,7 @@ for x, y in loader:
 def told(option: str, device: str, end: str = "", **options: bool) -> list[tuple[int, str]]:
     text = SCRIPT.format(option=option, device=device, end=end)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(**options)).files
+    assert file.changed or file.blocked, "the training itself was not migrated"
     return [(d.line, d.message.partition(" ")[0]) for d in file.diagnoses if d.id == "unread-option"]
 
 

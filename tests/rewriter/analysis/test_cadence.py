@@ -39,6 +39,7 @@ DEVICE = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 def told(more: str = "", device: str = "accelerator") -> list[tuple[str, str]]:
     text = SCRIPT.replace("MORE", more).replace("DEVICE", device)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
     return [(t.kind, t.name) for t in file.traits if t.kind in ("cadence", "limit", "bar", "mac")]
 
 

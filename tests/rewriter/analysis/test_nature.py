@@ -27,6 +27,7 @@ for x, y in torch.utils.data.DataLoader(train):
 def changed(call: str, kind: str = "transforms") -> list[str]:
     text = SCRIPT.replace("CALL", call)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
     return [trait.name for trait in file.traits if trait.kind == kind]
 
 

@@ -50,7 +50,9 @@ def told(step: str = STEP, *, tells: bool = True) -> list[tuple[int, str, str]]:
 
 def _result(step: str = STEP, *, tells: bool = True) -> Result:
     text = SCRIPT.replace("STEP", step)
-    return migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(tells=tells))
+    result = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(tells=tells))
+    assert result.changed, "the training itself was not migrated"
+    return result
 
 
 def test_only_where_somebody_asks() -> None:
