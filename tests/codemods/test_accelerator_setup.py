@@ -114,6 +114,7 @@ DEVICES = {
 }
 
 
+@pytest.mark.hazard("S1", "D10")
 @pytest.mark.parametrize(("device", "accelerator"), DEVICES.values(), ids=DEVICES)
 def test_takes_the_place_of(device: str, accelerator: str, after: Callable[..., str]) -> None:
     text = after(top=f"device = {device}", built="model.to(device)")
@@ -121,6 +122,7 @@ def test_takes_the_place_of(device: str, accelerator: str, after: Callable[..., 
     assert "device =" not in text
 
 
+@pytest.mark.hazard("S2")
 def test_stands_in_front_of_what_needs_it_first(after: Callable[..., str]) -> None:
     text = after(
         imports="from settings import args",
@@ -160,6 +162,7 @@ PARAMETERS: dict[str, Any] = {
 }
 
 
+@pytest.mark.hazard("S3")
 @pytest.mark.parametrize(("before", "signature"), PARAMETERS.values(), ids=PARAMETERS)
 def test_parameters(before: str, signature: str, migrated: Callable[[str], str]) -> None:
     text = f"""\

@@ -64,11 +64,13 @@ REWRITES = {
 }
 
 
+@pytest.mark.hazard("D13")
 @pytest.mark.parametrize(("before", "after"), REWRITES.values(), ids=REWRITES)
 def test_loaded_to_the_device_of_the_process(before: str, after: str, lines: Lines) -> None:
     assert lines(built=before) == ([before], [after], [])
 
 
+@pytest.mark.hazard("C3", "X17")
 def test_what_this_run_has_written_is_waited_for(lines: Lines) -> None:
     end = "torch.save(model.state_dict(), 'best.pt')\nmodel.load_state_dict(torch.load('best.pt', map_location='cpu'))"
     assert lines(end=end) == (

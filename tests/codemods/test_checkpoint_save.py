@@ -53,6 +53,7 @@ REWRITES = {
 }
 
 
+@pytest.mark.hazard("C2", "C4")
 @pytest.mark.parametrize(("before", "after"), REWRITES.values(), ids=REWRITES)
 def test_saved_once(before: str, after: str, lines: Lines) -> None:
     assert lines(epoch=before) == ([f"    {before}"], [f"    {after}"], [])

@@ -50,6 +50,12 @@ MOVES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
         ["if torch.cuda.is_available():", "    model.cuda()"],
         [],
     ),
+    "a batch": ({"step": "x = x.to(device)"}, ["        x = x.to(device)"], []),
+    "all of a batch": (
+        {"step": "x, y = x.to(device), y.to(device)"},
+        ["        x, y = x.to(device), y.to(device)"],
+        [],
+    ),
     "a batch, behind another call": (
         {"step": "z = x.view(len(x), -1).to(device)"},
         ["        z = x.view(len(x), -1).to(device)"],
@@ -133,6 +139,7 @@ def test_a_model_that_only_answers_questions_before_prepare_loses_its_move(
     assert "model = torch.nn.Linear(8, 2)\n" in migrated(BEFORE_THE_OPTIMIZER.format(use=use))
 
 
+@pytest.mark.hazard("D1", "D2", "D3", "D6", "P3")
 @pytest.mark.parametrize(("parts", "gone", "come"), MOVES.values(), ids=MOVES)
 def test_moved_by_the_accelerator(parts: dict[str, Any], gone: list[str], come: list[str], lines: Lines) -> None:
     assert lines(top=DEVICE, **parts) == ([DEVICE, *gone], come, [])

@@ -58,6 +58,7 @@ FOLDERS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.hazard("G4")
 @pytest.mark.parametrize(("before", "after"), FOLDERS.values(), ids=FOLDERS)
 @pytest.mark.parametrize("question", ["if not os.path.exists(out):", "if not Path(out).is_dir():"])
 def test_asking_first_does_not_help(question: str, before: str, after: str, lines: Lines) -> None:
@@ -105,6 +106,7 @@ NAMES: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.hazard("G4")
 @pytest.mark.parametrize(("before", "after"), NAMES.values(), ids=NAMES)
 def test_the_main_process_makes_the_name(before: str, after: str, lines: Lines) -> None:
     out, new, findings = lines(imports=IMPORTS, top=f"{before}\nos.makedirs(out, exist_ok=True)")

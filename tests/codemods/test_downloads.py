@@ -63,6 +63,7 @@ FETCHES: dict[str, tuple[str, list[str]]] = {
 }
 
 
+@pytest.mark.hazard("G5")
 @pytest.mark.parametrize(("before", "after"), FETCHES.values(), ids=FETCHES)
 def test_fetched_once_and_waited_for(before: str, after: list[str], lines: Lines) -> None:
     imports = "import os\nimport shutil\nimport tarfile\nimport urllib.request\nimport zipfile"

@@ -98,6 +98,7 @@ OBSTACLES: dict[str, tuple[dict[str, str], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.hazard("S10")
 @pytest.mark.parametrize(("parts", "cause"), OBSTACLES.values(), ids=OBSTACLES)
 def test_refused_with_what_stands_in_the_way(parts: dict[str, str], cause: str) -> None:
     text = script(**parts)

@@ -73,6 +73,7 @@ USES: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.hazard("D7")
 @pytest.mark.parametrize("top", [TENSOR, BRANCHES], ids=["ternary", "branches"])
 @pytest.mark.parametrize(("before", "after"), USES.values(), ids=USES)
 def test_says_what_it_means(before: str, after: str, top: str, lines: Lines) -> None:

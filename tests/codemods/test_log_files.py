@@ -120,6 +120,7 @@ LOGGING: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.hazard("G8")
 @pytest.mark.parametrize(("before", "after"), LOGGING.values(), ids=LOGGING)
 def test_logged_once(before: str, after: str, lines: Lines) -> None:
     imports = "import logging\nimport os\nfrom logging.handlers import RotatingFileHandler"

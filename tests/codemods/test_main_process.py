@@ -69,6 +69,7 @@ WRITES = {
 }
 
 
+@pytest.mark.hazard("G2", "X30")
 @pytest.mark.parametrize(("parts", "call"), WRITES.values(), ids=WRITES)
 def test_written_once(parts: dict[str, Any], call: str, lines: Lines) -> None:
     gone, come, findings = lines(end=call, **parts)
@@ -166,6 +167,7 @@ ONCE: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.hazard("C5")
 @pytest.mark.parametrize(("imports", "call"), ONCE.values(), ids=ONCE)
 def test_done_once(imports: str, call: str, lines: Lines) -> None:
     guard = ["if accelerator.is_main_process:", f"    {call}"]
@@ -195,6 +197,7 @@ def test_all_compute_and_one_writes(before: str, after: list[str], lines: Lines)
     assert new == [after[0], "if accelerator.is_main_process:", f"    {after[1]}"]
 
 
+@pytest.mark.hazard("G3")
 def test_a_function_that_samples_and_writes_has_only_its_leaf_guarded(lines: Lines) -> None:
     """A guard around the call, or around the loop, would leave one process alone in a collective."""
     top = """

@@ -68,6 +68,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.hazard("P2")
 @pytest.mark.parametrize(("parts", "call"), CALLS.values(), ids=CALLS)
 def test_takes(parts: dict[str, Any], call: str, after: Callable[..., str]) -> None:
     assert call in after(**parts).splitlines()
@@ -102,6 +103,7 @@ STANDS = {
 }
 
 
+@pytest.mark.hazard("P1")
 @pytest.mark.parametrize("built", STANDS.values(), ids=STANDS)
 def test_stands(built: str, after: Callable[..., str]) -> None:
     lines = after(built=built).splitlines()
@@ -162,6 +164,7 @@ def test_a_training_function_gets_the_accelerator(check_transformed: Callable[..
     )
 
 
+@pytest.mark.hazard("X5")
 def test_a_function_that_builds_the_optimizer_prepares_what_it_is_given(migrated: Callable[[str], str]) -> None:
     text = migrated("""\
 import torch

@@ -59,6 +59,7 @@ HANDLES: dict[str, tuple[str, str, str]] = {
 }
 
 
+@pytest.mark.hazard("G7", "X11")
 @pytest.mark.parametrize(("imports", "before", "after"), HANDLES.values(), ids=HANDLES)
 def test_the_others_have_an_inert_one(imports: str, before: str, after: str, lines: Lines) -> None:
     out, new, findings = lines(imports=imports, built=before, epoch="pass")

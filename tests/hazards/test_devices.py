@@ -1,4 +1,4 @@
-"""Where scripts choose a device, and what hangs on it (rows S2, S8, D7 to D12, X12, X36, X37 of the map of hazards)."""
+"""Where scripts choose a device, and what hangs on it."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ FLAGS = {
 }
 
 
+@pytest.mark.hazard("D8", "D10")
 @pytest.mark.parametrize(("flag", "top", "test", "argument"), FLAGS.values(), ids=FLAGS)
 def test_a_flag_around_the_moves_is_the_accelerators(
     flag: str, top: str, test: str, argument: str, migrated: Migrated
@@ -64,12 +65,13 @@ def test_several_flags_are_reported(findings: Findings) -> None:
     assert "device-flag" in findings(text.replace("model.cuda()", "model.cuda()\nif use_gpu:\n    model.cuda()"))
 
 
+@pytest.mark.hazard("S2")
 def test_what_runs_before_the_flag_is_known_is_reported(findings: Findings) -> None:
     text = FLAGGED.format(flag="--cuda", top="", test="args.cuda")
     assert findings(text.replace("import argparse", "import argparse\nprint('starting')")) == ["main_process"]
 
 
-# X12: a device that is kept as an attribute --------------------------------------------------------------------------
+# a device that is kept as an attribute -------------------------------------------------------------------------------
 
 KEPT = """
 {top}
@@ -99,6 +101,7 @@ ATTRIBUTES = {
 }
 
 
+@pytest.mark.hazard("X12")
 @pytest.mark.parametrize(("top", "name", "argument"), ATTRIBUTES.values(), ids=ATTRIBUTES)
 def test_a_kept_device_is_given_the_accelerators(top: str, name: str, argument: str, migrated: Migrated) -> None:
     text = migrated(KEPT.format(top=top, name=name, use=f"noise = torch.randn(8, device={name})"))
@@ -123,7 +126,7 @@ def test_the_device_of_something_else_is_no_kept_device(migrated: Migrated) -> N
     assert use in text and "device =" not in text
 
 
-# X36: scripts that know only the CPU ----------------------------------------------------------------------------------
+# scripts that know only the CPU ---------------------------------------------------------------------------------------
 
 CPU = """
 model = nn.Linear(8, 2)
@@ -140,6 +143,7 @@ for x, y in loader:
 PLAIN = "criterion = nn.CrossEntropyLoss()"
 
 
+@pytest.mark.hazard("X36")
 @pytest.mark.parametrize(
     ("built", "use"),
     [
@@ -166,6 +170,7 @@ def test_what_numpy_reads_is_taken_to_the_cpu(migrated: Migrated) -> None:
     assert "z, w = x.cpu().numpy(), model(x).detach().cpu().numpy()" in text
 
 
+@pytest.mark.hazard("X36")
 def test_a_data_set_on_the_device_follows_it(migrated: Migrated) -> None:
     top = "device = 'cuda'\ninputs = torch.randn(9, 8).to(device)\ndata = TensorDataset(inputs)"
     assert "inputs = torch.randn(9, 8).to(accelerator.device)" in migrated(f"{top}\n{CPU.format(built=PLAIN, use='')}")
@@ -185,6 +190,7 @@ print(f"{{kind}}:{{number}}", f"on {{kind}}: {{number}}", f"{{kind}}")
 """
 
 
+@pytest.mark.hazard("D12")
 @pytest.mark.parametrize("made", ["kind = torch.device('cuda')", "kind = torch.accelerator.current_accelerator()"])
 def test_a_number_behind_the_device(made: str, migrated: Migrated) -> None:
     text = migrated(NUMBERED.format(made=made, device="kind"))

@@ -1,4 +1,4 @@
-"""Loaders as values, and what stands between them and prepare (P1, P5, P6, R3, X8, X21, X22, X27, X33, X39 to X43)."""
+"""Loaders as values, and what stands between them and prepare."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ AROUND = {
 }
 
 
+@pytest.mark.hazard("X8")
 @pytest.mark.parametrize(("top", "loop"), AROUND.values(), ids=AROUND)
 def test_a_loader_is_seen_through_what_is_around_it(top: str, loop: str, migrated: Migrated) -> None:
     text = migrated(f"{top}\n{TOP}\n{loop}\n    {MOVED}\n    STEP")
@@ -71,6 +72,7 @@ VALUES = {
 }
 
 
+@pytest.mark.hazard("P5")
 @pytest.mark.parametrize(("top", "loop", "after"), VALUES.values(), ids=VALUES)
 def test_a_loader_without_a_name_is_prepared_where_it_is_made(
     top: str, loop: str, after: str, migrated: Migrated
@@ -92,6 +94,7 @@ PASSES = {
 }
 
 
+@pytest.mark.hazard("P1", "X39")
 @pytest.mark.parametrize("line", PASSES.values(), ids=PASSES)
 def test_prepare_stands_behind_passes_that_train_nothing(line: str, migrated: Migrated) -> None:
     text = migrated(f"mean = 0\n{TOP}\n{line}\nfor x, y in loader:\n    {MOVED}\n    STEP")
@@ -127,6 +130,7 @@ for lr in (0.1, 0.01):
 """
 
 
+@pytest.mark.hazard("X22")
 @pytest.mark.parametrize("text", [FOLDS, RUNS], ids=["folds", "runs"])
 def test_several_trainings_are_prepared_one_by_one_by_one_accelerator(text: str, migrated: Migrated) -> None:
     new = migrated(text)
@@ -136,6 +140,7 @@ def test_several_trainings_are_prepared_one_by_one_by_one_accelerator(text: str,
     assert text is RUNS or new.index("Accelerator()") < new.index(loop), "folds are drawn behind it"
 
 
+@pytest.mark.hazard("X27")
 def test_names_mislead(migrated: Migrated, findings: Findings) -> None:
     text = """
     class Schedule:
@@ -159,6 +164,7 @@ def test_names_mislead(migrated: Migrated, findings: Findings) -> None:
     assert findings(text) == []
 
 
+@pytest.mark.hazard("X43")
 def test_a_teacher_is_moved_and_not_prepared(migrated: Migrated) -> None:
     step = "with torch.no_grad():\n        t = teacher(x)\n    STEP"
     text = TOP + f"teacher = nn.Linear(8, 2).to(device)\nfor x, y in loader:\n    {step}"
@@ -166,15 +172,17 @@ def test_a_teacher_is_moved_and_not_prepared(migrated: Migrated) -> None:
     assert "teacher = nn.Linear(8, 2).to(accelerator.device)" in new and PREPARED in new
 
 
+@pytest.mark.hazard("X42")
 def test_a_forward_for_the_shapes_stays_before_prepare(migrated: Migrated) -> None:
     text = TOP.replace(".to(device)", "\nmodel(torch.ones(1, 8))\nmodel.to(device)") + "for x, y in loader:\n    STEP"
     new = migrated(text)
     assert new.index("model(torch.ones(1, 8))") < new.index(".prepare(")
 
 
-# P6: schedulers -------------------------------------------------------------------------------------------------------
+# schedulers -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("P6")
 @pytest.mark.parametrize(
     ("made", "inner", "outer", "prepared"),
     [
@@ -200,7 +208,7 @@ def test_a_scheduler_is_prepared_when_it_counts_steps(
     assert ("model, optimizer, loader, scheduler = " in migrated(text)) is prepared
 
 
-# R3, X33: what chance decides -----------------------------------------------------------------------------------------
+# what chance decides --------------------------------------------------------------------------------------------------
 
 SPLITS = {
     "a split": "train, rest = torch.utils.data.random_split(data, [70, 20])",
@@ -211,6 +219,7 @@ SPLITS = {
 SEEDED = "import random, numpy\ntorch.manual_seed(1)\nnumpy.random.seed(1)\nrandom.seed(1)\n"
 
 
+@pytest.mark.hazard("R3", "X33")
 @pytest.mark.parametrize("line", SPLITS.values(), ids=SPLITS)
 def test_what_chance_decides_is_drawn_behind_the_accelerator(line: str, migrated: Migrated) -> None:
     text = f"{line}\n{TOP}\nfor x, y in loader:\n    STEP"

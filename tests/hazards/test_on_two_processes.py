@@ -1,6 +1,6 @@
 """
-What is silent when it is wrong, on two processes: rates of schedulers (P6), batches drawn at random (R1, R2), gradients
-that wait for the end of a window (B5, X16).
+What is silent when it is wrong, on two processes: rates of schedulers, batches drawn at random, gradients that wait for
+the end of a window.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ def _run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.hazard("P6")
 def test_rates_are_those_of_the_original(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(RATES)
     alone = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -117,6 +118,7 @@ def test_rates_are_those_of_the_original(tmp_path: Path) -> None:
     assert done.stdout == alone.stdout, done.stderr
 
 
+@pytest.mark.hazard("R1", "R2")
 def test_every_process_draws_batches_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(DRAWN.replace("RESULT\n", ""))
@@ -126,6 +128,7 @@ def test_every_process_draws_batches_of_its_own(tmp_path: Path) -> None:
     assert "[2, 1]" in done.stdout, done.stderr
 
 
+@pytest.mark.hazard("B5", "X16")
 @pytest.mark.parametrize(
     "step", [pytest.param(v, id=k, marks=[pytest.mark.slow] * (k == "dropped")) for k, v in STEPS.items()]
 )

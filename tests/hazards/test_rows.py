@@ -137,7 +137,9 @@ def again(once: FileResult) -> str:
     return "changes" if twice.after != once.after else "is blocked" if twice.blocked else ""
 
 
-@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=pytest.mark.hazard(case.name.partition(":")[0])) for case in ALL]
+)
 def test_row(case: Case, usual_edits: Callable[[FileResult], None]) -> None:
     usual_edits(migrated(case.script))
     assert expected(case) == {**{key: case.parts.get(key, "") for key in EXPECTED}, "again": ""}

@@ -1,4 +1,4 @@
-"""Shapes of scripts: what is no training, what cannot be distributed, what draws its own batches (S7 to S12, R2)."""
+"""Shapes of scripts: what is no training, what cannot be distributed, what draws its own batches."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ DEMONSTRATIONS = {
 }
 
 
+@pytest.mark.hazard("S12")
 @pytest.mark.unchanged
 @pytest.mark.parametrize("text", DEMONSTRATIONS.values(), ids=DEMONSTRATIONS)
 def test_a_demonstration_of_autograd_is_left_alone(text: str, unchanged: Findings) -> None:
@@ -42,6 +43,7 @@ WITHOUT = {
 }
 
 
+@pytest.mark.hazard("S11")
 @pytest.mark.parametrize("batch", WITHOUT.values(), ids=WITHOUT)
 def test_nothing_to_distribute(batch: str, migrated: Migrated, findings: Findings, script: Migrated) -> None:
     text = "import random\nimport numpy as np\n" + LOOP.format(batch=batch)
@@ -49,6 +51,7 @@ def test_nothing_to_distribute(batch: str, migrated: Migrated, findings: Finding
     assert findings(text) == ["no-data-parallel-axis"]
 
 
+@pytest.mark.hazard("R2")
 @pytest.mark.parametrize(
     "batch",
     ["i = torch.randint(90, (16,))\n    x, y = data.x[i], data.y[i]", "x, y = draw()"],
@@ -83,6 +86,7 @@ process.start()
 """
 
 
+@pytest.mark.hazard("S9")
 @pytest.mark.parametrize("module", ["multiprocessing", "torch.multiprocessing"])
 def test_processes_of_its_own(module: str, findings: Findings) -> None:
     assert findings(HOGWILD.format(module=module)) == ["already-distributed"]
@@ -102,6 +106,7 @@ for x, y in loader:
 """
 
 
+@pytest.mark.hazard("S7")
 def test_statements_on_one_line(migrated: Migrated) -> None:
     text = TRAINING.replace(
         "STEP", "l = F.cross_entropy(model(x), y); optimizer.zero_grad(); l.backward(); optimizer.step()"
@@ -116,7 +121,7 @@ def test_a_loader_that_is_defined_nowhere(result: Callable[..., object]) -> None
     assert found.id == "unknown-loader" and "defined nowhere" in found.message
 
 
-# X37, D11: GPUs by number ---------------------------------------------------------------------------------------------
+# GPUs by number -------------------------------------------------------------------------------------------------------
 
 NUMBERED = {
     "an item": 'os.environ["CUDA_VISIBLE_DEVICES"] = "0"',
@@ -126,6 +131,7 @@ NUMBERED = {
 }
 
 
+@pytest.mark.hazard("D11", "X37")
 @pytest.mark.parametrize("line", NUMBERED.values(), ids=NUMBERED)
 def test_gpus_by_number_are_the_launchers(line: str, migrated: Migrated, findings: Findings) -> None:
     text = f"import os\nfrom settings import args\n{line}\n{TRAINING}"
@@ -149,6 +155,7 @@ for step in range(10):
 """
 
 
+@pytest.mark.hazard("S10")
 @pytest.mark.parametrize(
     ("module", "name"),
     [("fsdp", "FullyShardedDataParallel"), ("fsdp", "fully_shard"), ("tensor.parallel", "parallelize_module")],
@@ -208,6 +215,7 @@ def test_blanks_at_the_end_stay(end: str, script: Migrated) -> None:
 GPUS = ["model.to(0)", "model = model.to(gpu_id)", "model.cuda(1)"]
 
 
+@pytest.mark.hazard("D11")
 @pytest.mark.parametrize("line", GPUS)
 def test_a_gpu_by_its_number(line: str, migrated: Migrated) -> None:
     text = TRAINS.format(parts="model.parameters()").replace("chosen = []", f"gpu_id = 3\n{line}\nchosen = []")
@@ -346,7 +354,8 @@ for epoch in range(3):
 """
 
 
+@pytest.mark.hazard("X26")
 def test_epochs_that_are_left_on_a_score_that_a_function_gives(findings: Findings) -> None:
-    """Row X26: the scores are those of one process, also where no name in front of the decision says so."""
+    """The scores are those of one process, also where no name in front of the decision says so."""
     assert "local-decision" in findings(SCORES.replace("GIVEN", "max(scores)"))
     assert "local-decision" not in findings(SCORES.replace("GIVEN", "0.5"))

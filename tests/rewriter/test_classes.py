@@ -105,6 +105,7 @@ def lines() -> Callable[[str], tuple[list[str], list[str]]]:
 Lines = Callable[[str], tuple[list[str], list[str]]]
 
 
+@pytest.mark.hazard("S4")
 def test_an_object_that_builds_everything_makes_the_accelerator(lines: Lines) -> None:
     assert lines(BUILDS) == (
         [

@@ -109,6 +109,7 @@ def test_a_byte_order_mark_and_carriage_returns_stay() -> None:
 # ---------------------------------------------------------------- magics
 
 
+@pytest.mark.hazard("S14")
 @pytest.mark.parametrize(
     "text",
     [
@@ -132,6 +133,7 @@ def test_what_python_can_read_is_not_masked(text: str) -> None:
 # ---------------------------------------------------------------- the training
 
 
+@pytest.mark.hazard("S14")
 def test_training_cells_become_one_function_in_the_last_of_them() -> None:
     file = _migrated("%matplotlib inline\n" + IMPORTS, BUILD, "def helper():\n    return 3", LOOP)
     head, build, helper, training = _cells(file.after)

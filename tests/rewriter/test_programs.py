@@ -81,6 +81,7 @@ def findings(survey: Survey) -> list[tuple[str, str]]:
     return [(os.path.relpath(f.source.path), d.id) for f in survey.files for d in f.diagnoses]
 
 
+@pytest.mark.hazard("X5")
 def test_a_program_is_migrated_as_one(look: Look) -> None:
     survey = look(PROGRAM)
     after = changed(survey)
@@ -112,6 +113,7 @@ IMPORTS = {
 }
 
 
+@pytest.mark.hazard("S5")
 @pytest.mark.parametrize("case", IMPORTS)
 def test_roles_flow_through(case: str, look: Look) -> None:
     line, prefix = IMPORTS[case]

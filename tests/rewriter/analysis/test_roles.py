@@ -33,6 +33,7 @@ def roles(text: str, name: str, scope: str = "<module>", **modules: str) -> set[
     raise AssertionError(f"no variable {name} in {scope}")
 
 
+@pytest.mark.hazard("S6")
 @pytest.mark.parametrize(
     "text",
     [

@@ -73,6 +73,7 @@ print("accelerator.backward(loss)", accelerator)
 """
 
 
+@pytest.mark.hazard("G9")
 def test_a_script_that_only_speaks_of_accelerators_is_migrated() -> None:
     (file,) = migrate([decode(MENTIONS.encode(), Path("x.py"))], CATALOGUE, Config()).files
     assert b".backward(loss)\n" in file.after

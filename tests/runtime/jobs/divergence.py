@@ -126,6 +126,8 @@ def an_exception_while_the_others_wait(accelerator):
                 raise ValueError("on purpose")
     except ValueError:
         accelerator.gather(torch.ones(1))
+    else:
+        assert not accelerator.is_main_process, "the error was swallowed"
     accelerator.wait_for_everyone()
 
 

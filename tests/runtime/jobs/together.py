@@ -96,7 +96,9 @@ def some_run_first():
             if rank == 0:
                 raise ValueError("on purpose")
     except ValueError:
-        pass
+        assert rank == 0
+    else:
+        assert rank, "the error was swallowed"
     accelerator.wait_for_everyone()
     assert accelerator.on_main_process(lambda: 5)() == (5 if rank == 0 else None)
     assert accelerator.on_last_process(lambda: 5)() == (5 if rank == size - 1 else None)
