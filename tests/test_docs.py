@@ -1,13 +1,17 @@
-"""The documentation: what is made from the code is up to date, and links lead somewhere."""
+"""The documentation: what is made from the code is up to date, findings are described, links lead somewhere."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "fixtures").glob("*.md")])
@@ -65,3 +69,145 @@ def test_every_field_of_the_json_report_is_described() -> None:
     for key in ("changes", "findings", "roles", "behaviour", "traits"):
         fields |= set(document["files"][0][key][0])
     assert not fields - described
+
+
+# ---------------------------------------------------------------- findings
+
+
+def literals(node: ast.expr) -> set[str]:
+    """The texts that an expression may be; empty where that cannot be told."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return {node.value}
+    if isinstance(node, ast.IfExp):
+        return literals(node.body) | literals(node.orelse)
+    return set()
+
+
+class Ids:
+    """The ids of the findings that a file makes, read from its text."""
+
+    def __init__(self, text: str) -> None:
+        self.tree = ast.parse(text)
+        self.calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        self.functions = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)]
+
+    def found(self) -> Iterator[tuple[ast.Call, set[str]]]:
+        """Each finding that is made, and the ids that it may have: none where that cannot be told."""
+        for call in self.calls:
+            if isinstance(call.func, ast.Name) and call.func.id in ("Finding", "Diagnosis"):
+                yield call, self._ids(call, call.args[0])
+
+    def _ids(self, call: ast.AST, given: ast.expr) -> set[str]:
+        if not isinstance(given, ast.Name):
+            return literals(given)
+        inside = [f for f in self.functions if any(node is call for node in ast.walk(f))]
+        bodies: list[ast.AST] = [*reversed(inside), self.tree]
+        for body in bodies:
+            if isinstance(body, ast.FunctionDef):
+                for place, argument in enumerate(body.args.args):
+                    if argument.arg == given.id:
+                        return self._handed(body.name, place, given.id)
+            if found := _assigned(body, given.id):
+                return found
+        return set()
+
+    def _handed(self, function: str, place: int, name: str) -> set[str]:
+        """What the calls of a function of the same file hand on in one place."""
+        ids = set[str]()
+        for call in self.calls:
+            if isinstance(call.func, ast.Name) and call.func.id == function:
+                named = [word.value for word in call.keywords if word.arg == name]
+                ids |= self._ids(call, named[0] if named else call.args[place])
+        return ids
+
+
+def _assigned(body: ast.AST, name: str) -> set[str]:
+    """The texts that a name is given in a function or module."""
+    ids = set[str]()
+    for node in ast.walk(body):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            ids |= literals(node.value)
+    return ids
+
+
+UNCLEAR = {
+    "rewriter/pipeline.py: finding.id",  # gives a finding its place
+    "rewriter/analysis/unreached.py: _RULES.get(effect.kind, 'main_process')",  # rules, which have a page of their own
+}
+
+
+def test_every_finding_has_its_place_in_the_documentation() -> None:
+    """A heading of its own, and no heading is left of a finding that nobody makes."""
+    made, unclear = set[str](), set[str]()
+    for wing in ("rewriter", "codemods"):
+        for file in sorted((ROOT / wing).rglob("*.py")):
+            for call, ids in Ids(file.read_text(encoding="utf-8")).found():
+                made |= ids
+                if not ids:
+                    unclear.add(f"{file.relative_to(ROOT).as_posix()}: {ast.unparse(call.args[0])}")
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    headings = {id for line in re.findall(r"^## (.+)$", text, re.MULTILINE) for id in line.split(", ")}
+    assert unclear == UNCLEAR
+    assert headings == made - {entry.id for entry in CATALOGUE}
+
+
+IDS = {
+    "a text": ('Finding("a-b", node)', {"a-b"}),
+    "one of two": ('Finding("a" if x else "b", node)', {"a", "b"}),
+    "a constant of the module": ('ID = "a"\ndef f():\n    yield Finding(ID, node)', {"a"}),
+    "a variable": ('def f():\n    id = "a"\n    return Finding(id, node)', {"a"}),
+    "a parameter": ('def f(node, id):\n    return Finding(id, node)\nf(n, "a")\nf(n, id="b")', {"a", "b"}),
+    "in a comment": ('# Finding("a", node)', set()),
+    "unknown": ("Finding(ids[0], node)", set()),
+}
+
+
+@pytest.mark.parametrize(("text", "ids"), IDS.values(), ids=IDS)
+def test_the_ids_of_findings_are_read_from_the_code(text: str, ids: set[str]) -> None:
+    assert {id for _, some in Ids(text).found() for id in some} == ids
+
+
+# ---------------------------------------------------------------- names of other places
+
+HOSTS = {
+    "github.com": "the tool of the SARIF report, and hooks that CI uses",
+    "cdnjs.cloudflare.com": "fonts that Rich names in its pictures",
+    "www.textualize.io": "the maker of those pictures",
+    "www.w3.org": "names of XML",
+    "json.schemastore.org": "the schema of SARIF",
+    "www.apache.org": "the licence",
+    "semver.org": "how versions are counted",
+    "keepachangelog.com": "how changes are listed",
+    "download.pytorch.org": "where torch without CUDA is",
+    "x": "an address in a test",
+}
+FOLDERS = ("home", "root", "work", "workspace", "Users", "mnt", "srv")
+SUFFIXES = ("py", "md", "toml", "yaml", "yml", "json", "txt", "css", "js", "svg", "ipynb", "cfg", "typed", "pyi")
+
+
+def _texts() -> list[Path]:
+    wings = ("rewriter", "codemods", "runtime", "docs", "fixtures", "tests", "benchmarks", ".ci")
+    files = [file for wing in wings for file in (ROOT / wing).rglob("*") if "__pycache__" not in file.parts]
+    files += [*ROOT.glob("*.md"), *ROOT.glob("*.toml"), *ROOT.glob("*.txt"), ROOT / "Makefile", ROOT / "LICENSE"]
+    return [file for file in files if file.is_file() and (file.suffix[1:] in SUFFIXES or not file.suffix)]
+
+
+def other_places(text: str) -> set[str]:
+    """Hosts that the project has no reason to name, folders of somebody's machine, addresses of people."""
+    hosts = set(re.findall(r"https?://([\w.-]+)", text)) - HOSTS.keys()
+    folders = re.findall(rf"(?<![\w.<)\]}}])/(?:{'|'.join(FOLDERS)})/[\w.-]+", text)
+    people = re.findall(r"(?<![\w.\\-])[\w.-]+@[\w-]+\.[a-z]{2,}\b", text)
+    return {*hosts, *folders, *people}
+
+
+def test_what_is_shipped_names_no_other_place() -> None:
+    """The project stands by itself."""
+    texts = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8", errors="replace") for file in _texts()}
+    assert {"README.md", "Makefile", "runtime/accelerator.py", "fixtures/gan/before.py"} <= texts.keys()
+    assert {name: places for name, text in texts.items() if (places := other_places(text))} == {}
+
+
+def test_other_places_are_found() -> None:
+    folder, person, host = f"/{FOLDERS[0]}/someone", "@".join(("someone", "example.org")), "some.where.example"
+    text = f"see {folder}/notes, ask {person}, or look at https:" + f"//{host}/wiki; not https://github.com/a/b"
+    assert other_places(text) == {folder, person, host}

@@ -104,5 +104,6 @@ def pytest_configure(config: pytest.Config) -> None:
     descriptor, name = tempfile.mkstemp(prefix="torchlift-null-")
     os.close(descriptor)
     os.environ[CALLS] = name
+    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent)  # also for commands that run in another folder
     config.pluginmanager.register(NullRewriter(Path(name)), "null-judge")
     config.add_cleanup(Path(name).unlink)
