@@ -42,7 +42,7 @@ lint: $(READY)  ## formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy $(wildcard tests/test_*.py tests/codemods/*.py tests/public/*.py benchmarks/*.py docs/*.py)
+	$(BIN)/mypy $(wildcard tests/test_*.py tests/snapshots.py tests/null/*.py tests/codemods/*.py tests/public/*.py benchmarks/*.py docs/*.py)
 
 format: $(READY)  ## format the code, and correct what ruff can correct by itself
 	$(BIN)/ruff check --fix .

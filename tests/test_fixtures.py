@@ -1,7 +1,7 @@
 """
 The whole programs of `fixtures/`: what the command makes of them, and whether they train as before.
 
-`python tests/test_fixtures.py` writes every `findings.txt` anew. Read the difference before it is committed.
+`python tests/snapshots.py NAME` shows what of a `findings.txt` is different today, and with `--write` takes it.
 """
 
 from __future__ import annotations
@@ -319,15 +319,3 @@ def test_two_processes_print_once_and_have_the_same_metrics(training: Training, 
     for one, other in zip(wanted, got, strict=True):
         numbers = [float(number) for number in _NUMBER.findall(one)]
         assert [float(number) for number in _NUMBER.findall(other)] == pytest.approx(numbers, abs=training.tolerance)
-
-
-if __name__ == "__main__":
-    for each in NAMES:
-        with tempfile.TemporaryDirectory() as scratch:
-            shutil.copy(FIXTURES / each / "before.py", scratch)
-            (FIXTURES / each / "findings.txt").write_text(findings_of(Path(scratch)))
-    for each in PROGRAMS:
-        with tempfile.TemporaryDirectory() as scratch:
-            shutil.copytree(FIXTURES / each / "before", scratch, dirs_exist_ok=True)
-            Path(scratch, "pyproject.toml").touch()
-            (FIXTURES / each / "findings.txt").write_text(findings_of(Path(scratch), "train.py"))

@@ -7,7 +7,7 @@ piece of the script, or of the migrated text, by another: `old`, a line `=>`, `n
 two processes and compared with the original, and its naive rewrite must be caught: the `daily` ones each time, the
 others with the slow tests.
 
-`python tests/hazards/test_rows.py` writes what is expected anew. Read the difference before it is committed.
+`python tests/snapshots.py NAME` shows what of a case came out differently, and with `--write` takes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from functools import cache
 from pathlib import Path
@@ -99,6 +99,23 @@ def cases(file: Path) -> list[Case]:
         sections = [piece.partition("\n") for piece in f"\n{rest}".split("\n--- ")[1:]]
         found.append(Case(name, file.stem, {key: text.strip("\n") for key, _, text in sections}))
     return found
+
+
+def written(cases: list[Case]) -> str:
+    """The text of a file with some cases."""
+    blocks = []
+    for case in cases:
+        sections = (f"--- {key}\n{text}\n" if text else f"--- {key}\n" for key, text in case.parts.items())
+        blocks.append(f"=== {case.name}\n" + "".join(sections))
+    return "\n".join(blocks)
+
+
+def record(case: Case) -> None:
+    """Expect of one case, in its file, what comes out today."""
+    file = ROWS / f"{case.file}.txt"
+    parts = {key: text for key, text in case.parts.items() if key not in EXPECTED}
+    parts.update({key: text for key, text in expected(case).items() if text and key in EXPECTED})
+    file.write_text(written([replace(one, parts=parts) if one.name == case.name else one for one in cases(file)]))
 
 
 FILES = sorted(path for path in ROWS.glob("*.txt") if path.name != "script.txt")
@@ -230,14 +247,3 @@ def test_two_processes_compute_the_same(case: Case, verdicts: Callable[[Case, st
 def test_the_naive_rewrite_is_caught(case: Case, verdicts: Callable[[Case, str], Any]) -> None:
     status, broken = verdicts(case, "naive")
     assert status == 1 and broken
-
-
-if __name__ == "__main__":
-    for each in FILES:
-        blocks = []
-        for one in cases(each):
-            sections = {k: v for k, v in one.parts.items() if k not in EXPECTED}
-            sections.update({k: v for k, v in expected(one).items() if v and k in EXPECTED})
-            written = (f"--- {key}\n{text}\n" if text else f"--- {key}\n" for key, text in sections.items())
-            blocks.append(f"=== {one.name}\n" + "".join(written))
-        each.write_text("\n".join(blocks))

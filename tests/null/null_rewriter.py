@@ -40,7 +40,7 @@ class NullRewriter:
         """A fixture that asks does so for every test that uses it, also where it is made once for many."""
         before = self._count()
         try:
-            return (yield)  # type: ignore[misc]
+            return (yield)
         finally:
             fixturedef.asks = self._count() > before
 
@@ -49,7 +49,7 @@ class NullRewriter:
         """Note with the test whether it asks the rewriter, for the process that judges."""
         before = self._count()
         try:
-            return (yield)  # type: ignore[misc]
+            return (yield)
         finally:
             fixtures = (each for found in item._fixtureinfo.name2fixturedefs.values() for each in found)
             if self._count() > before or any(getattr(each, "asks", False) for each in fixtures):
