@@ -151,6 +151,6 @@ def broadcast_tensors(world: World, tensors: list[torch.Tensor], source: int = 0
 
 def send_tensors(world: World, tensors: list[torch.Tensor], source: int) -> list[torch.Tensor]:
     """The broadcast itself, of a collective that has been noted."""
-    packed = world.broadcast_bytes(pack(tensors, world.device), source)
+    packed = world.broadcast_bytes(pack(tensors, world.device) if world.rank == source else None, source)
     new = unpack(packed, [tuple(t.shape) for t in tensors], [t.dtype for t in tensors])
     return [tensor.to(old.device) for tensor, old in zip(new, tensors, strict=True)]

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from .gather import send_tensors
 from .world import World
 
 
@@ -44,11 +43,7 @@ def broadcast_objects(world: World, objects: list[Any], source: int = 0) -> list
     """Replace the contents of `objects` by those of rank `source`, in place; the same list is returned."""
     if not world.alone:
         world.note(f"broadcast of objects from {source}")
-        mine = _pickled(world, list(objects) if world.rank == source else None)
-        (length,) = send_tensors(world, [torch.tensor(mine.numel())], source)
-        if world.rank != source:
-            mine = mine.new_empty(int(length))
-        (packed,) = send_tensors(world, [mine], source)
+        packed = world.broadcast_bytes(_pickled(world, list(objects)) if world.rank == source else None, source)
         if world.rank != source:
             objects[:] = _unpickled(packed)
     return objects

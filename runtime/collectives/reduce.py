@@ -56,17 +56,22 @@ def _check(tensor: torch.Tensor, word: Reduction) -> None:
 
 def _reduce_all(world: World, tensors: list[torch.Tensor], word: Reduction) -> list[torch.Tensor]:
     world.note(f"reduce {word}", tensors)
-    counts = world.gather_numbers([tensor.numel() for tensor in tensors])
+    groups = {
+        dtype: [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors)
+    }
+    flats = [
+        _travelling(torch.cat([tensors[i].detach().reshape(-1).to(world.device) for i in members]))
+        for members in groups.values()
+    ]
+    counts = world.reduce(flats, word, [tensor.numel() for tensor in tensors])
     if any(row != counts[0] for row in counts):
         raise CollectiveError(
             f"reduce: the tensors differ in size between the ranks (elements per rank: {counts}). "
             "Use accelerator.gather for rows, or accelerator.pad_across_processes first."
         )
     results: dict[int, torch.Tensor] = {}
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        members = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
-        flat = _travelling(torch.cat([tensors[i].detach().reshape(-1).to(world.device) for i in members]))
-        world.reduce(flat, word)
+    for (dtype, members), flat in zip(groups.items(), flats, strict=True):
         if word is Reduction.MEAN:
             flat /= world.size
         start = 0

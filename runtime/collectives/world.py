@@ -9,20 +9,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..process import links, watch
-from ..process.links import Links
+from ..process import watch
 from ..types import Reduction
 
-_all_gather = getattr(dist, "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor")
+_ALL_GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
 """The same operation under its newer and its older name."""
-_HEAD = 62
+_HEAD = 61
 """How many numbers travel with the checksum; the others follow in an exchange of their own."""
-_ROOM = 4096
-"""Bytes behind the numbers, on the CPU, for what is small enough to need no exchange of its own."""
+_MORE = 2
+"""Which number of a head says that other exchanges of the same collective follow."""
+_ROOM = 1 << 16
+"""Bytes of all ranks together, on the CPU, for what is small enough to travel with the numbers."""
+_ALIGNED = 64
+"""Runs of bytes begin at multiples of this: they can be viewed as any type."""
 _FEW = 16
-"""With more processes than these, room that is not used would cost more than it saves; so would a line to each."""
+"""With more processes than these, room that is not used would cost more than it saves."""
 _READ = 1 << 22
-"""Bytes that every process may read of the others in order to add them up; gloo lets each add a part of them."""
+"""Bytes of the other ranks that a process reads at once in order to compare them."""
 _JOINING: dict[Reduction, tuple[Any, Callable[..., Any]]] = {
     Reduction.SUM: (dist.ReduceOp.SUM, torch.add),
     Reduction.MEAN: (dist.ReduceOp.SUM, torch.add),
@@ -34,7 +37,13 @@ _JOINING: dict[Reduction, tuple[Any, Callable[..., Any]]] = {
 
 @dataclass(frozen=True)
 class World:
-    """All processes of a job, and the device whose tensors they exchange."""
+    """
+    All processes of a job, and the device whose tensors they exchange.
+
+    Every collective begins with an exchange whose size is the same for all collectives. It carries the checksum of
+    everything so far, so that processes that have parted are told so before a back end sees sizes that differ: gloo
+    ends the process at those. What is small travels with it, and most collectives need no other exchange.
+    """
 
     rank: int
     size: int
@@ -67,113 +76,20 @@ class World:
         shown = [tuple(t.shape) if t.dtype is usual else f"{list(t.shape)} {t.dtype}" for t in tensors[:5]]
         watch.note(kind, signature, tuple(shown))
 
-    def finish(self, work: Any) -> None:
-        """Wait for a collective; on the CPU not longer than all processes are on the same way."""
-        if work is None:
-            return
-        if self.device.type == "cpu":
-            watch.finish(work)
-        else:
-            work.wait()
-
-    def gather_rows(self, packed: torch.Tensor) -> torch.Tensor:
-        """One row per rank; `packed` has one dimension, and the same length everywhere."""
-        if not packed.numel():
-            return packed.new_empty(self.size, 0)
-        lines = self._lines(packed.numel() * packed.dtype.itemsize)
-        if lines is None:
-            return self._through_torch(packed)
-        data = packed.view(torch.uint8)
-        return lines.gather(data, [len(data)] * self.size).view(packed.dtype)
-
-    def reduce(self, flat: torch.Tensor, word: Reduction = Reduction.SUM) -> None:
-        """
-        Join every element with those of the other ranks, in place; all of them get the same bits.
-
-        Args:
-            flat: one dimension, as long everywhere; of a type that every back end can join.
-            word: how; the mean is left as a sum.
-        """
-        operation, join = _JOINING[word]
-        taken = flat.numel() * flat.dtype.itemsize
-        misses_nan = word in (Reduction.MAX, Reduction.MIN)  # in back ends, depending on whose it is
-        if taken * self.size <= _READ and (misses_nan or self._lines(taken) is not None):
-            first, *others = self.gather_rows(flat)
-            for row in others:
-                join(first, row, out=first)
-            flat.copy_(first)
-        elif taken:
-            self.finish(dist.all_reduce(flat, operation, async_op=True))
-
-    def broadcast_bytes(self, packed: torch.Tensor, source: int) -> torch.Tensor:
-        """Those of one rank; `packed` has the same length everywhere, and may be written to."""
-        if not len(packed):
-            return packed
-        lines = self._lines(len(packed), large=False)
-        if lines is not None:
-            return lines.scatter([packed] * self.size if self.rank == source else None, len(packed), source)
-        self.finish(dist.broadcast(packed, source, async_op=True))
-        return packed
-
-    def scatter_bytes(self, parts: list[torch.Tensor] | None, length: int) -> torch.Tensor:
-        """
-        What rank 0 has for this rank.
-
-        Args:
-            parts: on rank 0, what it has for each rank; None elsewhere.
-            length: of a part in bytes, the same for all, and everywhere.
-        """
-        lines = self._lines(length, large=False)
-        if lines is not None:
-            return lines.scatter(parts, length, 0)
-        mine = torch.empty(length, dtype=torch.uint8, device=self.device)
-        here = None if parts is None else [one.to(self.device) for one in parts]
-        self.finish(dist.scatter(mine, here, 0, async_op=True))
-        return mine
-
-    def _lines(self, length: int, large: bool = True) -> Links | None:
-        """What so many bytes travel by between the processes of one machine; None: by torch's back end, as anywhere."""
-        if not self._few:
-            return None
-        lines = links.open_for_all(self.rank, self._numbers_through_torch)
-        carried = lines is not None and (length <= links.SMALL or (large and lines.large()))
-        return lines if carried else None
-
-    def _through_torch(self, packed: torch.Tensor) -> torch.Tensor:
-        rows = torch.empty((self.size, packed.numel()), dtype=packed.dtype, device=packed.device)
-        self.finish(_all_gather(rows.view(-1), packed, async_op=True))
-        return rows
-
-    def _numbers_through_torch(self, numbers: list[int]) -> list[list[int]]:
-        rows: list[list[int]] = self._through_torch(torch.tensor(numbers, device=self.device)).tolist()
-        return rows
-
-    @property
-    def _few(self) -> bool:
-        """What is done for few processes on the CPU pays."""
-        return self.device.type == "cpu" and self.size <= _FEW
-
-    @property
-    def _room(self) -> int:
-        return _ROOM if self._few else 0
-
     def gather_numbers(self, numbers: list[int]) -> list[list[int]]:
         """
         The lists of whole numbers of all ranks; they have the same length everywhere.
 
-        The first exchange of most collectives. It has the same size for all of them, and carries the checksum of
-        everything so far, so that processes that have parted hear of it here, before a back end sees sizes that differ.
-
         Raises:
             CollectiveMismatch: the processes have parted.
         """
-        return self._gather_first(numbers, None)[0]
+        return self._exchange(numbers, None, False)[0]
 
     def gather_packs(
         self, numbers: list[int], length_of: Callable[[list[int]], int], pack: Callable[[int], torch.Tensor]
     ) -> tuple[list[list[int]], torch.Tensor]:
         """
-        Runs of bytes of all ranks, and the numbers that tell what is in them. Small ones travel with the numbers.
+        Runs of bytes of all ranks, and the numbers that tell what is in them.
 
         Args:
             numbers: as many on all ranks.
@@ -188,32 +104,164 @@ class World:
         """
         own = length_of(numbers)
         packed = pack(max(own, self._room))
-        rows, early = self._gather_first(numbers, packed if own <= self._room else None)
-        lengths = [own if row == numbers else length_of(row) for row in rows]
-        longest = max(lengths)
+        fits = own <= self._room
+        rows, early = self._exchange(numbers, packed if fits else None, not fits)
+        longest = max([own if row == numbers else length_of(row) for row in rows])
         if longest <= self._room:
             return rows, early[:, :longest]
-        lines = self._lines(longest)
-        if lines is not None:
-            return rows, lines.gather(packed, lengths)
-        return rows, self._through_torch(packed if len(packed) == longest else pack(longest))
+        late = self._gather_rows(packed if len(packed) == longest else pack(longest))
+        watch.done()
+        return rows, late
 
-    def _gather_first(self, numbers: list[int], small: torch.Tensor | None) -> tuple[list[list[int]], torch.Tensor]:
+    def reduce(self, flats: list[torch.Tensor], word: Reduction, counts: list[int]) -> list[list[int]]:
+        """
+        Join every element with those of the other ranks, in place; all of them get the same bits.
+
+        Args:
+            flats: of one dimension, and of types that every back end can join.
+            word: how; the mean is left as a sum.
+            counts: how many elements make up the flats, as the script sees them.
+
+        Returns:
+            The counts of all ranks. Where they differ nothing was joined.
+
+        Raises:
+            CollectiveMismatch: the processes have parted.
+        """
+        data = [flat.view(torch.uint8) for flat in flats]
+        taken = [len(one) for one in data]
+        fits = sum(taken) <= self._room
+        small = _padded(torch.cat(data), self._room) if fits and data else None
+        rows, early = self._exchange(counts, small, True)  # who does not get to the end has other values than the rest
+        if all(row == counts for row in rows):
+            pieces = early[:, : sum(taken)].split(taken, dim=1) if fits else data  # type: ignore[no-untyped-call]
+            for flat, piece in zip(flats, pieces, strict=True):
+                if fits:
+                    _join(list(piece.clone().view(flat.dtype)), word, flat)
+                else:
+                    self._reduce_large(flat, word)
+        watch.done()
+        return rows
+
+    def _reduce_large(self, flat: torch.Tensor, word: Reduction) -> None:
+        if word in (Reduction.MAX, Reduction.MIN) and flat.is_floating_point():
+            # back ends miss a NaN, depending on whose it is
+            for piece in flat.split(max(1, _READ // self.size // flat.dtype.itemsize)):  # type: ignore[no-untyped-call]
+                _join(list(self._gather_rows(piece)), word, piece)
+        elif flat.numel():
+            self._finish(dist.all_reduce(flat, _JOINING[word][0], async_op=True))
+
+    def broadcast_bytes(self, mine: torch.Tensor | None, source: int) -> torch.Tensor:
+        """
+        The bytes of one rank, on all of them.
+
+        Args:
+            mine: on that rank; None elsewhere. May be what is returned.
+            source: that rank.
+
+        Raises:
+            CollectiveMismatch: the processes have parted.
+        """
+        length = 0 if mine is None else len(mine)
+        fits = length <= self._room
+        small = None if mine is None or not fits else _padded(mine, self._room)
+        rows, early = self._exchange([length], small, not fits)
+        length = rows[source][0]
+        if length <= self._room:
+            return early[source, :length].clone()
+        packed = torch.empty(length, dtype=torch.uint8, device=self.device) if mine is None else mine
+        self._finish(dist.broadcast(packed, source, async_op=True))
+        watch.done()
+        return packed
+
+    def scatter_bytes(self, numbers: list[int], parts: list[torch.Tensor] | None) -> tuple[list[int], torch.Tensor]:
+        """
+        What rank 0 has for this rank, and what it tells all.
+
+        Args:
+            numbers: what all are told; on other ranks as many, whatever they are.
+            parts: on rank 0, the bytes for each rank; None elsewhere.
+
+        Returns:
+            The numbers of rank 0; and the bytes, with others after them that mean nothing.
+
+        Raises:
+            CollectiveMismatch: the processes have parted.
+        """
+        length = -(-max(map(len, parts)) // _ALIGNED) * _ALIGNED if parts else 0
+        fits = length * self.size <= self._room
+        padded = None if parts is None else [_padded(one.to(self.device), length) for one in parts]
+        small = _padded(torch.cat(padded), self._room) if padded and fits else None
+        ((length, *told), *_), early = self._exchange([length, *numbers], small, not fits)
+        if length * self.size <= self._room:
+            return told, early[0, self.rank * length : (self.rank + 1) * length].clone()
+        mine = torch.empty(length, dtype=torch.uint8, device=self.device)
+        self._finish(dist.scatter(mine, padded, 0, async_op=True))
+        watch.done()
+        return told, mine
+
+    @property
+    def _room(self) -> int:
+        """Bytes of every rank that travel with its numbers."""
+        return _ROOM // self.size // _ALIGNED * _ALIGNED if self.device.type == "cpu" and self.size <= _FEW else 0
+
+    def _exchange(
+        self, numbers: list[int], small: torch.Tensor | None, more: bool
+    ) -> tuple[list[list[int]], torch.Tensor]:
+        """
+        The exchange that every collective begins with.
+
+        Args:
+            numbers: as many on all ranks.
+            small: as many bytes as there is room; None for nothing.
+            more: the collective is not over with it, as far as this rank knows. It is not where one of them knows.
+
+        Returns:
+            The numbers of all ranks, and their bytes.
+        """
         first, rest = numbers[:_HEAD], numbers[_HEAD:]
-        mine = [watch.chain(), len(numbers), *first, *[0] * (_HEAD - len(first))]
+        mine = [watch.chain(), len(numbers), int(more), *first, *[0] * (_HEAD - len(first))]
         head = torch.tensor(mine, dtype=torch.int64).to(self.device)
         if self._room:
-            behind = torch.zeros(self._room // 8, dtype=torch.int64) if small is None else small.view(torch.int64)
-            head = torch.cat((head, behind))
-        gathered = self.gather_rows(head)
+            after = torch.zeros(self._room // 8, dtype=torch.int64) if small is None else small.view(torch.int64)
+            head = torch.cat((head, after))
+        gathered = self._gather_rows(head, lambda rows: bool(rest) or bool(rows[:, _MORE].any()))
         rows: list[list[int]] = gathered[:, : len(mine)].tolist()
-        if any(row[:2] != mine[:2] for row in rows):
+        if any(row[:_MORE] != mine[:_MORE] for row in rows):
             watch.disagreement()
-        found = [row[2 : 2 + len(first)] for row in rows]
+        found = [row[_MORE + 1 :][: len(first)] for row in rows]
         if rest:
-            more = self.gather_rows(torch.tensor(rest, dtype=torch.int64).to(self.device)).tolist()
-            found = [row + others for row, others in zip(found, more, strict=True)]
+            others = self._gather_rows(torch.tensor(rest, dtype=torch.int64).to(self.device)).tolist()
+            found = [row + other for row, other in zip(found, others, strict=True)]
+        if not any(row[_MORE] for row in rows):
+            watch.done()
         return found, gathered[:, len(mine) :].view(torch.uint8)
+
+    def _gather_rows(self, packed: torch.Tensor, more: Callable[[torch.Tensor], bool] = lambda _: True) -> torch.Tensor:
+        """One row per rank; `packed` has one dimension, and the same length everywhere."""
+        rows = torch.empty((self.size, packed.numel()), dtype=packed.dtype, device=packed.device)
+        work = getattr(dist, _ALL_GATHER)(rows.view(-1), packed, async_op=True)
+        self._finish(work, lambda: more(rows))
+        return rows
+
+    def _finish(self, work: Any, more: Callable[[], bool] = lambda: True) -> None:
+        """Wait for an exchange; on the CPU not longer than all processes are on the same way."""
+        if self.device.type == "cpu":
+            watch.finish(work, more)
+        else:
+            work.wait()
+
+
+def _padded(packed: torch.Tensor, length: int) -> torch.Tensor:
+    return torch.nn.functional.pad(packed, (0, length - len(packed)))
+
+
+def _join(rows: Sequence[torch.Tensor], word: Reduction, into: torch.Tensor) -> None:
+    """In the order of the ranks, on all of them."""
+    first, *others = rows
+    for row in others:
+        _JOINING[word][1](first, row, out=first)
+    into.copy_(first)
 
 
 class Imagined(World):

@@ -61,8 +61,6 @@ class Dispatched:
     def __init__(self, batches: Any, world: World, split: bool, drop_last: bool, threaded: bool) -> None:
         self._world = world
         self._looks = b""
-        self._room = 0
-        """How long contents may be that travel with their header."""
         self._sent = [b""] * world.size
         self._kept = batches is not None and world.device.type == "cpu"
         """This process keeps its rows as they were read."""
@@ -82,40 +80,26 @@ class Dispatched:
         try:
             parcel = next(self._parcels, None)
         except Exception:
-            self._scatter([_FAILED, 0], None)  # the others must not wait for a batch that is not coming
+            self._scatter([_FAILED])  # the others must not wait for a batch that is not coming
             raise
         if parcel is None:
-            self._scatter([_END, 0], None)
+            self._scatter([_END])
             raise StopIteration
         return self._send(parcel)
 
-    def _scatter(self, header: list[int], contents: list[torch.Tensor] | None) -> tuple[list[int], torch.Tensor]:
+    def _scatter(self, header: list[int], contents: list[torch.Tensor] | None = None) -> tuple[list[int], torch.Tensor]:
         """
-        Send every process the header and its contents, in one scatter where they fit in the room of the last ones.
+        Send every process the header and its contents.
 
         Args:
-            header: on rank 0; its second number is the length of the longest contents.
+            header: on rank 0.
             contents: on rank 0, of every process; None where there are none.
 
         Returns:
             The header, and the contents of this process.
         """
-        length = 2 + 4 * self._world.size
-        sending = self._world.rank == 0
-        parts = None
-        if sending:
-            head = torch.tensor(header + [0] * (length - len(header)), dtype=torch.int64).view(torch.uint8)
-            fits = [one if header[1] <= self._room else one[:0] for one in contents or [head[:0]] * self._world.size]
-            parts = [torch.cat([head, one, head.new_zeros(self._room - len(one))]) for one in fits]
-        mine = self._world.scatter_bytes(parts, 8 * length + self._room)
-        found: list[int] = mine[: 8 * length].view(torch.int64).tolist()
-        if found[1] <= self._room:
-            return found, mine[8 * length :]
-        self._room = found[1]
-        parts = None
-        if sending:
-            parts = [torch.nn.functional.pad(one, (0, self._room - len(one))) for one in contents or []]
-        return found, self._world.scatter_bytes(parts, self._room)
+        length = 1 + 4 * self._world.size
+        return self._world.scatter_bytes(header + [0] * (length - len(header)), contents)
 
     def _send(self, parcel: _Parcel) -> Tagged:
         news = [b"" if look == sent else look for look, sent in zip(parcel.looks, self._sent, strict=True)]
@@ -125,13 +109,13 @@ class Dispatched:
             for content, new in zip(parcel.contents, news, strict=True)
         ]
         starts, sizes = [len(content) for content in parcel.contents], [len(new) for new in news]
-        header = [_BATCH, max(map(len, full)), *parcel.shares.rows, *parcel.shares.valid, *starts, *sizes]
+        header = [_BATCH, *parcel.shares.rows, *parcel.shares.valid, *starts, *sizes]
         _, mine = self._scatter(header, full)
         return Tagged(parcel.own if self._kept else _unpacked(parcel.looks[0], mine), parcel.shares)
 
     def _receive(self) -> Tagged:
         size = self._world.size
-        (kind, _, *numbers), mine = self._scatter([], None)
+        (kind, *numbers), mine = self._scatter([])
         if kind == _END:
             raise StopIteration
         if kind == _FAILED:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import logging
 import os
 import sys
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
 import torch
 import torch.distributed as dist
@@ -17,8 +20,9 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from ..errors import CollectiveMismatch, TopologyError
-from . import links, watch
+from . import watch
 from .topology import Topology
+from .watchdog import Watch
 
 _LEAVING_SECONDS = 10.0
 """How long a process that is done waits for the others before it leaves anyway."""
@@ -39,6 +43,8 @@ class _Exit:
     """The process that joined the group by `start`; a fork of it must not leave in its name."""
     joined = 0
     """How often this process has joined a group."""
+    nowhere: TextIO | None = None
+    """Where a timer that ends it writes."""
 
 
 def start(
@@ -149,7 +155,7 @@ def leave() -> None:
     _Exit.ours_in = None
     _Exit.failed = _Exit.failed or watch.failed()
     store = dist.distributed_c10d._get_default_store()
-    parted = None
+    parted, waited_for = None, watch.under_way()
     try:
         watching = watch.end()
         if _Exit.failed:
@@ -161,27 +167,37 @@ def leave() -> None:
         _Exit.failed = True
     except (RuntimeError, ValueError, OSError) as error:  # the store is gone: so are the others
         log.debug("left without the others: %s", error)
-    links.close()
     if _Exit.failed:
-        _destroy_or_die()
+        _destroy_or_die(waited_for)
     else:
         dist.destroy_process_group()
     if parted is not None:
         raise parted
 
 
-def _destroy_or_die() -> None:
-    """After a failure a collective may still be under way, and destroying the group would wait for it."""
+def _destroy_or_die(waited_for: bool) -> None:
+    """
+    Destroy the group after a failure, which may wait for a collective that is still under way.
+
+    Args:
+        waited_for: there is one. Then the back end waits for it when the interpreter frees what it holds, and lets no
+            thread of Python run meanwhile. A timer that needs none ends the process.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if waited_for:
+        _Exit.nowhere = Path(os.devnull).open("w")  # noqa: SIM115 as long as the process lives
+        faulthandler.dump_traceback_later(_DYING_SECONDS, exit=True, file=_Exit.nowhere)
+        dist.destroy_process_group()
+        return
     thread = threading.Thread(target=dist.destroy_process_group, daemon=True)
     thread.start()
     thread.join(_DYING_SECONDS)
     if thread.is_alive():
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(1)
 
 
-def _count_down(store: torch._C._distributed_c10d.Store, world_size: int, watching: watch.Watch | None) -> None:
+def _count_down(store: torch._C._distributed_c10d.Store, world_size: int, watching: Watch | None) -> None:
     left = store.add(_LEFT, 1)
     until = time.monotonic() + _LEAVING_SECONDS
     while left < world_size and time.monotonic() < until and not store.check([_FAILED]):
@@ -208,7 +224,7 @@ def wait_for_everyone() -> None:
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         watch.note("wait_for_everyone")
         if dist.get_backend() == "gloo":
-            watch.finish(dist.barrier(async_op=True))
+            watch.finish(dist.barrier(async_op=True), lambda: False)
         else:
             dist.barrier()
         watch.done()

@@ -43,6 +43,8 @@ class Entry(NamedTuple):
     shapes: Shown
     code: CodeType | None
     line: int
+    left: bool = False
+    """In its middle: this process knows nothing of what the others made of it."""
 
     def told(self) -> list[Any]:
         """As plain values, for other processes."""
@@ -59,7 +61,8 @@ class Entry(NamedTuple):
             name += "".join(self.kind.partition(" from ")[1:])
         shapes = ", ".join(str(list(shape)) if isinstance(shape, tuple) else str(shape) for shape in self.shapes[:4])
         more = ", ..." if len(self.shapes) > 4 else ""
-        return f"{name} of {shapes}{more}" if shapes else name
+        end = ", which was left in its middle" if self.left else ""
+        return f"{name} of {shapes}{more}{end}" if shapes else f"{name}{end}"
 
 
 class Ring:
@@ -93,6 +96,11 @@ class Ring:
         self.chain = crc32(f"{kind}|{signature}".encode(), self.chain)
         self.entries.append(Entry(self.number, self.chain, kind, asked, shapes, code if line else None, line))
 
+    def leave(self) -> None:
+        """The latest collective was left in its middle: that is another history than that of who has finished it."""
+        self.chain = crc32(b"left", self.chain)
+        self.entries.append(self.entries.pop()._replace(chain=self.chain, left=True))
+
     def tail(self, count: int) -> list[Entry]:
         """The last `count` entries, the oldest first."""
         return list(self.entries.copy())[-count:]
@@ -117,3 +125,14 @@ def parted(mine: list[Entry], theirs: list[list[Any]]) -> tuple[list[Any], list[
         if own[told[0]].chain != told[1]:
             return own[told[0]].told(), told
     return None
+
+
+def sentence(mine: list[Any], theirs: list[Any], rank: int) -> str:
+    """What a script is told of two entries, as `parted` gives them; the second is that of `rank`."""
+    places = [f" at {told[3]}" if told[3] else "" for told in (mine, theirs)]
+    return (
+        f"the processes have parted at their collective number {mine[0]}: rank 0 is in {mine[2]}{places[0]}, "
+        f"rank {rank} is in {theirs[2]}{places[1]}. Every process must call the same, in the same "
+        "order, with tensors of the same kind: look for a condition (the rank, a metric, the number of batches) around "
+        "one of these lines."
+    )

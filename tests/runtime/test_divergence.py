@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from torchlift.runtime import CollectiveError
 from torchlift.runtime.config.environment import read_environment
 from torchlift.runtime.config.places import first_host
 from torchlift.runtime.process import watch
@@ -64,8 +65,9 @@ def test_a_wait_that_ends_with_its_collective_is_no_error(monkeypatch):
     watching = watch.Watch(None, 0, 2)
     monkeypatch.setattr(watch._Here, "watch", watching)
     monkeypatch.setattr(watching, "hear", lambda: None)
+    monkeypatch.setattr(watching, "late", lambda _: CollectiveError("nobody came"))
     watch.finish(Late("well"))
-    with pytest.raises(RuntimeError, match="timed out"):
+    with pytest.raises(CollectiveError, match="nobody came"):
         watch.finish(Late("badly"))
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...process.links import Links
 from .recorder import Recorder
 
 _NAMES = (
@@ -35,8 +34,6 @@ def install(recorder: Recorder) -> None:
         for module in (home, dist):
             if getattr(module, name, None) is original:
                 setattr(module, name, watched)
-    for name in ("gather", "scatter"):  # what the runtime sends without torch
-        setattr(Links, name, _watched(name, getattr(Links, name), recorder, depth))
 
 
 def _watch_group(recorder: Recorder) -> None:

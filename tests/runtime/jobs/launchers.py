@@ -10,7 +10,6 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from torchlift.runtime import Accelerator
 from torchlift.runtime.launchers import debug_launcher, notebook_launcher
-from torchlift.runtime.process import links
 
 folder = Path(sys.argv[1])
 for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
@@ -31,9 +30,7 @@ def train(name, expected):
     accelerator = Accelerator()
     ranks = accelerator.gather(torch.tensor([accelerator.process_index])).tolist()
     assert ranks == [0, 1] and accelerator.mixed_precision == expected
-    for _ in range(2):  # the second time through memory that they share
-        assert accelerator.gather(torch.full((1 << 18,), accelerator.process_index)).sum() == 1 << 18
-    assert links._Known.links is not None or sys.platform != "linux"
+    assert accelerator.gather(torch.full((1 << 18,), accelerator.process_index)).sum() == 1 << 18
     net = accelerator.prepare(torch.nn.Linear(500, 500))
     accelerator.backward(net(torch.rand(500, 500)).sum())
     (folder / f"{name}_{accelerator.process_index}").write_text("done")
