@@ -15,10 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+from torchlift.runtime.process.system import get_free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
 COMMANDS = Path(sys.executable).parent
+_SECONDS = 3600
+"""What processes that measure something may take."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,34 @@ def in_turn(commands: Mapping[str, Sequence[str]], folder: Path, rounds: int) ->
         )
         for name, taken in samples.items()
     }
+
+
+def processes(call: str, count: int) -> Any:
+    """
+    What the first of some processes that know one another prints as JSON. Each computes on the CPU, with one thread.
+
+    Args:
+        call: what they run, as `module.function(...)` of this package.
+        count: how many.
+    """
+    own = {"TORCHLIFT_CPU": "1", "ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
+    if count > 1:
+        own |= {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(get_free_port())}
+        own |= {"TORCHELASTIC_RUN_ID": "benchmark", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": str(count)}  # for Fabric
+    module = call.partition(".")[0]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"from benchmarks import {module}; {call}"],
+            env={**os.environ, **own, **({"RANK": str(rank), "LOCAL_RANK": str(rank)} if count > 1 else {})},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    outputs = [one.communicate(timeout=_SECONDS)[0] for one in started]
+    return json.loads(next(line for line in outputs[0].splitlines() if line.startswith("{")))
 
 
 def fastest_tenth(times: Sequence[float]) -> float:

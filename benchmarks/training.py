@@ -1,0 +1,172 @@
+"""A training step of models of 25 million parameters on the CPU, in pairs: raw torch (DDP), Accelerate, Fabric."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from math import ceil, sqrt
+from typing import Any
+
+from .measure import Row, missing, processes
+from .together import Call, step_of
+
+TITLE = "A training step of 25 million parameters, on the CPU"
+PAIRS = 200
+LIMITS = {1: 1.01, 2: 1.03}
+"""Of the time of raw torch, by the number of processes."""
+ADDED, ADDED_EACH = 150e-6, 0.5e-6
+"""Seconds of CPU time that a step may cost more, and more for each parameter tensor: noise may hide a small ratio."""
+_BOUND = 1.645
+"""Standard deviations up to the upper bound, one-sided, of 95 %."""
+
+
+def mlp() -> tuple[Any, Any]:
+    """Six layers of 2,048."""
+    import torch
+    from torch import nn
+
+    return nn.Sequential(*[part for _ in range(6) for part in (nn.Linear(2048, 2048), nn.ReLU())]), torch.ones(16, 2048)
+
+
+def transformer() -> tuple[Any, Any]:
+    """Eight layers of width 512; two texts of 32 words."""
+    import torch
+    from torch import nn
+
+    layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+    return nn.TransformerEncoder(layer, 8, enable_nested_tensor=False), torch.ones(2, 32, 512)
+
+
+def convolutions() -> tuple[Any, Any]:
+    """Eleven convolutions of 512 channels, each with BatchNorm; four pictures."""
+    import torch
+    from torch import nn
+
+    block = [(nn.Conv2d(512, 512, 3, padding=1, bias=False), nn.BatchNorm2d(512), nn.ReLU()) for _ in range(11)]
+    return nn.Sequential(*[part for parts in block for part in parts]), torch.randn(4, 512, 4, 4)
+
+
+MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "MLP": mlp,
+    "transformer": transformer,
+    "convolutions with BatchNorm": convolutions,
+}
+
+
+def preparations(count: int) -> dict[str, Callable[[Any, Any], tuple[Any, Any, Callable[[Any], Any]]]]:
+    """By whom a model and its optimizer are made ready for so many processes; and what starts the backward pass."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    from torchlift.runtime import Accelerator
+
+    def by(accelerator: Any) -> Callable[[Any, Any], tuple[Any, Any, Callable[[Any], Any]]]:
+        return lambda model, optimizer: (*accelerator.prepare(model, optimizer), accelerator.backward)
+
+    found = {
+        "torchlift": by(Accelerator()),
+        "raw torch": lambda model, optimizer: (
+            DistributedDataParallel(model) if count > 1 else model,
+            optimizer,
+            torch.Tensor.backward,
+        ),
+    }
+    if find_spec("accelerate") is not None:
+        import accelerate  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        found["accelerate"] = by(accelerate.Accelerator())
+    if find_spec("lightning_fabric") is not None:
+        from lightning_fabric import Fabric  # type: ignore[import-not-found,unused-ignore]
+
+        fabric = Fabric(accelerator="cpu", devices=count, strategy="ddp" if count > 1 else "auto")
+        fabric.launch()
+        found["fabric"] = lambda model, optimizer: (*fabric.setup(model, optimizer), fabric.backward)
+    return found
+
+
+def steps_of(name: str, count: int) -> dict[str, Call]:
+    """A step of each, of equal models."""
+    import torch
+
+    steps = {}
+    for who, prepare in preparations(count).items():
+        torch.manual_seed(0)
+        model, x = MODELS[name]()
+        model, optimizer, backward = prepare(model, torch.optim.SGD(model.parameters(), lr=1e-4))
+        steps[who] = step_of(model, optimizer, backward, x, 1)
+    return steps
+
+
+def child(name: str, count: int, pairs: int) -> None:
+    """One of the processes: measure, and print seconds of every step, by the clock and of CPU time."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    steps = steps_of(name, count)
+    order = list(steps)
+    wall: dict[str, list[float]] = {who: [] for who in steps}
+    cpu: dict[str, list[float]] = {who: [] for who in steps}
+    for number in range(pairs + 2):
+        for who in order:
+            if count > 1:
+                dist.barrier()
+            start, used = time.perf_counter(), time.process_time()
+            steps[who]()
+            if number >= 2:
+                cpu[who].append(time.process_time() - used)
+                wall[who].append(time.perf_counter() - start)
+        order.reverse()  # so that none always comes after the same one
+    model, _ = MODELS[name]()
+    if count == 1 or dist.get_rank() == 0:
+        print(json.dumps({"wall": wall, "cpu": cpu, "tensors": len(list(model.parameters()))}))
+
+
+def median_between(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median, and the bounds that it is above, and below, with 95 % each."""
+    ordered, middle = sorted(values), len(values) / 2
+    reach = _BOUND * sqrt(len(values)) / 2
+    last = len(ordered) - 1
+    return (
+        ordered[max(0, int(middle - reach))],
+        statistics.median(ordered),
+        ordered[min(last, ceil(middle + reach))],
+    )
+
+
+def row_of(what: str, found: Mapping[str, Any], limit: float) -> Row:
+    """Within its budget where the ratio to raw torch is, and no peer is faster; or where little CPU time is added."""
+    wall, cpu = found["wall"], found["cpu"]
+    ratios = {
+        who: median_between([mine / other for mine, other in zip(wall["torchlift"], times, strict=True)])
+        for who, times in wall.items()
+        if who != "torchlift"
+    }
+    added = statistics.median(mine - other for mine, other in zip(cpu["torchlift"], cpu["raw torch"], strict=True))
+    allowed = ADDED + ADDED_EACH * found["tensors"]
+    kept = ratios["raw torch"][2] <= limit and all(
+        low <= 1 for who, (low, _, _) in ratios.items() if who != "raw torch"
+    )
+    shown = [f"{statistics.median(wall['torchlift']) * 1e3:.1f} ms"]
+    shown += [f"{middle:.3f} x {who} ({low:.3f} to {high:.3f})" for who, (low, middle, high) in ratios.items()]
+    return Row(
+        what,
+        "; ".join([*shown, f"CPU time {added * 1e6:+.0f} us"]),
+        f"<= {limit:g} x raw torch and no peer faster, or CPU time <= +{allowed * 1e6:.0f} us",
+        kept or added <= allowed,
+        {who: statistics.median(times) for who, times in wall.items()},
+    )
+
+
+def rows(pairs: int = PAIRS) -> list[Row]:
+    """Measure every model on one process and on two."""
+    table = []
+    for count, limit in LIMITS.items():
+        for name in MODELS:
+            found = processes(f"training.child({name!r}, {count}, {pairs})", count)
+            table.append(row_of(f"{name}, {count} process{'es' if count > 1 else ''}", found, limit))
+    return [*table, *missing("accelerate", "lightning_fabric")]
