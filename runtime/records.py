@@ -94,7 +94,8 @@ class Records:
             CheckpointError: it is a file, or weights have no data.
         """
         if self._is_main:
-            save_weights(self.get_state_dict(plain_model(model)), Path(save_directory), max_shard_size, safe_serialization)
+            state = self.get_state_dict(plain_model(model))
+            save_weights(state, Path(save_directory), max_shard_size, safe_serialization)
 
     def save_state(
         self, output_dir: PathLike | None = None, safe_serialization: bool = True, **save_model_kwargs: Any
