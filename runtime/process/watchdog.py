@@ -103,8 +103,8 @@ class Watch(threading.Thread):
         gone = self.gone()
         who = ", ".join(f"rank {rank}" for rank in gone) or "another process"
         return CollectiveError(
-            f"{who} {'have' if len(gone) > 1 else 'has'} ended, or left the job, while rank {self._rank} waits here. "
-            "Its own output says why."
+            f"{who} {'have' if len(gone) > 1 else 'has'} ended, or left the job, while rank {self._rank} waits for it "
+            "in a collective call. Its own output says why."
         )
 
     def late(self, waited: float) -> CollectiveError:
@@ -178,7 +178,11 @@ class Watch(threading.Thread):
         Raises:
             CollectiveMismatch: the processes have parted.
         """
-        self.tell()
+        try:
+            self.tell()
+        except (RuntimeError, ValueError, OSError):  # the store lives in a process that has gone
+            self.check()
+            return
         until = time.monotonic() + 4 * PERIOD.total_seconds()
         while time.monotonic() < until and self.verdict is None and self.is_alive():
             time.sleep(0.02)
