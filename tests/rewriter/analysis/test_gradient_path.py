@@ -37,6 +37,7 @@ FIT = "fit = F.mse_loss(out, y)"
 
 def migrated(text: str) -> str:
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(loss)" in file.after, "the training itself was not migrated"
     return file.after.decode()
 
 
