@@ -24,10 +24,11 @@ from .compare.samples import first_completed
 from .curve import curve, draw
 from .hooks.ports import COUNT
 from .notes import notes
+from .orphans import adopt_orphans, end_orphans
 from .program import imported_names, own_files, root_of
 from .request import Program, Request
 from .scratch import PREFIX, FileState, Scratch, mirror, snapshot
-from .supervise import Limits, Run, adopt_orphans, end_orphans, watch
+from .supervise import Limits, Run, watch
 from .traces import Trace, found_port_in_use
 from .verdict import BROKEN, HELD, ORIGINAL_FAILS, Failure, Outcome, Promise, RunSeen, Verdict
 from .warm import warm

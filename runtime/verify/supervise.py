@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from .child import Task, run
 from .scratch import used
@@ -21,10 +22,11 @@ _ALONE_SECONDS = 8.0
 """How long the others may go on when one process has failed."""
 _COMPUTES = 4
 """So many times longer a process may be silent that is in no collective call: it may be computing."""
-_DUMP_SECONDS = 0.4
+_DUMP_SECONDS = 0.3
+"""A stack that has not grown for so long is whole."""
+_LONGEST_DUMP = 10.0
 _KEPT_OUTPUT = 100_000
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 
 @dataclass(kw_only=True)
@@ -109,11 +111,24 @@ class Run:
         if reason in ("wait", LEAVING, "alone", "time"):
             for process in self.running:
                 _signal(process, signal.SIGUSR1, group=False)
-            time.sleep(_DUMP_SECONDS)
+            self._dumped()
         for process in self.running:
             _signal(process, signal.SIGKILL)
         for process in self.running:
             _reap(process, block=True)
+
+    def _dumped(self) -> None:
+        """Wait until all have written where they stand: on a busy machine that takes a while."""
+        until = time.monotonic() + _LONGEST_DUMP
+        before: list[int] = []
+        while self.running and time.monotonic() < until:
+            sizes = [_size(process.task.stacks) for process in self.running]
+            if sizes == before and all(sizes):
+                return
+            before = sizes
+            time.sleep(_DUMP_SECONDS)
+            for process in self.running:
+                _reap(process)
 
     def _too_much(self) -> str:
         if self.seconds > self.limits.seconds:
@@ -140,10 +155,7 @@ class Run:
         return ""
 
     def _progress(self, process: Process) -> None:
-        try:
-            size = process.task.trace.stat().st_size
-        except OSError:
-            size = 0
+        size = _size(process.task.trace)
         if size != process.seen or not process.moved:
             process.seen, process.moved = size, self.now
 
@@ -211,46 +223,6 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
 
 
-def adopt_orphans() -> None:
-    """On Linux: children whose parents have ended become ours, so that they can be ended, too."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def end_orphans() -> None:
-    """End every child that this process still has."""
-    for _ in range(20):
-        children = _children()
-        if not children:
-            return
-        for pid in children:
-            _kill(pid)
-        for pid in children:
-            _wait(pid)
-
-
-def _children() -> list[int]:
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as stream:  # noqa: PTH123
-            return [int(word) for word in stream.read().split()]
-    except OSError:
-        return []
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def _wait(pid: int) -> None:
-    try:
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        return
-
-
 def _fork(task: Task) -> Process:
     (out, write_out), (err, write_err) = os.pipe(), os.pipe()
     sys.stdout.flush()
@@ -279,6 +251,14 @@ def _fork(task: Task) -> Process:
 def _leaving(process: Process) -> bool:
     """Its training is over, and only its end does not come."""
     return Rank(process.task.rank, read_events(process.task.trace), None).leaving
+
+
+def _size(path: Path) -> int:
+    """Nothing where there is no file yet."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _reap(process: Process, block: bool = False) -> None:
