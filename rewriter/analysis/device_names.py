@@ -99,7 +99,11 @@ _ALWAYS = "True"
 def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
     """The source text of the condition under which the script wanted the CPU; None where it took what there is."""
     found: str | None = None
+    order = unit.names.order
+    read = min((order(r) for r in name.binding.reads if order(r) > unit.names.end(name.definitions[0])), default=-1)
     for statement in name.definitions:
+        if 0 <= read < order(statement):  # the script has worked with the device by then
+            break
         around = next(unit.names.enclosing(statement, cst.If), None)
         if isinstance(statement, cst.If):
             found = _from_branches(state, unit, statement, found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -39,18 +40,34 @@ def backward_operand(record: CallRecord) -> cst.BaseExpression:
     return func.value if isinstance(func, cst.Attribute) else func
 
 
+class _Step(NamedTuple):
+    """One expression on the path."""
+
+    unit: Unit
+    node: cst.CSTNode
+    rises: bool
+    """Its parameters lead to all callers. Not so what a call has led to: its own arguments are on the path already,
+    those of other calls (of the same loss in an evaluation) are not."""
+
+    def to(self, node: cst.CSTNode) -> _Step:
+        """An expression of the same code."""
+        return self._replace(node=node)
+
+
 class GradientPath:
     """The expressions of a program that some backward pass may flow through."""
 
     def __init__(self, reach: Reach, training: Training) -> None:
         self._reach = reach
         self.nodes: set[cst.CSTNode] = set()
-        pending: list[tuple[Unit, cst.CSTNode]] = [(r.unit, backward_operand(r)) for r in training.backwards]
+        seen: set[tuple[cst.CSTNode, bool]] = set()
+        pending: list[_Step] = [_Step(r.unit, backward_operand(r), True) for r in training.backwards]
         while pending:
-            unit, node = pending.pop()
-            if node not in self.nodes:
-                self.nodes.add(node)
-                pending.extend(self._behind(unit, node))
+            step = pending.pop()
+            if (step.node, step.rises) not in seen:
+                seen.add((step.node, step.rises))
+                self.nodes.add(step.node)
+                pending.extend(self._behind(step))
 
     def cuts(self, unit: Unit, gather: Gather) -> bool:
         """Whether a gather or a reduction would replace something on the path."""
@@ -73,41 +90,42 @@ class GradientPath:
         found = (scope.lookup(name) for name in (*gather.names, *gather.means))
         return [binding for binding in found if binding is not None]
 
-    def _behind(self, unit: Unit, node: cst.CSTNode) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    def _behind(self, step: _Step) -> Iterator[_Step]:
         """What the value of an expression is computed from."""
+        node = step.node
         if isinstance(node, cst.Name):
-            yield from self._of_variable(unit, node)
+            yield from self._of_variable(step, node)
         elif isinstance(node, cst.Call):
-            yield from self._of_call(unit, node)
+            yield from self._of_call(step, node)
         elif isinstance(node, cst.Attribute):
-            yield unit, node.value
-            yield from self._kept.get(node.attr.value, ())
+            yield step.to(node.value)
+            yield from (_Step(unit, value, step.rises) for unit, value in self._kept.get(node.attr.value, ()))
         elif isinstance(node, cst.Subscript):
-            yield unit, node.value
+            yield step.to(node.value)
         elif isinstance(node, cst.IfExp):
-            yield unit, node.body
-            yield unit, node.orelse
+            yield step.to(node.body)
+            yield step.to(node.orelse)
         elif isinstance(node, cst.Lambda):
-            yield unit, node.body
+            yield step.to(node.body)
         elif not isinstance(node, (cst.Comparison, cst.BaseStatement)):
-            yield from ((unit, child) for child in node.children)
+            yield from (step.to(child) for child in node.children)
 
-    def _of_variable(self, unit: Unit, name: cst.Name) -> Iterator[tuple[Unit, cst.CSTNode]]:
-        binding = unit.names.binding(name)
+    def _of_variable(self, step: _Step, name: cst.Name) -> Iterator[_Step]:
+        names = step.unit.names
+        binding = names.binding(name)
         if binding is None:
             return
-        definitions = unshadowed(unit.names, binding, name)
-        for value in bindings_value(unit.names, binding, definitions):
-            yield unit, value
+        definitions = unshadowed(names, binding, name)
+        yield from (step.to(value) for value in bindings_value(names, binding, definitions))
         for definition in definitions:
-            parent = unit.names.parents.get(definition)
+            parent = names.parents.get(definition)
             if isinstance(parent, (cst.For, cst.CompFor)):
-                yield unit, parent.iter
-            elif isinstance(definition, cst.Param) or isinstance(parent, cst.Param):
+                yield step.to(parent.iter)
+            elif step.rises and (isinstance(definition, cst.Param) or isinstance(parent, cst.Param)):
                 yield from self._arguments(binding)
-        yield from self._collected(unit, binding)
+        yield from (step.to(value) for value in _collected(step.unit, binding))
 
-    def _arguments(self, parameter: Binding) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    def _arguments(self, parameter: Binding) -> Iterator[_Step]:
         """What the calls of a function give to one of its parameters."""
         function = parameter.scope.node
         if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
@@ -119,33 +137,24 @@ class GradientPath:
             for index, arg in enumerate(site.args):
                 place = places[index + first] if index + first < len(places) else ""
                 if arg.star or (arg.keyword.value if arg.keyword is not None else place) == parameter.name:
-                    yield unit, arg.value
+                    yield _Step(unit, arg.value, True)
 
-    def _collected(self, unit: Unit, binding: Binding) -> Iterator[tuple[Unit, cst.CSTNode]]:
-        """What is put into a list, a set or a dict by a method of it: ``losses.append(loss)``."""
-        for read in binding.reads:
-            method = unit.names.parents.get(read)
-            call = unit.names.parents.get(method) if isinstance(method, cst.Attribute) else None
-            if isinstance(call, cst.Call) and call.func is method and method_name(call) in _PUTTING:
-                yield from ((unit, arg.value) for arg in call.args)
-
-    def _of_call(self, unit: Unit, call: cst.Call) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    def _of_call(self, step: _Step, call: cst.Call) -> Iterator[_Step]:
         if method_name(call) in (_NUMBERS if isinstance(call.func, cst.Attribute) else _NUMBER_TYPES):
             return
-        functions = self._reach.called(call)
-        for function in functions:
+        for function in self._reach.called(call):
             yield from self._returned(function)
-        yield from ((unit, arg.value) for arg in call.args)
+        yield from (step.to(arg.value) for arg in call.args)
         if isinstance(call.func, cst.Attribute):
-            yield unit, call.func.value
+            yield step.to(call.func.value)
 
-    def _returned(self, function: FunctionNode) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    def _returned(self, function: FunctionNode) -> Iterator[_Step]:
         unit = self._reach.unit(function)
         if isinstance(function, cst.Lambda):
-            yield unit, function.body
+            yield _Step(unit, function.body, False)
         for given in unit.names.returns.get(function, ()):
             if given.value is not None:
-                yield unit, given.value
+                yield _Step(unit, given.value, False)
 
     @cached_property
     def _kept(self) -> dict[str, list[tuple[Unit, cst.CSTNode]]]:
@@ -159,3 +168,12 @@ class GradientPath:
                     if isinstance(target, cst.Attribute):
                         found.setdefault(target.attr.value, []).append((unit, node.value))
         return found
+
+
+def _collected(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
+    """What is put into a list, a set or a dict by a method of it: ``losses.append(loss)``."""
+    for read in binding.reads:
+        method = unit.names.parents.get(read)
+        call = unit.names.parents.get(method) if isinstance(method, cst.Attribute) else None
+        if isinstance(call, cst.Call) and call.func is method and method_name(call) in _PUTTING:
+            yield from (arg.value for arg in call.args)

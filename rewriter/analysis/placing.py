@@ -64,9 +64,10 @@ def _branches(unit: Unit, code: Code, things: list[Held]) -> dict[cst.CSTNode, l
     for held in things:
         binding = scope.bindings.get(held.name)
         if binding is not None and all(isinstance(d, cst.Name) for d in binding.definitions):
-            if all(
-                _choice(unit, node) is not None for node in (*binding.definitions, *_own_reads(unit, code, binding))
-            ):
+            nodes = (*binding.definitions, *_own_reads(unit, code, binding))
+            choices = [_choices(unit, node) for node in nodes]
+            shared = frozenset.intersection(*choices)  # of the entry guard, of a mode that all of it belongs to
+            if all(choice > shared for choice in choices):
                 blocks = {unit.names.block(d) for d in held.definitions}
                 if len(blocks) == 1 and not _both(unit, binding):
                     found.setdefault(blocks.pop(), []).append(held)
@@ -78,13 +79,19 @@ def _own_reads(unit: Unit, code: Code, binding: Binding) -> list[cst.Name]:
     return [read for read in binding.reads if unit.names.function(read) is code]
 
 
-def _choice(unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
-    """What may pass a node over, within its own code: a condition whose branch it is in, an error before it."""
-    for around in unit.names.enclosing(node, cst.If, cst.IfExp, cst.Try):
-        asks = isinstance(around, (cst.If, cst.IfExp)) and node in (around.test, *descendants(around.test))
-        if not asks:
-            return around
-    return None
+def _choices(unit: Unit, node: cst.CSTNode) -> frozenset[cst.CSTNode]:
+    """The branches around a node in its own code, each of which another run may pass over."""
+    found: set[cst.CSTNode] = set()
+    below = node
+    for around in unit.names.ancestors(node):
+        if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            break
+        if isinstance(around, (cst.If, cst.IfExp)) and below is not around.test:
+            found.add(below)
+        elif isinstance(around, cst.Try):
+            found.add(around)
+        below = around
+    return frozenset(found)
 
 
 def _both(unit: Unit, binding: Binding) -> bool:

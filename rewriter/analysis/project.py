@@ -12,6 +12,7 @@ from ..facts.layout import Layout
 from ..facts.module import ModuleFacts, Unsynced
 from ..facts.once import EffectKind
 from ..facts.roles import Origin, Role
+from ..findings import Severity
 from . import metrics
 from .accumulating import Window, window_of
 from .chance import too_early
@@ -78,6 +79,12 @@ def understand(
     return known
 
 
+def _undecided(collected: dict[Unit, Collected]) -> bool:
+    """Whether a decision would be one process's own, and processes could part by it."""
+    found = (finding for part in collected.values() for finding in part.findings)
+    return any(f.id == "local-decision" and f.severity is Severity.BLOCKED for f in found)
+
+
 class _Analyses(Program):
     """The analyses of one program, in their order."""
 
@@ -93,6 +100,7 @@ class _Analyses(Program):
             for evaluation in lost:  # its loader stays whole, so that the metric is right on every process
                 evaluation.leave("the accelerator does not reach it")
             collected, way = self._collected(evaluations)
+        collected, way = self._decided(evaluations, collected, way)
         for unit, finding in too_early(self.reach, way, self.draws):
             collected[unit].findings.append(finding)
         left = {f.target.attr.value for f in self.fields if not collected[f.unit].here(f.target, way)}
@@ -105,6 +113,26 @@ class _Analyses(Program):
             user = self.shared.get(evaluation.unit.names.function(evaluation.loop))
             if user is not None:
                 evaluation.leave(f"{user} runs it as well, with a loader that is not prepared")
+
+    def _decided(
+        self, evaluations: list[metrics.Evaluation], collected: dict[Unit, Collected], way: Way
+    ) -> tuple[dict[Unit, Collected], Way]:
+        """
+        Leave the evaluations whole where that alone makes a decision equal on all processes: a schedule that follows
+        a figure which cannot be gathered. Slower and right is better than refused.
+        """
+        shared = [e for e in evaluations if e.understood and (e.gather is not None or e.parts)]
+        if not shared or not _undecided(collected):
+            return collected, way
+        before = [(e, e.gather, e.because) for e in shared]
+        for evaluation in shared:
+            evaluation.leave("a decision is made by a figure of it that could not be gathered")
+        whole = self._collected(evaluations)
+        if not _undecided(whole[0]):
+            return whole
+        for evaluation, gather, because in before:
+            evaluation.gather, evaluation.understood, evaluation.because = gather, True, because
+        return self._collected(evaluations)
 
     def _leave_trained_on(self, evaluations: list[metrics.Evaluation]) -> None:
         """Leave the evaluation loops alone whose tensors a backward pass flows through: an attack on the model."""
