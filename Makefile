@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+MUTANTS_READY := $(VENV)/.ready-mutants
 PUBLIC_VENV := .venv-public
 PUBLIC_READY := $(PUBLIC_VENV)/.ready
 PROCESSES ?= 2
@@ -12,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup
 OF_THE_REWRITER := tests/rewriter tests/codemods tests/hazards tests/test_fixtures.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-null test-all corpus public public-judge lint format docs bench build clean
+.PHONY: help demo test test-null test-all corpus public public-judge lint format docs bench build clean mutants
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -32,6 +33,9 @@ test-all: lint  ## the same with the long tests
 corpus: $(READY)  ## run the engine over every file of torch, scikit-learn, libcst and CPython's tests (half an hour)
 	@$(BIN)/python tests/corpus.py
 
+mutants: $(MUTANTS_READY)  ## change the code in small ways and see whether the tests notice: hours; a stopped run goes on [FIRST=10]
+	@nice $(BIN)/python -m tests.mutants --processes $(PROCESSES) $(if $(FIRST),--first $(FIRST))
+
 public: $(READY) $(if $(QUICK),,$(PUBLIC_READY))  ## run the ledger of public programs: PUBLIC=FOLDER [QUICK=1] [SHARD=1/4] [ONLY=NAME]
 	@$(BIN)/python -m tests.public '$(PUBLIC)' $(if $(QUICK),--quick) $(if $(SHARD),--shard '$(SHARD)') $(if $(ONLY),--only '$(ONLY)')
 
@@ -43,6 +47,7 @@ lint: $(READY)  ## formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy $(wildcard tests/test_*.py tests/snapshots.py tests/null/*.py tests/codemods/*.py tests/public/*.py benchmarks/*.py docs/*.py)
+	$(BIN)/mypy $(wildcard tests/test_*.py tests/codemods/*.py tests/public/*.py tests/mutants/*.py benchmarks/*.py docs/*.py)
 
 format: $(READY)  ## format the code, and correct what ruff can correct by itself
 	$(BIN)/ruff check --fix .
@@ -60,7 +65,7 @@ build: $(READY)  ## the wheel and the source archive, in dist/
 	@ls dist
 
 clean:  ## remove everything that the other targets made
-	rm -rf $(VENV) $(PUBLIC_VENV) .public build dist *.egg-info .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PUBLIC_VENV) .public build dist *.egg-info .demo .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt
@@ -78,4 +83,8 @@ $(PUBLIC_READY): tests/public/requirements.txt $(wildcard tests/public/environme
 	@$(PUBLIC_VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[runtime]' -r tests/public/requirements.txt
 	@$(PUBLIC_VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps torchvision==0.29.1
 	@cp tests/public/environment/* "$$($(PUBLIC_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	@touch $@
+
+$(MUTANTS_READY): $(READY)
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
 	@touch $@
