@@ -7,13 +7,15 @@ READY := $(VENV)/.ready
 MUTANTS_READY := $(VENV)/.ready-mutants
 PUBLIC_VENV := .venv-public
 PUBLIC_READY := $(PUBLIC_VENV)/.ready
+ACCELERATE_VENV := .venv-accelerate
+ACCELERATE_READY := $(ACCELERATE_VENV)/.ready
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup
 
 OF_THE_REWRITER := tests/rewriter tests/codemods tests/hazards tests/test_fixtures.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-null test-all corpus public public-judge lint format docs bench build clean mutants
+.PHONY: help demo test test-null test-all corpus public public-judge lint format docs bench build clean mutants test-accelerate
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -42,12 +44,16 @@ public: $(READY) $(if $(QUICK),,$(PUBLIC_READY))  ## run the ledger of public pr
 public-judge: $(READY)  ## enter one verdict, after its difference was read: ENTRY=NAME VERDICT=... WHY=... [BY=...]
 	@$(BIN)/python -m tests.public --entry '$(ENTRY)' --verdict '$(VERDICT)' --why '$(subst ','\'',$(WHY))' --by '$(BY)'
 
+test-accelerate: $(READY)  ## run Accelerate's own tests against the runtime: CHECKOUT=FOLDER [COMMIT=HASH] [ONLY=NAME] [ACCEPT=1] (half an hour)
+	@$(BIN)/python -m tests.accelerate_suite '$(CHECKOUT)' --check
+	@$(MAKE) --no-print-directory $(ACCELERATE_READY)
+	@$(BIN)/python -m tests.accelerate_suite '$(CHECKOUT)' --commit '$(COMMIT)' --only '$(ONLY)' --jobs $(PROCESSES) $(if $(ACCEPT),--accept)
+
 lint: $(READY)  ## formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy $(wildcard tests/test_*.py tests/snapshots.py tests/null/*.py tests/codemods/*.py tests/public/*.py benchmarks/*.py docs/*.py)
-	$(BIN)/mypy $(wildcard tests/test_*.py tests/codemods/*.py tests/public/*.py tests/mutants/*.py benchmarks/*.py docs/*.py)
+	$(BIN)/mypy $(wildcard tests/test_*.py tests/snapshots.py tests/null/*.py tests/codemods/*.py tests/public/*.py tests/mutants/*.py tests/accelerate_suite/*.py benchmarks/*.py docs/*.py)
 
 format: $(READY)  ## format the code, and correct what ruff can correct by itself
 	$(BIN)/ruff check --fix .
@@ -65,7 +71,7 @@ build: $(READY)  ## the wheel and the source archive, in dist/
 	@ls dist
 
 clean:  ## remove everything that the other targets made
-	rm -rf $(VENV) $(PUBLIC_VENV) .public build dist *.egg-info .demo .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	$(BIN)/mypy $(wildcard tests/test_*.py tests/snapshots.py tests/null/*.py tests/codemods/*.py tests/public/*.py tests/mutants/*.py tests/accelerate_suite/*.py benchmarks/*.py docs/*.py)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt
@@ -87,4 +93,13 @@ $(PUBLIC_READY): tests/public/requirements.txt $(wildcard tests/public/environme
 
 $(MUTANTS_READY): $(READY)
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
+
+# Accelerate's tests run in an environment that stands on top of .venv: what is installed there (torch, this project) is seen, and only
+# the packages that they need beside it are added.
+$(ACCELERATE_READY): tests/accelerate_suite/requirements.txt $(READY)
+	@test -x $(ACCELERATE_VENV)/bin/python || { echo "creating $(ACCELERATE_VENV)"; $(BIN)/python -m venv --without-pip $(ACCELERATE_VENV); }
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir({!r})".format(sysconfig.get_path("purelib")))' \
+		> "$$($(ACCELERATE_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/development.pth"
+	@echo "installing what Accelerate's tests import into $(ACCELERATE_VENV) (a minute or two)"
+	@$(BIN)/python -m pip --python $(ACCELERATE_VENV)/bin/python install --quiet --quiet --disable-pip-version-check -r tests/accelerate_suite/requirements.txt
 	@touch $@

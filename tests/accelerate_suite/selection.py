@@ -1,0 +1,132 @@
+"""What of Accelerate's own tests is run, and why the rest is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TESTS: dict[str, str] = {
+    "tests/test_logging.py": "",
+    "tests/test_optimizer.py": "",
+    "tests/test_kwargs_handlers.py": "",
+    "tests/test_memory_utils.py": "",
+    "tests/test_accelerator.py": "",
+    "tests/test_data_loader.py": "",
+    "tests/test_utils.py": "",
+    "tests/test_tracking.py": "",
+    "tests/test_state_checkpointing.py": "",
+    # Only what the runtime has: the rest is device maps and offloading, which it refuses.
+    "tests/test_modeling_utils.py": """
+        dtype_byte_size or find_tied or compute_module_sizes or load_checkpoint_in_model or load_state_dict
+        or convert_file_size or extract_model_from_parallel
+    """,
+    "tests/test_metrics.py": "",
+    "tests/test_scheduler.py": "",
+    "tests/test_cpu.py": "",
+    "tests/test_grad_sync.py": "",
+}
+"""Files of tests; behind each which names in it, as pytest's -k has them, where not all."""
+
+_OFFLOADING = "models spread over devices and disks come later"
+_SHARDED = "sharded weights come later"
+_DEEPSPEED = "DeepSpeed comes later"
+_COMMANDS = "the insides of the accelerate command; torchlift has commands of its own"
+_DEVICES = "needs two accelerators; its scripts are run here, on two processes"
+_HUB = "needs models and data of a hub"
+_FP8 = "fp8 comes later"
+
+_E = "src/accelerate/test_utils/scripts/external_deps/"
+LEFT_OUT: dict[str, str] = {
+    "tests/test_big_modeling.py": _OFFLOADING,
+    "tests/test_hooks.py": _OFFLOADING,
+    "tests/test_offload.py": _OFFLOADING,
+    "tests/test_load_checkpoint_and_dispatch_with_broadcast.py": _OFFLOADING,
+    "tests/test_cli.py": _COMMANDS,
+    "tests/test_launch.py": _COMMANDS,
+    "tests/test_sagemaker.py": _COMMANDS,
+    "tests/test_compile.py": "needs an accelerator and models of a hub",
+    "tests/test_dataclasses.py": "meshes (ParallelismConfig) come later",
+    "tests/test_examples.py": f"compares Accelerate's examples with one another, or {_HUB}",
+    "tests/test_fp8.py": _FP8,
+    "tests/test_imports.py": "measures the time of imports; benchmarks/runtime_import.py does that for the runtime",
+    "tests/test_multidevice.py": _DEVICES,
+    "tests/test_quantization.py": "weights in few bits come later",
+    "tests/test_tpu.py": "needs a TPU",
+    "tests/tp/test_tp.py": "tensors that are shared out come later",
+    "tests/fsdp/test_fsdp.py": _SHARDED,
+    "tests/deepspeed/test_alst_ulysses_sp.py": _DEEPSPEED,
+    "tests/deepspeed/test_deepspeed.py": _DEEPSPEED,
+    "tests/deepspeed/test_deepspeed_gradient_accumulation.py": _DEEPSPEED,
+    "tests/deepspeed/test_deepspeed_multiple_model.py": _DEEPSPEED,
+    "src/accelerate/test_utils/scripts/test_merge_weights.py": _SHARDED,
+    "src/accelerate/test_utils/scripts/test_ddp_comm_hook.py": "gives torch's DDP a device number: accelerators only",
+    f"{_E}test_checkpointing.py": _HUB,
+    f"{_E}test_peak_memory_usage.py": _HUB,
+    f"{_E}test_performance.py": _HUB,
+    f"{_E}test_pippy.py": "pipelines come later",
+    f"{_E}test_ds_alst_ulysses_sp.py": _DEEPSPEED,
+    f"{_E}test_ds_multiple_model.py": _DEEPSPEED,
+    f"{_E}test_zero3_integration.py": _DEEPSPEED,
+}
+"""Everything else of the checkout, and the reason."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script that Accelerate's tests start on several processes."""
+
+    name: str
+    path: str
+    start: tuple[str, ...] = ()
+    """What comes before the script on the command line, behind the name of Python."""
+    variables: tuple[tuple[str, str], ...] = ()
+    without: tuple[str, ...] = ()
+    """Checks in it that are passed over, so that what comes after them is run."""
+
+
+def _launch(processes: int) -> tuple[str, ...]:
+    """What Accelerate's `get_launch_command` gives, said to our command."""
+    words = ("launch", "--cpu", "--num-processes", str(processes), "--monitor-interval", "0.1")
+    return ("-m", "torchlift.runtime.launch.command", *words)
+
+
+_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+_SCRIPTS = "src/accelerate/test_utils/scripts"
+# (file, how many processes) as their own tests have it
+_LAUNCHED = (
+    (f"{_SCRIPTS}/test_cli.py", 1),
+    (f"{_SCRIPTS}/test_cli.py", 2),
+    (f"{_SCRIPTS}/test_script.py", 1),
+    (f"{_SCRIPTS}/test_script.py", 2),
+    (f"{_SCRIPTS}/test_sync.py", 2),
+    (f"{_SCRIPTS}/test_ops.py", 2),
+    (f"{_SCRIPTS}/test_distributed_data_loop.py", 2),
+    (f"{_E}test_metrics.py", 1),
+    (f"{_E}test_metrics.py", 2),
+    ("tests/test_kwargs_handlers.py", 2),
+    ("tests/test_multidevice.py", 2),
+)
+# Looks for the batch sampler of the script within one of Accelerate's; here it stays in its place.
+_INSIDE = "check_seedable_sampler_in_batch_sampler_shard"
+_BY_TORCHRUN = ("test_script.py", "test_sync.py", "test_ops.py", "test_distributed_data_loop.py")
+
+
+def _name(path: str, how: str) -> str:
+    return f"{path.rpartition('/')[2]} ({how})"
+
+
+SCRIPTS: tuple[Script, ...] = (
+    *(Script(_name(path, f"torchlift launch, {n}"), path, _launch(n)) for path, n in _LAUNCHED),
+    *(Script(_name(file, "torchrun, 2"), f"{_SCRIPTS}/{file}", _TORCHRUN) for file in _BY_TORCHRUN),
+    Script(
+        _name("test_script.py", f"torchlift launch, 2, without {_INSIDE}"),
+        f"{_SCRIPTS}/test_script.py",
+        _launch(2),
+        without=(_INSIDE,),
+    ),
+    Script(
+        _name("test_notebook.py", "notebook_launcher, 2"),
+        f"{_SCRIPTS}/test_notebook.py",
+        variables=(("ACCELERATE_NUM_PROCESSES", "2"),),
+    ),
+)
+"""Files of tests among them are started as scripts by their own tests, too."""
