@@ -67,6 +67,7 @@ def _run(asked: argparse.Namespace, checkout: Checkout) -> Figures:
             runner.stop()
             raise
     known = {*TESTS, *LEFT_OUT, *(script.path for script in SCRIPTS)}
+    _list("left out", [f"{file}: {why}" for file, why in LEFT_OUT.items() if checkout.has(file)])
     _list("not in this checkout", [file for file in TESTS if not checkout.has(file)])
     _list("in neither list of selection.py", sorted(set(checkout.candidates()) - known))
     return now
