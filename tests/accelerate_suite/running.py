@@ -19,6 +19,8 @@ from .selection import Script
 SECONDS = 3600
 """Ten times what the longest file takes."""
 SHIM = Path(__file__).with_name("shim")
+_ERROR = re.compile(r"[\w.]*(Error|Exception|NotAvailableYet): ")
+"""The last line of a traceback."""
 _JOB = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -65,7 +67,8 @@ class Runner:
         if status == 0:
             return {script.name: Outcome("passed")}
         printed = (self.logs / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
-        said = [line for line in printed if re.search(r"\b\w*(Error|NotAvailableYet|Exception)\b.*:", line)]
+        lines = (re.sub(r"^\[rank\d+\]: ?", "", line) for line in printed)
+        said = [line for line in lines if _ERROR.match(line) and "ChildFailedError" not in line]
         return {script.name: Outcome("failed", _brief(said[-1] if said else _ending(status)))}
 
     def _start(self, command: Sequence[str], home: Path, name: str, **variables: str) -> int | None:

@@ -29,7 +29,7 @@ def _write(name: str, outcome: str, told: object) -> None:
     else:
         crash = getattr(told, "reprcrash", None)
         lines = str(crash.message if crash else told or "").strip().splitlines()
-        # of a file that cannot be imported, the whole traceback is told: the error is its last line
-        reason = (lines[0] if crash else lines[-1]) if lines else ""
+        # where a traceback is told (a file that cannot be imported, a process that was started), the error is its end
+        reason = (lines[0] if crash and not lines[0].endswith(":") else lines[-1]) if lines else ""
     with _FILE.open("a", encoding="utf-8") as file:
         file.write(json.dumps([name, outcome, reason]) + "\n")
