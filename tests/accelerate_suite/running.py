@@ -19,7 +19,7 @@ from .selection import Script
 SECONDS = 3600
 """Ten times what the longest file takes."""
 SHIM = Path(__file__).with_name("shim")
-_ERROR = re.compile(r"[\w.]*(Error|Exception|NotAvailableYet): ")
+_ERROR = re.compile(r"[\w.]*(Error|Exception|NotAvailableYet)(: |$)")
 """The last line of a traceback."""
 _JOB = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 

@@ -116,6 +116,8 @@ _WITHOUT = (
             "test_join_can_override_for_mixed_type_dataloaders",
             # says that the job is one of sharded weights, which there is none of here, and waits for a warning
             "test_join_raises_warning_for_non_ddp_distributed",
+            # compares the private dict of a state with that of its copy
+            "test_pickle_accelerator",
         ),
     ),
 )
