@@ -282,3 +282,13 @@ def test_a_device_that_the_user_chooses_stays_chosen(
     choice: str, condition: str, migrated: Callable[[str], str]
 ) -> None:
     assert f"\naccelerator = Accelerator(cpu={condition})\n" in migrated(_with_device(choice))
+
+
+def test_a_device_that_is_chosen_anew_after_its_use_does_not_decide(migrated: Callable[[str], str]) -> None:
+    """The setting of the second choice is not known where the accelerator is made."""
+    first = (
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\ntable = torch.zeros(4, device=device)\n'
+    )
+    second = 'device = torch.device("cuda" if args.fast and torch.cuda.is_available() else "cpu")'
+    text = _with_device(second).replace("import argparse\nimport torch\n", f"import argparse\nimport torch\n{first}")
+    assert "\naccelerator = Accelerator()\n" in migrated(text)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from torchlift.rewriter.result import FileResult
+
 Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
 
@@ -185,3 +187,49 @@ METERS = {
 def test_totals_that_an_object_keeps(collects: str, result: str, after: str, migrated: Callable[[str], str]) -> None:
     text = METER.replace("{collects}", collects).replace("{result}", result)
     assert f"            {after}" in migrated(text)
+
+
+def test_an_evaluation_stays_whole_where_a_schedule_needs_a_figure_that_cannot_be_gathered(
+    result: Callable[..., FileResult],
+) -> None:
+    """U29: slower, and right: every process evaluates all of it, and has the same score."""
+    file = result(
+        """\
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
+
+def dice(out, y):
+    return 2 * (out * y).sum() / (out.sum() + y.sum())
+
+def evaluate(net, batches):
+    total = 0
+    for batch in batches:
+        x, y = batch["x"], batch["y"]
+        out = net(x)
+        if net.classes == 1:
+            total += dice((F.sigmoid(out) > 0.5).float(), y)
+        else:
+            y = F.one_hot(y, net.classes)
+            total += dice(F.one_hot(out.argmax(1), net.classes).float(), y)
+    return total / len(batches)
+
+net = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+test_loader = DataLoader(test_data, batch_size=32)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "max")
+for epoch in range(3):
+    for batch in loader:
+        optimizer.zero_grad()
+        loss = F.mse_loss(net(batch["x"]), batch["y"])
+        loss.backward()
+        optimizer.step()
+    scheduler.step(evaluate(net, test_loader))
+"""
+    )
+    assert b"net, optimizer, loader = accelerator.prepare(" in file.after
+    assert b"gather_for_metrics" not in file.after
+    found = {d.id: d.message for d in file.diagnoses}
+    assert "every process evaluates the whole set" in found["prepare"]
+    assert "local-decision" not in found

@@ -294,3 +294,22 @@ for x, y in loader:
     optimizer.step()
 """
     assert "\nnet, optimizer, loader = accelerator.prepare(" in migrated(before)
+
+
+def test_a_guard_around_all_of_the_training_is_no_branch(migrated: Callable[[str], str]) -> None:
+    """The wrapper of several GPUs is a branch inside of it; model and optimizer stay together."""
+    before = """\
+import torch
+from torch.utils.data import DataLoader
+if __name__ == "__main__":
+    net = torch.nn.Linear(8, 2)
+    if torch.cuda.device_count() > 1:
+        net = torch.nn.DataParallel(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=8):
+        loss = torch.nn.functional.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+    assert "    net, optimizer = accelerator.prepare(\n" in migrated(before)

@@ -87,3 +87,31 @@ print(hits)
     text = migrated(program(f"loss = {FIT.partition(' = ')[2]}") + attack)
     evaluation = text.split("test_loader:")[1]
     assert "gather_for_metrics" not in evaluation.split("cost.backward()")[0].split("cost = ")[0]
+
+
+SCORED = """\
+import torch
+from torch.utils.data import DataLoader
+
+def score(out, y):
+    return ((out - y) ** 2).mean()
+
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+test_loader = DataLoader(test_data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = score(model(x), y)
+    loss.backward()
+    optimizer.step()
+hits = 0
+for x, y in test_loader:
+    out = model(x)
+    hits += score(out.argmax(1), y).item()
+print(hits)
+"""
+
+
+def test_an_evaluation_may_call_the_function_that_training_calls() -> None:
+    assert "out, y = accelerator.gather_for_metrics((out, y))" in migrated(SCORED)
