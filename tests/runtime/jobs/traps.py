@@ -153,7 +153,8 @@ def w8_every_process_has_its_state_in_the_file():
 
     def prepared():
         accelerator = Accelerator(dataloader_config=config)
-        return accelerator, accelerator.prepare(DataLoader(numbers(20), 2, shuffle=True))
+        _, loader = accelerator.prepare(line(), DataLoader(numbers(20), 2, shuffle=True))  # noise is a model's
+        return accelerator, loader
 
     accelerator, loader = prepared()
     batches = iter(loader)
