@@ -149,6 +149,8 @@ def test_what_became_worse_is_named_and_the_status_says_so(place: Place) -> None
     status, printed = place.runs(*only)
     assert status == 0 and f"  {THINGS}test_parts: passed, was failed" in printed
     assert place.figures.read_text() == before, "a part of a run replaces nothing"
+    assert place.runs(*only, "--accept")[0] == 0
+    assert place.figures.read_text() == before, "nor does it when asked, where the tests are others"
 
 
 def test_a_test_that_is_gone_is_worse_where_the_tests_are_the_same(place: Place) -> None:
@@ -161,12 +163,19 @@ def test_a_test_that_is_gone_is_worse_where_the_tests_are_the_same(place: Place)
     assert status == 1 and "  tests/test_accelerator.py::test_two: gone, was passed" in printed
     assert place.kept() == kept
 
+    kept["passed"]["test_cli.py (torchlift launch, 1)"] = ""
+    place.figures.write_text(json.dumps(kept))
+    assert place.runs("--only", "test_accelerator.py", "--accept")[0] == 0
+    assert place.kept()["passed"] == {
+        "test_cli.py (torchlift launch, 1)": "",
+        "tests/test_accelerator.py::test_one": "",
+    }, "a part replaces itself when it is asked for"
     assert place.runs("--accept")[0] == 0
     assert list(place.kept()["passed"]) == ["tests/test_accelerator.py::test_one"], "kept, because it was asked for"
     kept["accelerate"]["digest"] = "another"
     place.figures.write_text(json.dumps(kept))
     status, printed = place.runs()
-    assert status == 0 and "not comparable: 1" in printed
+    assert status == 0 and "not comparable: 2" in printed
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,12 @@ def _compare(asked: argparse.Namespace, kept: Figures | None, now: Figures) -> i
     worse = change is not None and bool(change.worse) and not asked.accept
     if worse:
         print(f"worse than before: the kept figures stay as they are. What each run printed is in {asked.logs}")
-    elif asked.only:
+    elif asked.only and not (asked.accept and kept and kept.digest == now.digest):
         print("a part only: the kept figures stay as they are")
     else:
+        if asked.only and kept:
+            rest = {name: one for name, one in kept.outcomes.items() if asked.only not in name.partition("::")[0]}
+            now.outcomes = {**rest, **now.outcomes}
         now.write(asked.figures)
         print(f"written: {asked.figures}")
     return int(worse)

@@ -16,7 +16,7 @@ from pathlib import Path
 from .figures import WORDS, Outcome
 from .selection import Script
 
-SECONDS = 3600
+SECONDS = 2400
 """Ten times what the longest file takes."""
 SHIM = Path(__file__).with_name("shim")
 _ERROR = re.compile(r"[\w.]*(Error|Exception|NotAvailableYet)(: |$)")

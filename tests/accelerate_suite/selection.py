@@ -9,7 +9,8 @@ TESTS: dict[str, str] = {
     "tests/test_optimizer.py": "",
     "tests/test_kwargs_handlers.py": "",
     "tests/test_memory_utils.py": "",
-    "tests/test_accelerator.py": "",
+    # That test compares the free memory of the whole machine before and after: other programs decide.
+    "tests/test_accelerator.py": "not test_free_memory_dereferences_prepared_components",
     "tests/test_data_loader.py": "",
     "tests/test_utils.py": "",
     "tests/test_tracking.py": "",
@@ -139,6 +140,8 @@ SCRIPTS: tuple[Script, ...] = (
         _name("test_notebook.py", "notebook_launcher, 2"),
         f"{_SCRIPTS}/test_notebook.py",
         variables=(("ACCELERATE_NUM_PROCESSES", "2"),),
+        # a race: who takes the last entry of a queue waits for the other process, which may have ended on finding none
+        without=("test_fault_tolerant",),
     ),
 )
 """Files of tests among them are started as scripts by their own tests, too."""
