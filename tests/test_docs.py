@@ -178,6 +178,7 @@ HOSTS = {
     "json.schemastore.org": "the schema of SARIF",
     "www.apache.org": "the licence",
     "bford.info": "the tag of a folder that holds a cache",
+    "cosmic-ray.readthedocs.io": "the tester that makes mutants",
     "semver.org": "how versions are counted",
     "keepachangelog.com": "how changes are listed",
     "download.pytorch.org": "where torch without CUDA is",
