@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate as migrate_all
+from torchlift.rewriter.source import decode
 
 SCRIPT = """\
 import torch
@@ -67,6 +73,31 @@ def test_a_region_becomes_a_setting(region: str, imports: str, migrated: Callabl
     assert 'accelerator = Accelerator(mixed_precision="bf16")' in text
     assert "    with accelerator.autocast():\n" in text
     assert region not in text
+
+
+KEPT = "torch.autocast('cuda', dtype=torch.bfloat16)"
+
+
+def test_a_region_that_an_object_of_others_keeps_stays(migrated: Callable[[str], str]) -> None:
+    text = migrate(migrated, "holder.region", f"import holder\nholder.region = {KEPT}")
+    assert "    with holder.region:\n" in text and "mixed_precision" not in text
+
+
+@pytest.mark.parametrize(
+    ("taken", "region"),
+    [("from parts import region", "region"), ("from parts import *", "region"), ("import parts", "parts.region")],
+)
+def test_a_region_that_another_module_takes_stays(taken: str, region: str) -> None:
+    text = SCRIPT.format(region=region, imports=taken, end="")
+    parts = f"import torch\nregion = {KEPT}\ndef evaluate(model, x):\n    with region:\n        return model(x)\n"
+    sources = [decode(text.encode(), Path("train.py")), decode(parts.encode(), Path("parts.py"))]
+    train, other = (file.after.decode() for file in migrate_all(sources, CATALOGUE, Config()).files)
+    assert f"region = {KEPT}\n" in other and f"    with {region}:\n" in train
+
+
+def test_a_region_in_a_variable_becomes_a_setting(migrated: Callable[[str], str]) -> None:
+    text = migrate(migrated, "region", f"region = {KEPT}")
+    assert "mixed_precision" in text and "region" not in text
 
 
 def test_a_switch_becomes_a_condition(migrated: Callable[[str], str]) -> None:

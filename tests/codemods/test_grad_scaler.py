@@ -42,6 +42,8 @@ STAYS = {
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
     ),
     "somebody else may hold it": (SCALER, "", "holder.scaler = scaler"),
+    "it has two names": (f"other = {SCALER}", "", ""),
+    "something else is in its line": (f"{SCALER}; count = 0", "", ""),
 }
 
 

@@ -182,6 +182,12 @@ def test_what_a_caller_would_miss_stays_in_place() -> None:
     assert "accelerator.backward(loss)" in migrated
 
 
+def test_a_helper_that_returns_its_argument_gives_what_is_reduced() -> None:
+    helper = "def total(x):\n    if x is None:\n        return\n    dist.all_reduce(x)\n    return x\n\n\ndef main"
+    text = script(epoch="loss = total(loss)").replace("def main", helper, 1)
+    assert '    x = accelerator.reduce(x, reduction="sum")\n' in result(text).after.decode()
+
+
 def test_settings_that_matter_are_handed_on() -> None:
     text = after(wraps="DDP(torch.nn.Linear(8, 2), broadcast_buffers=False, find_unused_parameters=True)")
     assert "accelerator = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)])" in text

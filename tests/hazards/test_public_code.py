@@ -92,6 +92,10 @@ SCHEDULE = (
 )
 FIXED = {
     "drawn": "it = endless(loader)\nfor i in range(100):\n    x, y = next(it)\n    STEP\n    s.step()",
+    "drawn, as often in every epoch": (
+        "often = 100\nfor epoch in range(3):\n    it = endless(loader)\n    for i in range(often):\n"
+        "        x, y = next(it)\n        STEP\n        s.step()"
+    ),
     "drawn, as long as all epochs": (
         "it = endless(loader)\nfor i in range(steps):\n    x, y = next(it)\n    STEP\n    s.step()"
     ),

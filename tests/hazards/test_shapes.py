@@ -70,6 +70,12 @@ def draw():
     assert "random-batches" in findings(text)
 
 
+def test_batches_that_torch_draws_after_a_single_step(findings: Findings) -> None:
+    loop = LOOP.format(batch="i = torch.randint(90, (16,))\n    x, y = data.x[i], data.y[i]")
+    first = "F.cross_entropy(model(data.x[:1]), data.y[:1]).backward()\noptimizer.step()\n"
+    assert "random-batches" in findings(loop.replace("for step", f"{first}for step"))
+
+
 def test_noise_alone_is_no_batch(findings: Findings) -> None:
     assert findings(LOOP.format(batch="x, y = data.x + torch.randn(90, 8), data.y")) == ["no-data-parallel-axis"]
 

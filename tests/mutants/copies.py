@@ -39,6 +39,12 @@ def make(folder: Path) -> None:
     traced = f'import os; "MUTANTS_TRACE" in os.environ and __import__("{TRACING}")'
     paths = (str(folder / "tests" / "_typing"), sysconfig.get_path("purelib"), traced)
     (packages / "torchlift.pth").write_text("".join(f"{path}\n" for path in paths))
+    for command in Path(sysconfig.get_path("scripts")).iterdir():
+        start, line, rest = command.read_bytes().partition(b"\n")
+        if start.startswith(b"#!") and b"python" in start:  # `migrate`, for instance
+            there = folder / ".venv" / "bin" / command.name
+            there.write_bytes(f"#!{_python(folder)}".encode() + line + rest)
+            there.chmod(0o755)
 
 
 def _copy(name: str, target: Path) -> None:
@@ -55,10 +61,13 @@ def _copy(name: str, target: Path) -> None:
         compileall.compile_file(target, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 
+def _python(folder: Path) -> str:
+    return str(folder / ".venv" / "bin" / "python")
+
+
 def pytest(folder: Path) -> list[str]:
     """The beginning of a command that runs tests of a copy there; what it compiles is kept for the next one."""
-    python = str(folder / ".venv" / "bin" / "python")
-    return ["env", "-u", "PYTHONDONTWRITEBYTECODE", python, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    return ["env", "-u", "PYTHONDONTWRITEBYTECODE", _python(folder), "-m", "pytest", "-p", "no:cacheprovider"]
 
 
 def tidy(folder: Path) -> None:

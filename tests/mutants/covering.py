@@ -19,7 +19,7 @@ SUITES = {
     "runtime": ("tests/runtime",),
 }
 """The tests that answer for a wing. What else executes it looks at something else, and takes minutes for it."""
-_ELSEWHERE = "tests/runtime/verify"
+_ELSEWHERE = ("tests/runtime/verify", "tests/hazards/test_on_two_processes.py")
 
 
 PATIENCE = 30.0

@@ -145,11 +145,12 @@ def test_each_registry_gives_what_it_has(data: str, model: str, optimizer: str) 
     assert "accelerator.backward(loss)" in text
 
 
-def test_every_class_of_a_registry_is_looked_at() -> None:
+@pytest.mark.parametrize(
+    "model", ["MODELS.build({})", "build_from_cfg({}, MODELS)", "build_from_cfg({}, registry=MODELS)"]
+)
+def test_every_class_of_a_registry_is_looked_at(model: str) -> None:
     found = _program(
-        BUILT.format(
-            data="DATASETS.build({})", model="MODELS.build({})", optimizer="torch.optim.SGD(model.parameters())"
-        )
+        BUILT.format(data="DATASETS.build({})", model=model, optimizer="torch.optim.SGD(model.parameters())")
     )
     text = found.files[2].after.decode()
     assert 'PartialState().print("small")' in text
