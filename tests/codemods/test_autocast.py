@@ -93,6 +93,7 @@ def test_a_region_that_another_module_takes_stays(taken: str, region: str) -> No
     sources = [decode(text.encode(), Path("train.py")), decode(parts.encode(), Path("parts.py"))]
     train, other = (file.after.decode() for file in migrate_all(sources, CATALOGUE, Config()).files)
     assert f"region = {KEPT}\n" in other and f"    with {region}:\n" in train
+    assert "accelerator.backward(loss)" in train
 
 
 def test_a_region_in_a_variable_becomes_a_setting(migrated: Callable[[str], str]) -> None:

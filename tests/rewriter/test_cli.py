@@ -96,6 +96,7 @@ def test_nothing_to_do_is_status_0_and_an_empty_stdout(migrate: Migrate) -> None
     assert answer.err == "Nothing to do: 1 file checked, 1 without training by torch.\n"
 
 
+@pytest.mark.unchanged
 def test_what_is_migrated_already_is_called_so(migrate: Migrate) -> None:
     _write("a.py", MIGRATED)
     assert "1 migrated already" in migrate("a.py").err

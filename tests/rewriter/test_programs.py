@@ -96,6 +96,7 @@ def test_a_program_is_migrated_as_one(look: Look) -> None:
 
 def test_a_second_run_finds_it_done(look: Look) -> None:
     after = changed(look(PROGRAM))
+    assert set(after) == {"train.py", "engine.py"}
     again = look({**PROGRAM, **after})
     assert not again.files
     assert str(again) == "3 files checked, 2 migrated already, 1 without training by torch"

@@ -15,10 +15,12 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter import cli, pipeline
+from torchlift.rewriter.config import Config
 from torchlift.rewriter.gate import keys
 from torchlift.rewriter.gate.cache import FOLDER
 from torchlift.rewriter.notebooks import migrating
 from torchlift.rewriter.rule import Entry
+from torchlift.rewriter.source import decode
 
 COMMAND = [sys.executable, "-m", "torchlift.codemods"]
 
@@ -45,6 +47,18 @@ def step(model, optimizer, x, accelerator):
 """
 PLAIN = STEPS.replace("accelerator.backward(loss)", "loss.backward()")
 LONE = HEAD.replace("from sizes import WIDTH\nfrom steps import step\n", "WIDTH = 1\n")
+NOT_YET = """\
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(torch.ones(8, 1), batch_size=4):
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 TOLD = LONE.replace("accelerator = ", "import numpy\naccelerator = ") + (
     "for x in loader:\n    x = x + torch.from_numpy(numpy.random.normal(0, 1, 4))\n    loss = model(x).mean()\n"
     "    optimizer.zero_grad()\n    accelerator.backward(loss)\n    optimizer.step()\n"
@@ -67,6 +81,12 @@ class Answer:
 
 
 Migrate = Callable[..., Answer]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def control() -> None:
+    """What is kept means something only where the rewriter would change what is not migrated yet."""
+    assert pipeline.migrate([decode(NOT_YET.encode(), Path("x.py"))], CATALOGUE, Config()).changed
 
 
 @pytest.fixture
