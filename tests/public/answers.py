@@ -148,6 +148,7 @@ def _migrated(entry: Entry, original: Path, place: Path) -> Answer:
     command = [
         _MIGRATE,
         "--write",
+        "--no-cache",
         "--output-format",
         "json",
         *entry.migrate,
