@@ -42,7 +42,7 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
     """One result for each file that has one. ``every``: also those of files that stay and have no findings."""
     found: dict[Path, tuple[Program, FileResult]] = {}
     clashes: dict[Path, tuple[Program, Program]] = {}
-    changing: dict[Path, list[Path]] = {}
+    changing: set[Path] = set()
     for program, result in results:
         missing = _missing(program)
         for file in result.files:
@@ -53,7 +53,7 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
                 file = file._replace(after=file.source.data, changes=())
             key = absolute(file.source.path)
             if file.changed:
-                changing.setdefault(key, []).append(program.entry)
+                changing.add(key)
             first, known = found.setdefault(key, (program, file))
             if known is file:
                 continue
@@ -149,7 +149,7 @@ def _missing(program: Program) -> list[tuple[Path, Diagnosis]]:
 def _left(
     results: Sequence[tuple[Program, Result]],
     clashes: dict[Path, tuple[Program, Program]],
-    changing: dict[Path, list[Path]],
+    changing: set[Path],
 ) -> dict[Path, Path]:
     """
     The files of the programs that stay as they are because of a clash, each with the file that two programs need
@@ -160,11 +160,10 @@ def _left(
     pending = list(held)
     while pending:
         entry = pending.pop()
-        for path in files[entry]:
-            if path in changing:
-                for other in (other for other, used in files.items() if path in used and other not in held):
-                    held[other] = held[entry]
-                    pending.append(other)
+        for other, used in files.items():
+            if other not in held and not changing.isdisjoint(used & files[entry]):
+                held[other] = held[entry]
+                pending.append(other)
     return {path: clash for entry, clash in held.items() for path in files[entry]}
 
 
