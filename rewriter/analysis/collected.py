@@ -26,7 +26,7 @@ from ..facts.roles import Role
 from ..findings import Finding, Severity
 from . import checkpoints, knowledge, metrics
 from .averages import averages
-from .by_hand import replaced, unconnected, without_prefix
+from .by_hand import unconnected, without_prefix
 from .cadence import counts
 from .decisions import decisions
 from .device_reads import device_reads, vanished
@@ -42,6 +42,7 @@ from .gradient_path import backward_operand
 from .guards import Together
 from .holding import base_call, receiver
 from .hosting import hosted
+from .instead import replaced
 from .legacy import legacy_tensors
 from .losses import Reducer, closures, weights
 from .preparing import Plan

@@ -8,8 +8,7 @@ from ..facts.module import Move, Placement
 from ..facts.roles import TENSORS, Origin, Role
 from . import knowledge
 from .copies import copy_of
-from .early import Early
-from .preparing import Plan
+from .early import Early, Stands
 from .reach import Reach
 from .things import State, Unit, Unknown, origins
 from .training import Training, method_name, outside_name, whole
@@ -19,11 +18,23 @@ from .walk import descendants
 class Mover:
     """Decides for every move what becomes of it."""
 
-    def __init__(self, state: State, reach: Reach, training: Training, plan: Plan, *, existing: bool = False) -> None:
-        """``existing``: the script works with an accelerator already, and has made its own moves."""
+    def __init__(
+        self,
+        state: State,
+        reach: Reach,
+        training: Training,
+        *,
+        prepared: set[Origin],
+        stands: dict[Origin, Stands],
+        existing: bool,
+    ) -> None:
+        """
+        ``prepared``: what is prepared, ``stands``: where; ``existing``: the script works with an accelerator already,
+        and has made its own moves.
+        """
         self.state, self.reach, self.training = state, reach, training
-        self.prepared, self.existing = plan.prepared, existing
-        self.early = Early(state, reach, training, plan.stands)
+        self.prepared, self.existing = prepared, existing
+        self.early = Early(state, reach, training, stands)
 
     def placements(self, unit: Unit) -> list[Placement]:
         """The placements of a module that the script reaches, in source order."""

@@ -19,10 +19,10 @@ from ..findings import Finding, Severity
 from . import knowledge, places
 from .by_hand import ByHand
 from .distributed import INSTEAD, calls, of_torch
+from .invocation import argument_of
 from .numbers import number
 from .obstacles import blocked, obstacle, unsure
 from .reach import Code, Reach
-from .signatures import argument_of
 from .starts import Start
 from .syntax import is_docstring, positional
 from .things import CallRecord, Function, State, Unit, origins

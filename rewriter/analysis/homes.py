@@ -12,10 +12,10 @@ from ..facts.module import Home, Prepare, Side
 from .device_names import DeviceName, cpu_condition
 from .fields import DeviceField
 from .flags import Flag
+from .invocation import argument_of
 from .modules import starred
 from .reach import Code, Reach
 from .scopes import Binding, Scope
-from .signatures import argument_of
 from .starts import Start
 from .syntax import is_docstring, positional
 from .things import State, Unit

@@ -123,3 +123,16 @@ def escape(state: State, thing: Thing) -> None:
         method = klass.method(thing.name) if klass else None
         if method is not None:
             state.escaped.add(method.node)
+
+
+def argument_of(site: cst.Call, param: cst.Param, index: int) -> cst.Arg | None:
+    """The argument of a call that fills a parameter; None where a star or a default fills it."""
+    for position, arg in enumerate(site.args):
+        if arg.star:
+            return None
+        if arg.keyword is not None:
+            if arg.keyword.value == param.name.value:
+                return arg
+        elif position == index:
+            return arg
+    return None

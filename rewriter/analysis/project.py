@@ -15,13 +15,13 @@ from ..facts.roles import Origin, Role
 from ..findings import Severity
 from . import metrics
 from .accumulating import Window, window_of
-from .chance import too_early
 from .collected import Collected, roles
 from .constants import Constants
 from .cpu_only import cpu_only
 from .device_attributes import kept_device
 from .device_reads import vanishing
 from .devices import Mover
+from .early_draws import too_early
 from .equality import Equality
 from .flags import always_cpu, cpu_flag
 from .flow import solve
@@ -144,7 +144,14 @@ class _Analyses(Program):
     def _collected(self, evaluations: list[metrics.Evaluation]) -> tuple[dict[Unit, Collected], Way]:
         """Everything found, and the accelerator's way to it."""
         plan_ = plan(self.state, self.reach, self.training, evaluations, self._loaders())
-        mover = Mover(self.state, self.reach, self.training, plan_, existing=self.existing is not None)
+        mover = Mover(
+            self.state,
+            self.reach,
+            self.training,
+            prepared=plan_.prepared,
+            stands=plan_.stands,
+            existing=self.existing is not None,
+        )
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
         inside = self._run_in_turn(
             [e.node for c in collected.values() for e in c.effects if e.kind is EffectKind.DOWNLOAD]

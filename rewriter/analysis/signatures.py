@@ -9,6 +9,7 @@ import libcst as cst
 from ..facts.module import HandDown, Handing
 from ..facts.roles import Origin, Role
 from .holding import Holders
+from .invocation import argument_of
 from .numbers import number
 from .reach import Code, Reach
 from .solver import Thing
@@ -137,19 +138,6 @@ class Signatures:
                 units = (self.state.calls[site].unit for site in sites)
                 way.dropped.extend((u, a) for u, a in zip(units, arguments, strict=True) if a is not None)
                 way.given_up.add(unit.names.scopes[code].bindings[param.name.value])
-
-
-def argument_of(site: cst.Call, param: cst.Param, index: int) -> cst.Arg | None:
-    """The argument of a call that fills a parameter; None where a star or a default fills it."""
-    for position, arg in enumerate(site.args):
-        if arg.star:
-            return None
-        if arg.keyword is not None:
-            if arg.keyword.value == param.name.value:
-                return arg
-        elif position == index:
-            return arg
-    return None
 
 
 def _is_super(node: cst.BaseExpression) -> bool:

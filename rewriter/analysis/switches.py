@@ -9,9 +9,9 @@ import libcst as cst
 
 from ..facts.roles import Origin
 from .assigned import bindings_value
+from .invocation import argument_of
 from .reach import Code, Reach
 from .scopes import Binding
-from .signatures import argument_of
 from .syntax import parameters, positional
 from .things import State, Unit, Unknown
 
