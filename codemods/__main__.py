@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-from ..rewriter.cli import run
+from ..rewriter.cli.main import run
 from .catalogue import CATALOGUE
 
 

@@ -43,7 +43,16 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..rewriter.edits import AddArgument, AddImport, AddParameter, Edit, InsertAfter, InsertBefore, Remove, Replace
+from ..rewriter.editing.edits import (
+    AddArgument,
+    AddImport,
+    AddParameter,
+    Edit,
+    InsertAfter,
+    InsertBefore,
+    Remove,
+    Replace,
+)
 from ..rewriter.facts.module import DeviceRead, HandDown, Handing, Home, ModuleFacts, Side
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

@@ -56,7 +56,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..rewriter.edits import AddImport, Edit, Remove, Replace
+from ..rewriter.editing.edits import AddImport, Edit, Remove, Replace
 from ..rewriter.facts.module import Accumulation, ModuleFacts, Unsynced
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Remove, Replace
+from ..rewriter.editing.edits import Edit, Remove, Replace
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

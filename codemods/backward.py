@@ -31,7 +31,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Replace
+from ..rewriter.editing.edits import Edit, Replace
 from ..rewriter.facts.module import Call, ModuleFacts
 from ..rewriter.facts.roles import Role
 from ..rewriter.findings import Finding, Severity

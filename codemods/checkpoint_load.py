@@ -37,7 +37,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, InsertBefore, Replace, Unit, with_keyword
+from ..rewriter.editing.edits import Edit, InsertBefore, Replace, Unit, with_keyword
 from ..rewriter.facts.module import Load, ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

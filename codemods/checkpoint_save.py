@@ -33,7 +33,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Replace, Unit
+from ..rewriter.editing.edits import Edit, Replace, Unit
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

@@ -32,7 +32,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Replace
+from ..rewriter.editing.edits import Edit, Replace
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

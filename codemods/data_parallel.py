@@ -34,7 +34,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Remove, Replace
+from ..rewriter.editing.edits import Edit, Remove, Replace
 from ..rewriter.facts.module import ModuleFacts, Move
 from ..rewriter.findings import Finding, Severity
 from ..rewriter.rule import rule

@@ -38,7 +38,7 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Remove, Replace, speaks_of_moving
+from ..rewriter.editing.edits import Edit, Remove, Replace, speaks_of_moving
 from ..rewriter.facts.module import ModuleFacts, Move, Placement
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

@@ -42,9 +42,9 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.edits import AddImport, Edit, InsertAfter, Made, Replace, Unit, with_keyword
+from ..rewriter.editing.edits import AddImport, Edit, InsertAfter, Made, Replace, Unit, with_keyword
+from ..rewriter.facts.effects import Folder, Received
 from ..rewriter.facts.module import ModuleFacts
-from ..rewriter.facts.once import Folder, Received
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 

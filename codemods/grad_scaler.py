@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Remove, Replace
+from ..rewriter.editing.edits import Edit, Remove, Replace
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

@@ -54,8 +54,8 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from ..rewriter.edits import AddImport, Edit, Remove, Replace, with_keyword
-from ..rewriter.facts.by_hand import Instead
+from ..rewriter.editing.edits import AddImport, Edit, Remove, Replace, with_keyword
+from ..rewriter.facts.manual_ddp import Instead
 from ..rewriter.facts.module import ModuleFacts, Move
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

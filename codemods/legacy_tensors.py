@@ -40,7 +40,7 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Replace
+from ..rewriter.editing.edits import Edit, Replace
 from ..rewriter.facts.legacy import Legacy, LegacyTensor
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding, Severity

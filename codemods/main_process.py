@@ -43,9 +43,9 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Made, Replace, Unit
+from ..rewriter.editing.edits import Edit, Made, Replace, Unit
+from ..rewriter.facts.effects import Effect, EffectKind
 from ..rewriter.facts.module import ModuleFacts
-from ..rewriter.facts.once import Effect, EffectKind
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 

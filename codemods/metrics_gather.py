@@ -40,7 +40,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, InsertAfter, InsertBefore, Replace
+from ..rewriter.editing.edits import Edit, InsertAfter, InsertBefore, Replace
 from ..rewriter.facts.module import Form, Gather, ModuleFacts, Side
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

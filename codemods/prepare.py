@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, InsertAfter, InsertBefore, Replace
+from ..rewriter.editing.edits import Edit, InsertAfter, InsertBefore, Replace
 from ..rewriter.facts.module import ModuleFacts, Side
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

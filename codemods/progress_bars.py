@@ -31,9 +31,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..rewriter.edits import Edit, Replace, Unit, with_keyword
+from ..rewriter.editing.edits import Edit, Replace, Unit, with_keyword
+from ..rewriter.facts.effects import EffectKind
 from ..rewriter.facts.module import ModuleFacts
-from ..rewriter.facts.once import EffectKind
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 

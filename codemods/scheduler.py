@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..rewriter.edits import Edit
+from ..rewriter.editing.edits import Edit
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding, Severity
 from ..rewriter.rule import rule

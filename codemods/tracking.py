@@ -40,9 +40,9 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.edits import AddImport, Edit, Made, Replace, Unit, with_keyword
+from ..rewriter.editing.edits import AddImport, Edit, Made, Replace, Unit, with_keyword
+from ..rewriter.facts.effects import Handle
 from ..rewriter.facts.module import ModuleFacts
-from ..rewriter.facts.once import Handle
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 

@@ -101,7 +101,7 @@ def browser() -> Any:
     """The tests' way to drive a Chromium."""
     spec = importlib.util.spec_from_file_location("browser", ROOT / "tests" / "rewriter" / "browser.py")
     if spec is None or spec.loader is None:
-        raise FileNotFoundError("tests/rewriter/browser.py")
+        raise FileNotFoundError("tests/rewriter/report/browser.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

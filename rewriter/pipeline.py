@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from . import imports
-from .analysis.nature import nature
-from .analysis.project import Module, Understood, understand
-from .analysis.solver import TooComplex
-from .applying import apply
-from .comments import skips
+from .analysis.dataflow.solver import TooComplex
+from .analysis.diagnostics.nature import nature
 from .config import Config
-from .edits import AddImport, Edit, Unit
-from .facts.layout import ENTRY, Layout, Place
+from .editing import imports
+from .editing.accelerator_name import imported, spell
+from .editing.apply import apply
+from .editing.edits import AddImport, Edit, Unit
+from .editing.positions import Starts, code, locate, start
+from .editing.suppressions import skips
+from .editing.unread_options import with_unread_options
+from .editing.unused_variables import drop_idle
+from .facts.module_paths import ENTRY, Layout, Place
 from .findings import Finding, Severity
-from .leftovers import drop_idle
-from .positions import Starts, code, locate, start
+from .planning.program_facts import Module, Understood, understand
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode
-from .spelling import imported, spell
-from .unread_options import with_unread_options
 
 
 def migrate(

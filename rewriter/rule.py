@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from .edits import Edit
+    from .editing.edits import Edit
     from .facts.module import ModuleFacts
     from .findings import Finding
 

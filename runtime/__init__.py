@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .accelerator import Accelerator
+    from .accelerator.facade import Accelerator
     from .checkpoint.weights import load_checkpoint_in_model
-    from .collectives.anywhere import synchronize_rng_states
+    from .compat.operations import synchronize_rng_states
+    from .compat.plugins import DeepSpeedPlugin, FullyShardedDataParallelPlugin, ParallelismConfig
     from .config.handlers import (
         AutocastKwargs,
         DistributedDataParallelKwargs,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .config.settings import DataLoaderConfiguration
     from .data.loader import skip_first_batches
     from .device.empty import init_empty_weights, init_on_device
+    from .device.memory import find_executable_batch_size
     from .errors import (
         CheckpointError,
         CollectiveError,
@@ -36,13 +38,11 @@ if TYPE_CHECKING:
         TorchliftError,
         UnknownWordError,
     )
-    from .later import DeepSpeedPlugin, FullyShardedDataParallelPlugin, ParallelismConfig
     from .launch.notebook import debug_launcher, notebook_launcher
-    from .memory import find_executable_batch_size
     from .process.rng import set_seed
     from .process.state import PartialState
-    from .profiling import ProfileKwargs
     from .tracking.inert import Inert
+    from .tracking.profiling import ProfileKwargs
     from .types import DDPCommunicationHookType, DistributedType, PrecisionType
 
 __all__ = [
@@ -89,7 +89,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Accelerator": ".accelerator",
+    "Accelerator": ".accelerator.facade",
     "PartialState": ".process.state",
     "set_seed": ".process.rng",
     "DataLoaderConfiguration": ".config.settings",
@@ -102,20 +102,20 @@ _HOME = {
     "TorchDynamoPlugin": ".config.handlers",
     "ProjectConfiguration": ".config.project",
     "debug_launcher": ".launch.notebook",
-    "find_executable_batch_size": ".memory",
+    "find_executable_batch_size": ".device.memory",
     "Inert": ".tracking.inert",
     "init_empty_weights": ".device.empty",
     "init_on_device": ".device.empty",
-    "is_rich_available": ".packages",
+    "is_rich_available": ".compat.packages",
     "notebook_launcher": ".launch.notebook",
-    "synchronize_rng_states": ".collectives.anywhere",
+    "synchronize_rng_states": ".compat.operations",
     "load_checkpoint_in_model": ".checkpoint.weights",
     "DDPCommunicationHookType": ".types",
     "DistributedType": ".types",
-    "ProfileKwargs": ".profiling",
-    "DeepSpeedPlugin": ".later",
-    "FullyShardedDataParallelPlugin": ".later",
-    "ParallelismConfig": ".later",
+    "ProfileKwargs": ".tracking.profiling",
+    "DeepSpeedPlugin": ".compat.plugins",
+    "FullyShardedDataParallelPlugin": ".compat.plugins",
+    "ParallelismConfig": ".compat.plugins",
     "PrecisionType": ".types",
 }
 
@@ -124,7 +124,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__ and name not in _HOME:
         if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .absent import absent
+        from .compat.unsupported import absent
 
         return absent(name)
     try:

@@ -1,3 +1,3 @@
 """Names that scripts import from here."""
 
-from .absent import absent as __getattr__  # noqa: F401
+from .compat.unsupported import absent as __getattr__  # noqa: F401

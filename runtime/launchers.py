@@ -1,5 +1,5 @@
 """Names that scripts import from here."""
 
-from .absent import absent as __getattr__  # noqa: F401
+from .compat.unsupported import absent as __getattr__  # noqa: F401
 from .launch.notebook import debug_launcher as debug_launcher
 from .launch.notebook import notebook_launcher as notebook_launcher

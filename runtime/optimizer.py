@@ -1,4 +1,4 @@
 """Names that scripts import from here."""
 
-from .absent import absent as __getattr__  # noqa: F401
+from .compat.unsupported import absent as __getattr__  # noqa: F401
 from .gradients.named import AcceleratedOptimizer as AcceleratedOptimizer

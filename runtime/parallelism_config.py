@@ -1,3 +1,3 @@
 """Names that scripts import from here."""
 
-from .later import ParallelismConfig as ParallelismConfig
+from .compat.plugins import ParallelismConfig as ParallelismConfig

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from .accelerator import Accelerator
+from .accelerator.facade import Accelerator
 from .process.rng import set_seed
 
 _ROWS, _BATCH, _EPOCHS = 23, 4, 2

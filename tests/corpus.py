@@ -24,14 +24,14 @@ from pathlib import Path
 import libcst as cst
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.analysis.names import Names
-from torchlift.rewriter.analysis.resolving import resolve
-from torchlift.rewriter.applying import apply
+from torchlift.rewriter.analysis.syntax.names import Names
+from torchlift.rewriter.analysis.syntax.resolving import resolve
 from torchlift.rewriter.config import Config
-from torchlift.rewriter.edits import Edit, InsertAfter, InsertBefore, Replace
+from torchlift.rewriter.editing.apply import apply
+from torchlift.rewriter.editing.edits import Edit, InsertAfter, InsertBefore, Replace
+from torchlift.rewriter.editing.positions import start
 from torchlift.rewriter.gate.prefilter import trains
 from torchlift.rewriter.pipeline import Tree, migrate, parse
-from torchlift.rewriter.positions import start
 from torchlift.rewriter.source import Source, SourceError, read
 
 PACKAGES = ("torch", "sklearn", "libcst")

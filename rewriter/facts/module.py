@@ -12,9 +12,9 @@ import libcst as cst
 
 from ..findings import Finding
 from .abilities import Abilities
-from .by_hand import Instead
+from .effects import Effect, Folder, Handle, Received
 from .legacy import LegacyTensor
-from .once import Effect, Folder, Handle, Received
+from .manual_ddp import Instead
 from .roles import Role
 
 

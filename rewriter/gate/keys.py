@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..config import Config
-from ..facts.layout import Layout, Place
+from ..facts.module_paths import Layout, Place
 from ..rule import Entry
 from ..source import Source
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..config import Config
-from ..edits import Unit
-from ..facts.layout import Layout
+from ..editing.edits import Unit
+from ..facts.module_paths import Layout
 from ..findings import Severity
 from ..pipeline import Plan, plan
 from ..result import Change, Diagnosis, FileResult, Result

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ..session import TRAINING, Session, problem_of
+from ..project.session import TRAINING, Session, problem_of
 from ..source import Source
 from .diff import shown
 from .rows import reasons

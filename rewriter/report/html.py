@@ -23,7 +23,7 @@ from .text import counted
 
 if TYPE_CHECKING:
     from ..source import SourceError
-    from ..verify import Verdict
+    from ..verify.handover import Verdict
 
 _ORDER = (Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501

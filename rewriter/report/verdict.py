@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..verify import NOT_COMPARED, PromiseSeen, Verdict
+from ..verify.handover import NOT_COMPARED, PromiseSeen, Verdict
 from .text import counted
 
 _STYLES = {"held": "green", "broken": "bold red", "not testable": "yellow"}

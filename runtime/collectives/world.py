@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..process import watch
+from ..process import watched_calls
 from ..types import Reduction
 
 _ALL_GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
@@ -74,7 +74,7 @@ class World:
         signature = ",".join([f"{t.dtype}{tuple(t.shape) if equal else t.dim()}" for t in tensors])
         usual = torch.float32
         shown = [tuple(t.shape) if t.dtype is usual else f"{list(t.shape)} {t.dtype}" for t in tensors[:5]]
-        watch.note(kind, signature, tuple(shown))
+        watched_calls.note(kind, signature, tuple(shown))
 
     def gather_numbers(self, numbers: list[int]) -> list[list[int]]:
         """
@@ -110,7 +110,7 @@ class World:
         if longest <= self._room:
             return rows, early[:, :longest]
         late = self._gather_rows(packed if len(packed) == longest else pack(longest))
-        watch.done()
+        watched_calls.done()
         return rows, late
 
     def reduce(self, flats: list[torch.Tensor], word: Reduction, counts: list[int]) -> list[list[int]]:
@@ -140,7 +140,7 @@ class World:
                     _join(list(piece.clone().view(flat.dtype)), word, flat)
                 else:
                     self._reduce_large(flat, word)
-        watch.done()
+        watched_calls.done()
         return rows
 
     def _reduce_large(self, flat: torch.Tensor, word: Reduction) -> None:
@@ -171,7 +171,7 @@ class World:
             return early[source, :length].clone()
         packed = torch.empty(length, dtype=torch.uint8, device=self.device) if mine is None else mine
         self._finish(dist.broadcast(packed, source, async_op=True))
-        watch.done()
+        watched_calls.done()
         return packed
 
     def scatter_bytes(self, numbers: list[int], parts: list[torch.Tensor] | None) -> tuple[list[int], torch.Tensor]:
@@ -197,7 +197,7 @@ class World:
             return told, early[0, self.rank * length : (self.rank + 1) * length].clone()
         mine = torch.empty(length, dtype=torch.uint8, device=self.device)
         self._finish(dist.scatter(mine, padded, 0, async_op=True))
-        watch.done()
+        watched_calls.done()
         return told, mine
 
     @property
@@ -220,7 +220,7 @@ class World:
             The numbers of all ranks, and their bytes.
         """
         first, rest = numbers[:_HEAD], numbers[_HEAD:]
-        mine = [watch.chain(), len(numbers), int(more), *first, *[0] * (_HEAD - len(first))]
+        mine = [watched_calls.chain(), len(numbers), int(more), *first, *[0] * (_HEAD - len(first))]
         head = torch.tensor(mine, dtype=torch.int64).to(self.device)
         if self._room:
             after = torch.zeros(self._room // 8, dtype=torch.int64) if small is None else small.view(torch.int64)
@@ -228,13 +228,13 @@ class World:
         gathered = self._gather_rows(head, lambda rows: bool(rest) or bool(rows[:, _MORE].any()))
         rows: list[list[int]] = gathered[:, : len(mine)].tolist()
         if any(row[:_MORE] != mine[:_MORE] for row in rows):
-            watch.disagreement()
+            watched_calls.disagreement()
         found = [row[_MORE + 1 :][: len(first)] for row in rows]
         if rest:
             others = self._gather_rows(torch.tensor(rest, dtype=torch.int64).to(self.device)).tolist()
             found = [row + other for row, other in zip(found, others, strict=True)]
         if not any(row[_MORE] for row in rows):
-            watch.done()
+            watched_calls.done()
         return found, gathered[:, len(mine) :].view(torch.uint8)
 
     def _gather_rows(self, packed: torch.Tensor, more: Callable[[torch.Tensor], bool] = lambda _: True) -> torch.Tensor:
@@ -247,7 +247,7 @@ class World:
     def _finish(self, work: Any, more: Callable[[], bool] = lambda: True) -> None:
         """Wait for an exchange; on the CPU not longer than all processes are on the same way."""
         if self.device.type == "cpu":
-            watch.finish(work, more)
+            watched_calls.finish(work, more)
         else:
             work.wait()
 

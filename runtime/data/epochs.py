@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from ..collectives.world import World
-from .pace import Clock
 from .progress import Pass
+from .timing import Clock
 
 _SEEDS = 2**62
 

@@ -25,11 +25,11 @@ from .dispatch import Dispatched
 from .epochs import Epochs, in_order_of_epochs
 from .iterable import ShardedStream, TaggedCollate
 from .order import LentState, generators_of, make_equal
-from .pace import Pace
 from .progress import Progress
 from .samplers import KeptDistributedSampler, Sharded, Skipping, WholeItems
 from .shares import RoundRules, count_rounds
 from .stateful import Stateful, go_on, note_beginning
+from .timing import Pace
 from .torchdata import is_of_torchdata, with_state
 from .transfer import sent
 

@@ -20,7 +20,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from ..errors import CollectiveMismatch, TopologyError
-from . import watch
+from . import watched_calls
 from .topology import Topology
 from .watchdog import Watch
 
@@ -80,7 +80,7 @@ def start(
         _watch_for_failure()
         atexit.register(leave)
     if dist.get_world_size() > 1:
-        watch.begin()
+        watched_calls.begin()
 
 
 def _backend(device: torch.device, wanted: str | None) -> str:
@@ -153,11 +153,11 @@ def leave() -> None:
     if _Exit.ours_in != os.getpid() or not dist.is_initialized():
         return
     _Exit.ours_in = None
-    _Exit.failed = _Exit.failed or watch.failed()
+    _Exit.failed = _Exit.failed or watched_calls.failed()
     store = dist.distributed_c10d._get_default_store()
-    parted, waited_for = None, watch.under_way()
+    parted, waited_for = None, watched_calls.under_way()
     try:
-        watching = watch.end()
+        watching = watched_calls.end()
         if _Exit.failed:
             store.set(_FAILED, "1")
         else:
@@ -222,9 +222,9 @@ def wait_for_everyone() -> None:
         CollectiveMismatch: some of them are on another way.
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        watch.note("wait_for_everyone")
+        watched_calls.note("wait_for_everyone")
         if dist.get_backend() == "gloo":
-            watch.finish(dist.barrier(async_op=True), lambda: False)
+            watched_calls.finish(dist.barrier(async_op=True), lambda: False)
         else:
             dist.barrier()
-        watch.done()
+        watched_calls.done()

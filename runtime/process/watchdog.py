@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import CollectiveError, CollectiveMismatch
 from . import peers
-from .ring import Ring, parted, sentence
+from .call_log import Ring, parted, sentence
 
 PERIOD = timedelta(milliseconds=400)
 """How often processes are compared, and one that waits asks what has come of it."""

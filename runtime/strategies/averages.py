@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ..collectives.world import World
-from ..process import watch
+from ..process import watched_calls
 from ..types import Reduction
 
 _SMALL_BYTES = 1 << 20
@@ -53,7 +53,7 @@ def average_gradients(world: World, parameters: Sequence[nn.Parameter], name: st
     if not values:
         return
     numbers = sum([value.numel() for value in values])
-    watch.note("backward", f"{name}, {len(values)} parameters, {numbers} numbers", (name,))
+    watched_calls.note("backward", f"{name}, {len(values)} parameters, {numbers} numbers", (name,))
     last = torch.tensor([gradient is not None for gradient in gradients], dtype=values[0].dtype, device=world.device)
     flat = torch._C._nn.flatten_dense_tensors([*values, last])
     flat /= world.size

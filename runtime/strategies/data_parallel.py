@@ -27,7 +27,7 @@ from ..config.handlers import DistributedDataParallelKwargs
 from ..device.placement import map_tree
 from ..device.precision import Precision, to_fp32
 from ..errors import MixedUseError
-from ..process import watch
+from ..process import watched_calls
 from .averages import average_gradients, small
 from .hooks import Compression
 
@@ -195,8 +195,8 @@ class DataParallelEngine(PrecisionEngine):
             self._exchange()
         else:
             if self._reached():  # what went through the reducer must be of one model
-                watch.note("backward", self._name, (self._name,))
-            watch.done()  # still armed, where the loss has reached none of its weights
+                watched_calls.note("backward", self._name, (self._name,))
+            watched_calls.done()  # still armed, where the loss has reached none of its weights
         if self._model.training and self._options.broadcast_buffers and self.roll is None and any(self._buffers):
             equalise(self._world, list(self._model.buffers()))
 

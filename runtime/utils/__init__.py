@@ -1,18 +1,18 @@
 """Names that scripts import from here."""
 
-from ..absent import absent as __getattr__  # noqa: F401
-from ..figures import compute_module_sizes as compute_module_sizes
-from ..figures import convert_bytes as convert_bytes
-from ..figures import dtype_byte_size as dtype_byte_size
-from ..figures import find_tied_parameters as find_tied_parameters
-from ..figures import get_current_device_type as get_current_device_type
-from ..figures import get_pretty_name as get_pretty_name
-from ..figures import has_offloaded_params as has_offloaded_params
-from ..figures import id_tensor_storage as id_tensor_storage
-from ..figures import is_peft_model as is_peft_model
-from ..figures import merge_dicts as merge_dicts
-from ..figures import recursive_getattr as recursive_getattr
-from ..progress import tqdm as tqdm
+from ..compat.modules import compute_module_sizes as compute_module_sizes
+from ..compat.modules import convert_bytes as convert_bytes
+from ..compat.modules import dtype_byte_size as dtype_byte_size
+from ..compat.modules import find_tied_parameters as find_tied_parameters
+from ..compat.modules import get_current_device_type as get_current_device_type
+from ..compat.modules import get_pretty_name as get_pretty_name
+from ..compat.modules import has_offloaded_params as has_offloaded_params
+from ..compat.modules import id_tensor_storage as id_tensor_storage
+from ..compat.modules import is_peft_model as is_peft_model
+from ..compat.modules import merge_dicts as merge_dicts
+from ..compat.modules import recursive_getattr as recursive_getattr
+from ..compat.unsupported import absent as __getattr__  # noqa: F401
+from ..process.progress_bar import tqdm as tqdm
 from .constants import MODEL_NAME as MODEL_NAME
 from .constants import OPTIMIZER_NAME as OPTIMIZER_NAME
 from .constants import PROFILE_PATTERN_NAME as PROFILE_PATTERN_NAME

@@ -1,6 +1,19 @@
 """Names that scripts import from here."""
 
-from ..absent import absent as __getattr__  # noqa: F401
+from ..compat.plugins import AORecipeKwargs as AORecipeKwargs
+from ..compat.plugins import BnbQuantizationConfig as BnbQuantizationConfig
+from ..compat.plugins import DeepSpeedPlugin as DeepSpeedPlugin
+from ..compat.plugins import DeepSpeedSequenceParallelConfig as DeepSpeedSequenceParallelConfig
+from ..compat.plugins import FP8RecipeKwargs as FP8RecipeKwargs
+from ..compat.plugins import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
+from ..compat.plugins import MegatronLMPlugin as MegatronLMPlugin
+from ..compat.plugins import MSAMPRecipeKwargs as MSAMPRecipeKwargs
+from ..compat.plugins import ParallelismConfig as ParallelismConfig
+from ..compat.plugins import TERecipeKwargs as TERecipeKwargs
+from ..compat.plugins import TorchContextParallelConfig as TorchContextParallelConfig
+from ..compat.plugins import TorchTensorParallelConfig as TorchTensorParallelConfig
+from ..compat.plugins import TorchTensorParallelPlugin as TorchTensorParallelPlugin
+from ..compat.unsupported import absent as __getattr__  # noqa: F401
 from ..config.handlers import AutocastKwargs as AutocastKwargs
 from ..config.handlers import DistributedDataParallelKwargs as DistributedDataParallelKwargs
 from ..config.handlers import GradientAccumulationPlugin as GradientAccumulationPlugin
@@ -10,20 +23,7 @@ from ..config.handlers import KwargsHandler as KwargsHandler
 from ..config.handlers import TorchDynamoPlugin as TorchDynamoPlugin
 from ..config.project import ProjectConfiguration as ProjectConfiguration
 from ..config.settings import DataLoaderConfiguration as DataLoaderConfiguration
-from ..later import AORecipeKwargs as AORecipeKwargs
-from ..later import BnbQuantizationConfig as BnbQuantizationConfig
-from ..later import DeepSpeedPlugin as DeepSpeedPlugin
-from ..later import DeepSpeedSequenceParallelConfig as DeepSpeedSequenceParallelConfig
-from ..later import FP8RecipeKwargs as FP8RecipeKwargs
-from ..later import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
-from ..later import MegatronLMPlugin as MegatronLMPlugin
-from ..later import MSAMPRecipeKwargs as MSAMPRecipeKwargs
-from ..later import ParallelismConfig as ParallelismConfig
-from ..later import TERecipeKwargs as TERecipeKwargs
-from ..later import TorchContextParallelConfig as TorchContextParallelConfig
-from ..later import TorchTensorParallelConfig as TorchTensorParallelConfig
-from ..later import TorchTensorParallelPlugin as TorchTensorParallelPlugin
-from ..profiling import ProfileKwargs as ProfileKwargs
+from ..tracking.profiling import ProfileKwargs as ProfileKwargs
 from ..types import ComputeEnvironment as ComputeEnvironment
 from ..types import DDPCommunicationHookType as DDPCommunicationHookType
 from ..types import DistributedType as DistributedType

@@ -12,7 +12,7 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config, Target
-from torchlift.rewriter.facts.compatible import ARGUMENTS, MEMBERS, NAMES
+from torchlift.rewriter.facts.accelerate_names import ARGUMENTS, MEMBERS, NAMES
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.result import FileResult
 from torchlift.rewriter.source import decode
@@ -118,11 +118,12 @@ def test_what_is_missing_is_named_and_nothing_changes(imports: str, accelerator:
 
 
 def test_what_is_named_is_there() -> None:
-    from torchlift.runtime import Accelerator, later
+    from torchlift.runtime import Accelerator
+    from torchlift.runtime.compat import plugins
 
     for module, names in NAMES.items():
         found = import_module(f"torchlift.runtime.{module}".rstrip("."))
         assert [name for name in names if not hasattr(found, name)] == []
-        assert [name for name in names if hasattr(later, name) and isinstance(getattr(later, name), type)] == []
+        assert [name for name in names if hasattr(plugins, name) and isinstance(getattr(plugins, name), type)] == []
     assert set(signature(Accelerator.__init__).parameters) >= ARGUMENTS
     assert [name for name in MEMBERS if not hasattr(Accelerator, name)] == []

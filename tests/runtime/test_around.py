@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from torchlift.runtime import Accelerator, MixedUseError, UnknownWordError
+from torchlift.runtime.device.memory import find_executable_batch_size, release_memory, should_reduce_batch_size
 from torchlift.runtime.errors import MissingPackageError
 from torchlift.runtime.local_sgd import LocalSGD
 from torchlift.runtime.logging import get_logger
-from torchlift.runtime.memory import find_executable_batch_size, release_memory, should_reduce_batch_size
+from torchlift.runtime.process.progress_bar import tqdm
 from torchlift.runtime.process.splitting import split
-from torchlift.runtime.profiling import ProfileKwargs
-from torchlift.runtime.progress import tqdm
+from torchlift.runtime.tracking.profiling import ProfileKwargs
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ class Loaders:
     def _share(self, batches: Any, rows: int) -> tuple[int, int, int]:
         """Rows that are no duplicates, rows on the processes before, and rows on all of them."""
         if "torchlift.runtime.data.loader" in sys.modules:
-            from ...data.in_hand import shares_in_hand
+            from ...data.current_batch import shares_in_hand
 
             found = shares_in_hand(batches)
             if found is not None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter import cli, pipeline
+from torchlift.rewriter import pipeline
+from torchlift.rewriter.cli import main
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.gate import keys
 from torchlift.rewriter.gate.cache import FOLDER
@@ -109,7 +110,7 @@ def migrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest
 
     def call(*argv: str, catalogue: tuple[Entry, ...] = CATALOGUE) -> Answer:
         looked.clear()
-        status = cli.run(catalogue, argv)
+        status = main.run(catalogue, argv)
         captured = capfdbinary.readouterr()
         return Answer(status, captured.out, captured.err.decode(), len(looked))
 
@@ -162,7 +163,7 @@ def test_the_warm_run_imports_neither_the_parser_nor_click(tmp_path: Path) -> No
     for name, text in {"pyproject.toml": "", "main.py": MAIN, "steps.py": STEPS, "sizes.py": "WIDTH = 1\n"}.items():
         (tmp_path / name).write_text(text)
     code = (
-        "import sys; from torchlift.rewriter.cli import run; from torchlift.codemods.catalogue import CATALOGUE;"
+        "import sys; from torchlift.rewriter.cli.main import run; from torchlift.codemods.catalogue import CATALOGUE;"
         "run(CATALOGUE, ['--hook', '--check', 'main.py']);"
         "print(*{'libcst', 'click', 'rich', 'importlib.metadata', 'difflib'} & set(sys.modules))"
     )

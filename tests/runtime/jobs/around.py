@@ -12,7 +12,7 @@ import torch
 from torchlift.runtime import Accelerator, PartialState
 from torchlift.runtime.local_sgd import LocalSGD
 from torchlift.runtime.logging import get_logger
-from torchlift.runtime.profiling import ProfileKwargs
+from torchlift.runtime.tracking.profiling import ProfileKwargs
 
 folder = Path(sys.argv[1])
 accelerator = Accelerator()

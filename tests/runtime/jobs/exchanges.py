@@ -7,7 +7,7 @@ import torch
 
 from torchlift.runtime import Accelerator, utils
 from torchlift.runtime.collectives import world
-from torchlift.runtime.process import watch
+from torchlift.runtime.process import watched_calls
 
 READ = world._READ = 1 << 16
 accelerator = Accelerator()
@@ -26,7 +26,7 @@ def check(lengths):
     got = accelerator.gather(bytes_of(lengths[rank], rank))
     wanted = torch.cat([bytes_of(length, of) for of, length in enumerate(lengths)])
     assert torch.equal(got, wanted), lengths
-    assert not watch.under_way(), lengths
+    assert not watched_calls.under_way(), lengths
     return got
 
 
@@ -78,7 +78,7 @@ for _ in range(60):
         assert accelerator.pad_across_processes(torch.ones(3 + rank)).shape == (2 + size,)
     else:
         accelerator.wait_for_everyone()
-    assert not watch.under_way(), way
+    assert not watched_calls.under_way(), way
 
 several = [torch.ones(length) * (rank + 1) for length in (100, 30_000)] + [torch.full((9_000,), rank)]
 first, second, third = accelerator.reduce(several)

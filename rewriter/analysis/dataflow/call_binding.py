@@ -1,0 +1,138 @@
+"""A call with its arguments evaluated, and the edges by which its arguments reach a function of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ...facts.roles import SHARES, TENSORS, Origin, Role
+from ..syntax.nodes import parameters, positional
+from .containers import element, members
+from .solver import Slot, Thing
+from .values import Bound, Function, Instance, Mapping, State, Trace, Unit
+
+
+@dataclass(eq=False)
+class Call:
+    """One call with its arguments evaluated."""
+
+    state: State
+    unit: Unit
+    node: cst.Call
+    result: Slot
+    args: list[tuple[cst.Arg, Slot]]
+
+    def positional(self) -> list[Slot]:
+        """The slots of the plain positional arguments, up to the first starred one."""
+        found = []
+        for arg, slot in self.args:
+            if arg.star:
+                break
+            if arg.keyword is None:
+                found.append(slot)
+        return found
+
+    def first(self) -> Slot:
+        """The slot of the first argument, empty where there is none."""
+        return self.args[0][1] if self.args else Slot()
+
+    def everything(self) -> Slot:
+        """A slot of all arguments and all that containers among them hold."""
+        result = Slot()
+        for _, slot in self.args:
+            self.state.solver.flow(members(self.state, slot), result)
+        return result
+
+    def make(self, role: Role, because: str, qualified: str = "", source: Origin | None = None) -> Origin:
+        """Let the call give a new thing with a role."""
+        origin = self.state.origin(role, self.node, because, qualified, source)
+        self.state.solver.add(self.result, origin)
+        return origin
+
+
+def bind(call: Call, function: Function, receiver: Thing | None = None, *, gives: bool = True) -> None:
+    """Let the parameters of a function hold the arguments of a call, and the call what the function returns."""
+    state, scope = call.state, function.unit.names.scopes[function.node]
+    state.sites.setdefault(function.node, {})[call.node] = None
+
+    def param(name: str) -> Slot:
+        return state.binding(scope.bindings[name])
+
+    places = [p.name.value for p in positional(function.node)]
+    if receiver is not None and places:
+        state.solver.add(param(places.pop(0)), receiver)
+    known = {p.name.value for p in parameters(function.node)}
+    for index, slot in enumerate(call.positional()):
+        if index < len(places):
+            state.solver.flow(slot, param(places[index]))
+        elif isinstance(function.node.params.star_arg, cst.Param):
+            rest = state.sequence(function.node, "*args")
+            state.solver.flow(slot, rest.rest)
+            state.solver.add(param(function.node.params.star_arg.name.value), rest)
+    for arg, slot in call.args:
+        if arg.keyword is not None and arg.keyword.value in known:
+            state.solver.flow(slot, param(arg.keyword.value))
+        elif arg.star == "*":
+            for name in places[len(call.positional()) :]:
+                state.solver.flow(element(state, slot), param(name))
+        elif arg.star == "**":
+            _spread(call, slot, known, param)
+    if gives:
+        state.solver.flow(state.returns(function.node), call.result)
+
+
+def _spread(call: Call, slot: Slot, known: set[str], param: Callable[[str], Slot]) -> None:
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Mapping):
+            for key in known & set(thing.entries):
+                call.state.solver.flow(thing.entries[key], param(key))
+
+    call.state.solver.watch(slot, arrive)
+
+
+def tensors(thing: Thing) -> Thing | None:
+    """Let only tensors of a share pass."""
+    return thing if isinstance(thing, Origin) and thing.role in TENSORS else None
+
+
+def trailing(thing: Thing) -> Thing | None:
+    """Let only what is followed pass."""
+    return thing if isinstance(thing, Trace) else None
+
+
+def host(state: State, thing: Thing) -> Thing | None:
+    """What code outside torch makes of a tensor of a share: a value of this process."""
+    return state.local(thing) if isinstance(thing, Origin) and thing.role in SHARES else None
+
+
+def relate(call: Call, origin: Origin) -> None:
+    """Note what an optimizer optimizes and what a scheduler schedules."""
+    if origin.role in (Role.OPTIMIZER, Role.SCHEDULER):
+        call.state.related[origin] = call.everything()
+
+
+def escape(state: State, thing: Thing) -> None:
+    """Note a function that is handed to code outside the program."""
+    if isinstance(thing, Function):
+        state.escaped.add(thing.node)
+    elif isinstance(thing, Bound) and isinstance(thing.receiver, (Origin, Instance)):
+        receiver = thing.receiver
+        klass = state.klass.get(receiver) if isinstance(receiver, Origin) else receiver.klass
+        method = klass.method(thing.name) if klass else None
+        if method is not None:
+            state.escaped.add(method.node)
+
+
+def argument_of(site: cst.Call, param: cst.Param, index: int) -> cst.Arg | None:
+    """The argument of a call that fills a parameter; None where a star or a default fills it."""
+    for position, arg in enumerate(site.args):
+        if arg.star:
+            return None
+        if arg.keyword is not None:
+            if arg.keyword.value == param.name.value:
+                return arg
+        elif position == index:
+            return arg
+    return None

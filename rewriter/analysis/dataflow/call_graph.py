@@ -1,0 +1,170 @@
+"""Who calls whom: which functions the script's start reaches, and in which loops a piece of code runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.roles import Origin
+from ..syntax.nodes import FunctionNode
+from ..syntax.walk import descendants
+from .values import State, Unit
+
+_FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
+_LOOPS = frozenset({cst.For, cst.While, cst.CompFor})
+_WAITING: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
+
+Code = cst.CSTNode
+"""A function node, or a module node for code at module level."""
+
+
+class Reach:
+    """The call graph of a solved program. The first unit is the entry script."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.units = list(state.units.values())
+        self._unit_of: dict[Code, Unit] = {}
+        for unit in self.units:
+            self._unit_of[unit.names.module] = unit
+            self._unit_of.update(dict.fromkeys(unit.names.functions, unit))
+        self._callees: dict[Code, dict[Code, None]] = {}
+        self._called: dict[cst.CSTNode, list[FunctionNode]] = {}
+        for function, sites in state.sites.items():
+            assert isinstance(function, (cst.FunctionDef, cst.Lambda))
+            for call in sites:
+                self._callees.setdefault(self.function_of(call), {})[function] = None
+                self._called.setdefault(call, []).append(function)
+        self.reachable = self._from_entry()
+
+    def unit(self, code: Code) -> Unit:
+        """The module in which a function (or module-level code) stands."""
+        return self._unit_of[code]
+
+    def function_of(self, call: cst.Call) -> Code:
+        """The function (or module) whose code makes a call."""
+        return self.state.calls[call].unit.names.function(call)
+
+    def idle(self, unit: Unit) -> Iterator[cst.FunctionDef]:
+        """The functions of a module that the program does not run."""
+        for function in unit.names.functions:
+            if isinstance(function, cst.FunctionDef) and function not in self.reachable:
+                yield function
+
+    def callees(self, code: Code) -> Iterator[Code]:
+        """The functions of the program that a function's code calls, lambdas and nested functions it defines apart."""
+        yield from self._callees.get(code, ())
+
+    def below(self, code: Code) -> dict[Code, None]:
+        """A function and all functions that it reaches."""
+        found: dict[Code, None] = {code: None}
+        pending = [code]
+        while pending:
+            for callee in self.callees(pending.pop()):
+                if callee not in found:
+                    found[callee] = None
+                    pending.append(callee)
+        return found
+
+    def own(self, code: Code) -> Iterator[cst.CSTNode]:
+        """The nodes of a function's (or module's) own code."""
+        yield from _own(code if isinstance(code, cst.Module) else code.body)  # type: ignore[attr-defined]
+
+    def runs(self, node: cst.CSTNode, unit: Unit) -> Iterator[cst.CSTNode]:
+        """Every node whose code runs when ``node`` does: what stands below it, and the functions reached from there."""
+        seen: set[Code] = set()
+        pending: list[cst.CSTNode] = [node]
+        while pending:
+            here = pending.pop()
+            for found in _own(here):
+                yield found
+                for function in self._called.get(found, ()):
+                    if function not in seen:
+                        seen.add(function)
+                        pending.append(function.body)
+
+    def above(self, code: Code | None) -> list[Code]:
+        """Some code, and its callers up to the modules in which they stand."""
+        found: list[Code] = []
+        pending = [code] if code is not None else []
+        while pending:
+            here = pending.pop(0)
+            if here in found:
+                continue
+            found.append(here)
+            pending.extend(self.function_of(site) for site in self.sites(here))
+            if not isinstance(here, cst.Module):
+                pending.append(self.unit(here).names.module)
+        return found
+
+    def sites(self, code: Code) -> tuple[cst.Call, ...]:
+        """The calls that reach a function."""
+        return tuple(self.state.sites.get(code, ()))
+
+    def called(self, call: cst.Call) -> list[FunctionNode]:
+        """The functions of the program that a call can reach."""
+        return self._called.get(call, [])
+
+    def loops(self, node: cst.CSTNode, unit: Unit) -> list[cst.CSTNode]:
+        """The loops around a node in its own function, from the inside out, comprehension clauses included."""
+        found: list[cst.CSTNode] = []
+        here = node
+        for around in unit.names.ancestors(node):
+            if around.__class__ in _FUNCTIONS:
+                break
+            if around.__class__ in _LOOPS:
+                found.append(around)
+            elif isinstance(around, cst.BaseComp) and here is not around.for_in:
+                clause: cst.CompFor | None = around.for_in
+                while clause is not None:
+                    found.append(clause)
+                    clause = clause.inner_for_in
+            here = around
+        return found
+
+    def batch_loops(
+        self, node: cst.CSTNode, unit: Unit, seen: frozenset[Code] = frozenset()
+    ) -> dict[cst.CSTNode, None]:
+        """The innermost loops over a loader in which a node runs, seen through its function's callers."""
+        for loop in self.loops(node, unit):
+            if self.state.loaders.get(loop):
+                return {loop: None}
+        code = unit.names.function(node)
+        found: dict[cst.CSTNode, None] = {}
+        if code in seen:
+            return found
+        for call in self.sites(code):
+            found.update(self.batch_loops(call, self.state.calls[call].unit, seen | {code}))
+        return found
+
+    def always_in_batch_loop(self, node: cst.CSTNode, unit: Unit, seen: frozenset[Code] = frozenset()) -> bool:
+        """Whether a node runs only inside loops over loaders, by whatever way it is reached."""
+        if any(self.state.loaders.get(loop) for loop in self.loops(node, unit)):
+            return True
+        code = unit.names.function(node)
+        sites = [site for site in self.sites(code) if self.function_of(site) in self.reachable]
+        if code in seen or not sites:
+            return False
+        return all(self.always_in_batch_loop(s, self.state.calls[s].unit, seen | {code}) for s in sites)
+
+    def loaders(self, loop: cst.CSTNode) -> tuple[Origin, ...]:
+        """The loaders that a loop iterates."""
+        return tuple(self.state.loaders.get(loop, ()))
+
+    def _from_entry(self) -> dict[Code, None]:
+        """What the start of the entry script reaches; the other modules' top levels run when they are imported."""
+        found: dict[Code, None] = {}
+        for unit in self.units:
+            found.update(self.below(unit.names.module))
+        pending = [f for f in self.state.escaped if f in self._unit_of]
+        while pending:
+            function = pending.pop()
+            if function not in found:
+                found.update(self.below(function))
+        return found
+
+
+def _own(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes below one that run with it: bodies of nested functions and classes wait until they are called."""
+    return descendants(node, _WAITING)

@@ -1,0 +1,153 @@
+"""
+What a call gives, by what is called: a function or class of the program, a method of something with a role, or
+something outside that ``knowledge`` knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from ...facts.roles import TENSORS, Origin, Role
+from .call_binding import Call, bind, host, relate, trailing
+from .external_calls import outside_call
+from .methods import method_call
+from .registries import handed, looked_up
+from .solver import Slot, Thing
+from .values import Bound, CallRecord, External, Function, Instance, Klass, State, Unit, Unknown
+
+Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
+
+
+def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Evaluate) -> None:
+    """Build the flow of one call."""
+    func = evaluate(state, unit, node.func)
+    args = [(arg, evaluate(state, unit, arg.value)) for arg in node.args]
+    record = CallRecord(unit, node, result=result)
+    if isinstance(node.func, cst.Attribute):
+        record.receiver = evaluate(state, unit, node.func.value)
+    record.first = args[0][1] if args else None
+    state.calls[node] = record
+    call = Call(state, unit, node, result, args)
+
+    def arrive(thing: Thing) -> None:
+        record.callees[thing] = None
+        if isinstance(thing, External):
+            outside_call(call, thing.qualified)
+        elif isinstance(thing, Function):
+            bind(call, thing)
+            _configured(call, thing, bound=False)
+        elif isinstance(thing, Klass):
+            _construct(call, thing)
+        elif isinstance(thing, Bound):
+            method_call(call, thing)
+            method = _method(state, thing)
+            if method is not None:
+                _configured(call, method, bound=True)
+        elif isinstance(thing, (Origin, Instance)):
+            _called(call, thing)
+        elif isinstance(thing, Unknown):  # an object of unknown origin is called: a loss module of some library, say
+            state.solver.flow(call.everything(), result, lambda t: host(state, t))
+            state.solver.add(result, state.unknown(node, f"{thing.qualified}()", result))
+
+    if node in state.aside:
+        state.aside[node] = lambda: state.solver.watch(func, arrive)
+    else:
+        state.solver.watch(func, arrive)
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("format", "join", "joinpath"):
+        state.solver.flow(call.everything(), result, trailing)
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("parameters", "named_parameters"):
+        _part_parameters(call, node.func.value, evaluate)
+
+
+def _part_parameters(call: Call, part: cst.BaseExpression, evaluate: Evaluate) -> None:
+    """``net[0].parameters()`` and ``net.fc.parameters()`` are parameters of the model, whatever the part is."""
+    while isinstance(part, (cst.Attribute, cst.Subscript)):
+        part = part.value
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Origin) and thing.role is Role.MODEL:
+            call.make(Role.PARAMETERS, "a model's parameters", source=thing)
+
+    call.state.solver.watch(evaluate(call.state, call.unit, part), arrive)
+
+
+def _method(state: State, bound: Bound) -> Function | None:
+    """The function of the program that a method call runs."""
+    receiver = bound.receiver
+    klass = state.klass.get(receiver) if isinstance(receiver, Origin) else getattr(receiver, "klass", None)
+    return klass.method(bound.name) if isinstance(klass, Klass) else None
+
+
+def _configured(call: Call, function: Function, *, bound: bool) -> None:
+    """A function that makes what configuration names, of the module that it is handed."""
+    found = handed(call, function, bound)
+    if found is None:
+        return
+    module, inner = found
+    state = call.state
+
+    named = Slot()
+    state.solver.watch(named, lambda thing: make(inner, thing))
+    state.solver.watch(
+        module, lambda t: looked_up(state, call.unit, t.qualified, None, named) if isinstance(t, External) else None
+    )
+
+
+def make(call: Call, thing: Thing) -> None:
+    """Let a call hold what something that was looked up makes."""
+    if isinstance(thing, Klass):
+        _construct(call, thing)
+    elif isinstance(thing, Function):
+        bind(call, thing)
+    elif isinstance(thing, External):
+        outside_call(call, thing.qualified)
+
+
+def _construct(call: Call, klass: Klass) -> None:
+    state = call.state
+    made: Thing
+    if klass.role is not None:
+        kind = f"an instance of {klass.node.name.value}, a {klass.externals[0] if klass.externals else 'known class'}"
+        made = call.make(klass.role, kind, klass.node.name.value)
+        assert isinstance(made, Origin)
+        state.klass[made] = klass
+        state.solver.add(state.kinds(made), klass)
+        relate(call, made)
+    else:
+        made = state.instance(klass, call.node)
+        state.solver.add(call.result, made)
+    init = klass.method("__init__")
+    if init is not None:
+        bind(call, init, made, gives=False)
+    for name in ("__len__", "__getitem__", "__iter__", "__next__"):
+        method = klass.method(name)
+        if method is not None:
+            state.escaped.add(method.node)
+
+
+def _forward(call: Call, model: Origin, kind: Thing) -> None:
+    forward = kind.method("forward") if isinstance(kind, Klass) else None
+    if forward is not None:
+        bind(call, forward, model, gives=False)
+
+
+def _called(call: Call, thing: Origin | Instance) -> None:
+    """A thing itself is called: a model's forward, a criterion, an object with ``__call__``."""
+    state = call.state
+    klass = state.klass.get(thing) if isinstance(thing, Origin) else thing.klass
+    if isinstance(thing, Instance):
+        method = klass.method("__call__") if klass else None
+        if method is not None:
+            bind(call, method, thing)
+        return
+    if thing.role is Role.MODEL:
+        call.make(Role.OUTPUT, "given by a model's forward", source=thing)
+        if klass is not None:
+            state.solver.add(state.kinds(thing), klass)
+        state.solver.watch(state.kinds(thing), lambda kind: _forward(call, thing, kind))
+    elif thing.role is Role.CRITERION:
+        call.make(Role.LOSS, f"given by {thing.qualified or 'a loss module'}", source=thing)
+    elif thing.role in TENSORS:
+        state.solver.add(call.result, thing)

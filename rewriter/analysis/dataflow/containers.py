@@ -1,0 +1,86 @@
+"""What containers hold: elements by iteration, by position and by key."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.roles import SHARES, Origin, Role
+from .solver import Slot, Thing
+from .values import External, Function, Klass, Mapping, Sequence, State
+
+
+def element(state: State, source: Slot) -> Slot:
+    """What iterating the things in a slot gives."""
+    result = Slot()
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Origin):
+            if thing.role is Role.LOADER:
+                state.solver.add(result, batch(state, thing))
+            elif thing.role in SHARES or thing.role is Role.PARAMETERS:
+                state.solver.add(result, thing)
+        elif isinstance(thing, Sequence):
+            for item in thing.items:
+                state.solver.flow(item, result)
+            state.solver.flow(thing.rest, result)
+
+    state.solver.watch(source, arrive)
+    return result
+
+
+def batch(state: State, loader: Origin) -> Origin:
+    """The role of what a loader yields."""
+    return state.origin(Role.BATCH, loader.node, "yielded by a data loader", "", loader)
+
+
+def at(state: State, source: Slot, position: int) -> Slot:
+    """What stands at one position of the things in a slot."""
+    result = Slot()
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Origin) and (thing.role in SHARES or thing.role is Role.PARAMETERS):
+            state.solver.add(result, thing)
+        elif isinstance(thing, Sequence):
+            if -len(thing.items) <= position < len(thing.items):
+                state.solver.flow(thing.items[position], result)
+            state.solver.flow(thing.rest, result)
+
+    state.solver.watch(source, arrive)
+    return result
+
+
+def members(state: State, source: Slot) -> Slot:
+    """The things themselves and all that containers among them hold, however deep."""
+    result = Slot()
+    entered: set[Thing] = set()
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, (Sequence, Mapping)):
+            if thing in entered:
+                return
+            entered.add(thing)
+            inner = thing.items if isinstance(thing, Sequence) else thing.entries.values()
+            for slot in (*inner, thing.rest):
+                state.solver.watch(slot, arrive)
+        else:
+            state.solver.add(result, thing)
+
+    state.solver.watch(source, arrive)
+    return result
+
+
+def key_of(node: cst.CSTNode | None) -> str | None:
+    """The constant string that a key expression is, or None."""
+    if isinstance(node, cst.SimpleString):
+        value = node.evaluated_value
+        return value if isinstance(value, str) else None
+    return None
+
+
+def collects(state: State, call: cst.Call, methods: frozenset[str]) -> bool:
+    """Whether a call puts something into an object, by one of these methods. A module is none: ``torch.add(x, y)``."""
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in methods:
+        return False
+    held = state.values.get(call.func.value)
+    things = held.things if held is not None else {}
+    return not any(isinstance(thing, (External, Klass, Function)) for thing in things)

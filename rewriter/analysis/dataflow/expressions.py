@@ -1,0 +1,418 @@
+"""What an expression can evaluate to: edges from its parts to its value."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+
+import libcst as cst
+
+from ...facts.roles import SHARES, TENSORS, Origin, Role
+from ...facts.torch_api.knowledge import DEVICE_WORDS
+from ..syntax.nodes import dotted, positional
+from ..syntax.walk import children
+from . import modules, ranks, registries
+from .call_binding import trailing
+from .calls import call_of
+from .containers import at, element, key_of, members
+from .solver import Slot, Thing
+from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
+
+_BUILTINS = frozenset(dir(builtins))
+_PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+
+
+def evaluate(state: State, unit: Unit, node: cst.BaseExpression) -> Slot:
+    """The slot of an expression's value; its flow is built on the first visit."""
+    if node in state.values:
+        return state.values[node]
+    slot = state.slot(node)
+    handler = _HANDLERS.get(type(node))
+    if handler is not None:
+        handler(state, unit, node, slot)
+    else:
+        _inside(state, unit, node)
+    return slot
+
+
+def _inside(state: State, unit: Unit, node: cst.CSTNode) -> None:
+    """Evaluate whatever expressions stand below a node whose own value does not matter."""
+    for child in children(node):
+        if isinstance(child, cst.BaseExpression):
+            evaluate(state, unit, child)
+        else:
+            _inside(state, unit, child)
+
+
+def _name(state: State, unit: Unit, node: cst.Name, slot: Slot) -> None:
+    scope = unit.names.within.get(node)
+    binding = scope.lookup(node.value) if scope is not None else None
+    if binding is not None:
+        state.solver.flow(state.binding(binding), slot)
+    elif node.value in _BUILTINS:
+        state.solver.add(slot, state.external(f"builtins.{node.value}"))
+    else:
+        found = modules.starred(state, unit, node.value)
+        if found is not None:
+            state.solver.flow(found, slot)
+
+
+def outside(state: State, qualified: str, slot: Slot) -> None:
+    """Let a slot hold what a full name means: a variable of the program's modules, else something outside."""
+    found = modules.slot_of(state, qualified)
+    if found is not None:
+        state.solver.flow(found, slot)
+    else:
+        state.solver.add(slot, state.external(qualified))
+
+
+def _attribute(state: State, unit: Unit, node: cst.Attribute, slot: Slot) -> None:
+    name = node.attr.value
+    parent = unit.names.parents.get(node)
+    called = isinstance(parent, cst.Call) and parent.func is node
+    listed = isinstance(parent, cst.Element) or (isinstance(parent, cst.Arg) and not called)
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, External):
+            outside(state, f"{thing.qualified}.{name}", slot)
+        elif listed and isinstance(thing, Origin) and thing.role is Role.MODEL:
+            _parameter(state, node, thing, name, slot)
+        elif called:
+            state.solver.add(slot, state.bound(thing, name))
+            if isinstance(thing, (Origin, Instance, Unknown)):
+                state.solver.flow(state.field(thing, name), slot)
+        else:
+            attribute(state, node, thing, name, slot)
+
+    state.solver.watch(evaluate(state, unit, node.value), arrive)
+
+
+def _parameter(state: State, node: cst.Attribute, model: Origin, name: str, slot: Slot) -> None:
+    """Let a list (or a call) hold a parameter of a model as such: ``[model.scale, model.head.bias]``."""
+    found = state.origin(Role.PARAMETERS, node, "a parameter of a model", "", model)
+    if model not in state.klass and name.startswith(("weight", "bias")):
+        state.solver.add(slot, found)
+    seen = Slot()
+    attribute(state, node, model, name, seen)
+
+    def made(thing: Thing) -> Thing:
+        return found if isinstance(thing, Unknown) and thing.qualified in _PARAMETERS else thing
+
+    state.solver.flow(seen, slot, made)
+
+
+def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Slot) -> None:
+    """Let a slot hold what reading an attribute of a thing gives."""
+    solver = state.solver
+    if isinstance(thing, Trace) and thing.trail is not Trail.FILE:
+        solver.add(slot, thing)
+    if isinstance(thing, Unknown) and name == "local_rank":  # an option that launchers of old gave to scripts
+        solver.add(slot, ranks.place(state, node, ranks.LOCAL_RANK))
+    if isinstance(thing, Origin):
+        if name == "device":
+            because = "the accelerator's device" if thing.role is Role.ACCELERATOR else "the device of something else"
+            solver.add(slot, state.origin(Role.DEVICE, node, because, "follows"))
+        elif thing.role in TENSORS:
+            solver.add(slot, state.local(thing) if name in ("shape", "ndim", "dtype") else thing)
+        elif thing.role is Role.LOCAL or (thing.role is Role.MODEL and name == "module"):
+            solver.add(slot, thing)
+        elif thing.role is Role.LOADER and name == "dataset":
+            solver.add(slot, state.origin(Role.DATASET, thing.node, "the data set of a loader"))
+    if isinstance(thing, (Origin, Instance, Unknown)):
+        solver.flow(state.field(thing, name), slot)
+        klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
+        if isinstance(klass, Klass):
+            solver.flow(state.field(klass, name), slot)
+            method = klass.method(name)
+            if method is not None and method.decorated("property", "cached_property"):
+                _bind_self(state, thing, method)
+            elif method is not None:
+                solver.add(slot, state.bound(thing, name))
+    elif isinstance(thing, Klass):
+        solver.flow(state.field(thing, name), slot)
+        method = thing.method(name)
+        if method is not None:
+            solver.add(slot, method)
+
+
+def _bind_self(state: State, thing: Thing, method: Function) -> None:
+    """Let the first parameter of a property hold what it is read from."""
+    places = positional(method.node)
+    if places:
+        own = method.unit.names.scopes[method.node].bindings[places[0].name.value]
+        state.solver.add(state.binding(own), thing)
+
+
+def _call(state: State, unit: Unit, node: cst.Call, slot: Slot) -> None:
+    call_of(state, unit, node, slot, evaluate)
+
+
+def _tuple(state: State, unit: Unit, node: cst.Tuple | cst.List | cst.Set, slot: Slot) -> None:
+    sequence = state.sequence(node)
+    starred = False
+    for entry in node.elements:
+        value = evaluate(state, unit, entry.value)
+        starred = starred or isinstance(entry, cst.StarredElement)
+        if starred:
+            state.solver.flow(element(state, value) if isinstance(entry, cst.StarredElement) else value, sequence.rest)
+        else:
+            sequence.items.append(value)
+    state.solver.add(slot, sequence)
+
+
+def _dict(state: State, unit: Unit, node: cst.Dict, slot: Slot) -> None:
+    mapping = state.mapping(node)
+    for entry in node.elements:
+        value = evaluate(state, unit, entry.value)
+        if isinstance(entry, cst.DictElement):
+            evaluate(state, unit, entry.key)
+            key = key_of(entry.key)
+            target = mapping.rest if key is None else mapping.entries.setdefault(key, Slot())
+            state.solver.flow(value, target)
+        else:
+            state.solver.flow(members(state, value), mapping.rest)
+    state.solver.add(slot, mapping)
+
+
+def _comprehension(state: State, unit: Unit, node: cst.BaseComp, slot: Slot) -> None:
+    clause: cst.CompFor | None = node.for_in
+    while clause is not None:
+        bind_loop(state, unit, clause, clause.iter, clause.target)
+        for test in clause.ifs:
+            evaluate(state, unit, test.test)
+        clause = clause.inner_for_in
+    if isinstance(node, cst.DictComp):
+        evaluate(state, unit, node.key)
+        mapping = state.mapping(node)
+        state.solver.flow(evaluate(state, unit, node.value), mapping.rest)
+        state.solver.add(slot, mapping)
+    elif isinstance(node, (cst.ListComp, cst.SetComp, cst.GeneratorExp)):
+        sequence = state.sequence(node)
+        state.solver.flow(evaluate(state, unit, node.elt), sequence.rest)
+        state.solver.add(slot, sequence)
+
+
+def bind_loop(
+    state: State, unit: Unit, loop: cst.CSTNode, iterable: cst.BaseExpression, target: cst.BaseExpression
+) -> None:
+    """Let the target of a loop (or a comprehension's clause) hold the elements of what is iterated."""
+    source = evaluate(state, unit, iterable)
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Origin) and thing.role is Role.LOADER:
+            state.loaders.setdefault(loop, {})[thing] = None
+        elif isinstance(thing, Unknown):
+            state.used(thing, "iterated")
+        elif isinstance(thing, Sequence):
+            for wrapped in thing.wraps:
+                state.solver.watch(wrapped, arrive)
+
+    state.solver.watch(source, arrive)
+    assign(state, unit, target, element(state, source))
+
+
+def assign(state: State, unit: Unit, target: cst.CSTNode, value: Slot) -> None:
+    """Let an assignment's target hold a value."""
+    if isinstance(target, cst.Name):
+        scope = unit.names.within[target]
+        binding = scope.lookup(target.value)
+        if binding is not None:
+            state.solver.flow(value, state.binding(binding))
+            state.solver.flow(value, state.slot(target))
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for position, entry in enumerate(target.elements):
+            starred = isinstance(entry, cst.StarredElement)
+            assign(state, unit, entry.value, element(state, value) if starred else at(state, value, position))
+    elif isinstance(target, cst.Attribute):
+        _assign_attribute(state, unit, target, value)
+    elif isinstance(target, cst.Subscript):
+        _assign_item(state, unit, target, value)
+
+
+def _assign_attribute(state: State, unit: Unit, target: cst.Attribute, value: Slot) -> None:
+    name = target.attr.value
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, (Origin, Instance, Unknown, Klass)):
+            state.solver.flow(value, state.field(thing, name))
+        if isinstance(thing, Origin) and thing.role is Role.MODEL:
+            state.solver.watch(value, lambda part: _part(state, thing, part))
+
+    state.solver.watch(evaluate(state, unit, target.value), arrive)
+    state.solver.flow(value, state.slot(target))
+
+
+def _part(state: State, whole: Origin, part: Thing) -> None:
+    if isinstance(part, Origin) and part.role in (Role.MODEL, Role.CRITERION) and part is not whole:
+        state.parts.setdefault(whole, {})[part] = None
+
+
+def _assign_item(state: State, unit: Unit, target: cst.Subscript, value: Slot) -> None:
+    key = key_of(_index(target))
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Mapping):
+            slot = thing.rest if key is None else thing.entries.setdefault(key, Slot())
+            state.solver.flow(value, slot)
+        elif isinstance(thing, Sequence):
+            state.solver.flow(value, thing.rest)
+
+    state.solver.watch(evaluate(state, unit, target.value), arrive)
+    _inside(state, unit, target.slice[0])
+
+
+def _index(node: cst.Subscript) -> cst.BaseExpression | None:
+    """The one index of a subscript; None for a slice or several."""
+    first = node.slice[0].slice
+    return first.value if len(node.slice) == 1 and isinstance(first, cst.Index) else None
+
+
+def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> None:
+    for part in node.slice:
+        _inside(state, unit, part)
+    index = _index(node)
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Origin):
+            if thing.role in SHARES or thing.role in (Role.CHECKPOINT, Role.STATE, Role.PARAMETERS):
+                state.solver.add(slot, thing)
+        elif isinstance(thing, Trace):
+            state.solver.add(slot, thing)
+        elif isinstance(thing, Sequence) and isinstance(index, cst.Integer):
+            state.solver.flow(at(state, base, index.evaluated_value), slot)
+        elif isinstance(thing, Mapping) and index is not None and (key := key_of(index)) is not None:
+            state.solver.flow(thing.entries.setdefault(key, Slot()), slot)
+            state.solver.flow(thing.rest, slot)
+        elif isinstance(thing, (Sequence, Mapping)):
+            state.solver.flow(members(state, base), slot)
+        elif isinstance(thing, Unknown):
+            state.solver.flow(state.field(thing, "[]"), slot)
+        elif isinstance(thing, External) and thing.qualified == "sys.modules" and dotted(index) == "__name__":
+            state.solver.add(slot, state.external(unit.name))
+        elif isinstance(thing, External) and thing.qualified.endswith(registries.TABLE):
+            registries.looked_up(state, unit, thing.qualified.removesuffix(registries.TABLE), key_of(index), slot)
+        elif isinstance(thing, External):
+            ranks.item(state, node, thing, key_of(index), slot)
+
+    base = evaluate(state, unit, node.value)
+    state.solver.watch(base, arrive)
+
+
+def _string(state: State, unit: Unit, node: cst.SimpleString, slot: Slot) -> None:
+    text = node.evaluated_value
+    if isinstance(text, str) and text.partition(":")[0] in DEVICE_WORDS:
+        state.solver.add(slot, state.origin(Role.DEVICE, node, f"the device name {text!r}", "str"))
+
+
+def _branches(state: State, unit: Unit, node: cst.IfExp, slot: Slot) -> None:
+    evaluate(state, unit, node.test)
+    state.solver.flow(evaluate(state, unit, node.body), slot)
+    state.solver.flow(evaluate(state, unit, node.orelse), slot)
+
+
+def _either(state: State, unit: Unit, node: cst.BooleanOperation, slot: Slot) -> None:
+    state.solver.flow(evaluate(state, unit, node.left), slot)
+    state.solver.flow(evaluate(state, unit, node.right), slot)
+
+
+def _shares(thing: Thing) -> Thing | None:
+    return thing if isinstance(thing, Origin) and thing.role in SHARES else None
+
+
+def _listed(thing: Thing) -> Thing | None:
+    """Let lists pass, and parameters: ``list(a.parameters()) + list(b.parameters())``."""
+    parameters = isinstance(thing, Origin) and thing.role is Role.PARAMETERS
+    return thing if isinstance(thing, Sequence) or parameters else None
+
+
+def _arithmetic(state: State, unit: Unit, node: cst.BinaryOperation, slot: Slot) -> None:
+    ranks.computed(state, node, evaluate(state, unit, node.left), evaluate(state, unit, node.right), slot)
+    for side in (node.left, node.right):
+        value = evaluate(state, unit, side)
+        state.solver.flow(value, slot, _shares)
+        state.solver.flow(value, slot, _listed)
+        if not isinstance(node.operator, cst.Subtract):  # the difference of two times is no name
+            state.solver.flow(value, slot, trailing)
+
+
+def _formatted(state: State, unit: Unit, node: cst.FormattedString, slot: Slot) -> None:
+    for part in node.parts:
+        if isinstance(part, cst.FormattedStringText) and part is node.parts[0]:
+            if part.value.endswith(":") and part.value[:-1] in DEVICE_WORDS:
+                state.solver.add(slot, state.origin(Role.DEVICE, node, "the name of a device", "str"))
+        elif isinstance(part, cst.FormattedStringExpression):
+            state.solver.flow(evaluate(state, unit, part.expression), slot, trailing)
+            _inside(state, unit, part)
+
+
+def _joined(state: State, unit: Unit, node: cst.ConcatenatedString, slot: Slot) -> None:
+    for side in (node.left, node.right):
+        state.solver.flow(evaluate(state, unit, side), slot, trailing)
+
+
+def _comparison(state: State, unit: Unit, node: cst.Comparison, slot: Slot) -> None:
+    sides = [evaluate(state, unit, side) for side in (node.left, *(t.comparator for t in node.comparisons))]
+    for side in sides:
+        state.solver.flow(side, slot, _shares)
+    ranks.compared(state, node, sides, slot)
+
+
+def _unary(state: State, unit: Unit, node: cst.UnaryOperation, slot: Slot) -> None:
+    state.solver.flow(evaluate(state, unit, node.expression), slot, _shares)
+
+
+def _walrus(state: State, unit: Unit, node: cst.NamedExpr, slot: Slot) -> None:
+    value = evaluate(state, unit, node.value)
+    assign(state, unit, node.target, value)
+    state.solver.flow(value, slot)
+
+
+def _lambda(state: State, unit: Unit, node: cst.Lambda, slot: Slot) -> None:
+    state.solver.add(slot, unit.function(node))
+    state.solver.flow(evaluate(state, unit, node.body), state.returns(node))
+
+
+def _yield(state: State, unit: Unit, node: cst.Yield, slot: Slot) -> None:
+    function = unit.names.function(node)
+    given = state.sequence(function, "generator")
+    if isinstance(node.value, cst.From):
+        source = evaluate(state, unit, node.value.item)
+        state.solver.flow(element(state, source), given.rest)
+        given.wraps.append(source)
+    elif node.value is not None:
+        state.solver.flow(evaluate(state, unit, node.value), given.rest)
+        loops = unit.names.enclosing(node, cst.For)
+        given.wraps.extend(evaluate(state, unit, loop.iter) for loop in loops if isinstance(loop, cst.For))
+    state.solver.add(state.returns(function), given)
+
+
+def _awaited(state: State, unit: Unit, node: cst.Await, slot: Slot) -> None:
+    state.solver.flow(evaluate(state, unit, node.expression), slot)
+
+
+_HANDLERS: dict[type[cst.CSTNode], Callable[..., None]] = {
+    cst.Name: _name,
+    cst.Attribute: _attribute,
+    cst.Call: _call,
+    cst.Tuple: _tuple,
+    cst.List: _tuple,
+    cst.Set: _tuple,
+    cst.Dict: _dict,
+    cst.ListComp: _comprehension,
+    cst.SetComp: _comprehension,
+    cst.GeneratorExp: _comprehension,
+    cst.DictComp: _comprehension,
+    cst.Subscript: _subscript,
+    cst.SimpleString: _string,
+    cst.FormattedString: _formatted,
+    cst.ConcatenatedString: _joined,
+    cst.IfExp: _branches,
+    cst.BooleanOperation: _either,
+    cst.BinaryOperation: _arithmetic,
+    cst.Comparison: _comparison,
+    cst.UnaryOperation: _unary,
+    cst.NamedExpr: _walrus,
+    cst.Lambda: _lambda,
+    cst.Yield: _yield,
+    cst.Await: _awaited,
+}

@@ -1,0 +1,213 @@
+"""What a call of something outside the program gives: by its name where ``knowledge`` has it, else by its arguments."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.roles import SHARES, Origin, Role
+from ...facts.torch_api import knowledge
+from ..syntax.nodes import positional
+from . import ranks, registries
+from .call_binding import Call, escape, host, relate, tensors, trailing
+from .containers import element, members
+from .modules import full
+from .solver import Slot, Thing
+from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail
+
+
+def outside_call(call: Call, qualified: str) -> None:
+    """Build the flow of a call of an outside name."""
+    state, last = call.state, qualified.rpartition(".")[2]
+    _followed(call, qualified)
+    if ranks.asked(call, qualified):
+        return
+    if qualified == "torch.distributed.init_process_group":
+        ranks.joined(call)
+    role = knowledge.constructed(qualified)
+    if qualified in ("importlib.import_module", "builtins.__import__"):
+        _imported(call, qualified)
+    elif qualified in knowledge.WRAPPERS or last == "convert_sync_batchnorm":
+        state.solver.flow(call.first(), call.result)
+    elif qualified in knowledge.SPAWNS:
+        ranks.spawned(call)
+        return
+    elif role is not None:
+        verb = "constructed" if last[:1].isupper() else "given"
+        relate(call, call.make(role, f"{verb} by {qualified}", qualified))
+    elif qualified.startswith("builtins."):
+        _builtin(call, last)
+    elif last in knowledge.PASSES_LOADER or last in ("chain", "filter", "compile", "DataParallel", "zip_longest"):
+        _passes(call)
+    elif qualified in ("copy.deepcopy", "copy.copy"):
+        state.solver.watch(call.first(), lambda t: _copied(call, t))
+    elif last == "partial" and call.args:
+        state.solver.flow(call.first(), call.result)
+    elif qualified.startswith(("torch.", "einops.")):
+        state.solver.flow(call.everything(), call.result, tensors)
+        if last in ("from_numpy", "tensor", "as_tensor"):
+            return
+        state.solver.add(call.result, state.unknown(call.node, qualified, call.result))
+    else:
+        state.solver.flow(call.everything(), call.result, lambda t: host(state, t))
+        state.solver.add(call.result, state.unknown(call.node, qualified, call.result))
+        state.solver.watch(call.everything(), lambda t: _handed_out(call, qualified, t))
+    state.solver.watch(call.everything(), lambda t: escape(state, t))
+
+
+def _imported(call: Call, qualified: str) -> None:
+    """``import_module("pkg.mod")``: the module of that name."""
+    word = call.node.args[0].value if call.node.args else None
+    if isinstance(word, cst.SimpleString) and isinstance(word.evaluated_value, str):
+        name = full(call.unit, word.evaluated_value)
+        name = name.partition(".")[0] if qualified == "builtins.__import__" else name
+        call.state.solver.add(call.result, call.state.external(name))
+
+
+def _followed(call: Call, qualified: str) -> None:
+    """What has no role, and is followed: open files, and names that differ from process to process."""
+    solver, state = call.state.solver, call.state
+    if qualified in ("builtins.open", "io.open", "codecs.open", "gzip.open"):
+        solver.add(call.result, state.trace(call.node, Trail.FILE))
+    elif qualified in knowledge.STAMPS:
+        solver.add(call.result, state.trace(call.node, Trail.STAMP))
+    elif qualified in knowledge.LISTINGS:
+        solver.add(call.result, state.trace(call.node, Trail.LISTING))
+    if knowledge.keeps_path(qualified):
+        solver.flow(call.everything(), call.result, trailing)
+    elif qualified == "builtins.len":
+        solver.watch(call.first(), lambda t: _counted(call, t))
+
+
+def _counted(call: Call, thing: Thing) -> None:
+    if isinstance(thing, Trace) and thing.trail is Trail.LISTING:
+        call.state.solver.add(call.result, call.state.trace(call.node, Trail.STAMP))
+
+
+def _copied(call: Call, thing: Thing) -> None:
+    if isinstance(thing, Origin) and thing.role is Role.MODEL:
+        made = call.make(Role.MODEL, "a copy of a model", thing.qualified, thing)
+        if thing in call.state.klass:
+            call.state.klass[made] = call.state.klass[thing]
+    else:
+        call.state.solver.add(call.result, thing)
+
+
+def _handed_out(call: Call, qualified: str, thing: Thing) -> None:
+    """An outside class built from parameters is an optimizer, one built from an optimizer a scheduler; a wrapped
+    loader stays a loader."""
+    if not isinstance(thing, Origin):
+        return
+    capital = qualified.rpartition(".")[2][:1].isupper()
+    if thing.role is Role.PARAMETERS and capital:
+        relate(call, call.make(Role.OPTIMIZER, f"built from parameters by {qualified}", qualified))
+    elif thing.role is Role.OPTIMIZER and (capital or "schedule" in qualified.lower()):
+        relate(call, call.make(Role.SCHEDULER, f"built from an optimizer by {qualified}", qualified))
+    elif thing.role is Role.LOADER:
+        call.state.solver.add(call.result, thing)
+
+
+def _passes(call: Call) -> None:
+    state = call.state
+    for _, slot in call.args:
+        state.solver.flow(slot, call.result, _iterable)
+        state.solver.flow(members(state, slot), call.result, _unpacked)
+
+
+def _unpacked(thing: Thing) -> Thing | None:
+    """What is found in containers, however deep; rows stay where they stand, beside the numbers of ``enumerate``."""
+    return None if isinstance(thing, Origin) and thing.role in SHARES else _iterable(thing)
+
+
+def _iterable(thing: Thing) -> Thing | None:
+    if isinstance(thing, (Sequence, Mapping)):
+        return thing
+    kept = (Role.LOADER, Role.MODEL, Role.PARAMETERS, *SHARES)
+    return thing if isinstance(thing, Origin) and thing.role in kept else None
+
+
+def _builtin(call: Call, name: str) -> None:
+    state = call.state
+    if name in ("enumerate", "zip"):
+        wraps = [slot for arg, slot in call.args if arg.keyword is None][: 1 if name == "enumerate" else None]
+        outer, row = state.sequence(call.node, name), state.sequence(call.node, "row")
+        if not row.items:
+            row.items.extend([Slot()] if name == "enumerate" else [])
+            row.items.extend(element(state, slot) for slot in wraps)
+            outer.wraps.extend(wraps)
+        state.solver.add(outer.rest, row)
+        state.solver.add(call.result, outer)
+    elif name in ("list", "tuple", "iter", "reversed", "sorted", "set", "filter", "dict"):
+        _passes(call)
+    elif name == "next":
+        state.solver.flow(element(state, call.first()), call.result)
+        _drawn(call)
+    elif name in ("map",) and len(call.args) > 1:
+        given = state.sequence(call.node, "map")
+        state.solver.flow(element(state, call.args[1][1]), given.rest)
+        state.solver.add(call.result, given)
+    elif name == "getattr" and len(call.args) > 1:
+        named = call.node.args[1].value
+        word = str(named.evaluated_value) if isinstance(named, cst.SimpleString) else None
+        if word is not None or not registries.inside(call):
+            state.solver.watch(call.first(), lambda t: _searched(call, t, word))
+    elif name == "vars" and call.args:
+        state.solver.watch(call.first(), lambda t: _table(call, t))
+    elif name in ("globals", "locals", "vars") and not call.args:
+        state.solver.add(call.result, state.external(call.unit.name + registries.TABLE))
+    elif name == "eval" and call.args and not isinstance(call.node.args[0].value, cst.SimpleString):
+        registries.own(state, call.unit, call.result)
+    elif name == "super":
+        _bases(call)
+    elif name in ("getattr", "setattr", "hasattr", "isinstance", "type", "print"):
+        return
+    elif name == "sum":
+        state.solver.flow(call.everything(), call.result, lambda t: t if isinstance(t, Origin) else None)
+    elif name in knowledge.HOST_BUILTINS:
+        if name == "int":
+            state.solver.flow(call.first(), call.result, ranks.number)
+        state.solver.flow(call.everything(), call.result, lambda t: host(state, t))
+
+
+def _bases(call: Call) -> None:
+    """``super()``: the object of the method around it, seen from the bases of the method's class."""
+    names, state = call.unit.names, call.state
+    method = names.function(call.node)
+    scope = names.within.get(method)
+    if not isinstance(method, cst.FunctionDef) or scope is None or not isinstance(scope.node, cst.ClassDef):
+        return
+    klass, places = call.unit.classes.get(scope.node), positional(method)
+    if klass is not None and places:
+        binding = names.scopes[method].bindings[places[0].name.value]
+        found = klass
+        state.solver.flow(
+            state.binding(binding),
+            call.result,
+            lambda t: state.above(t, found) if isinstance(t, (Origin, Instance, Klass)) else None,
+        )
+
+
+def _table(call: Call, thing: Thing) -> None:
+    """``vars(models)``."""
+    if isinstance(thing, External):
+        call.state.solver.add(call.result, call.state.external(thing.qualified + registries.TABLE))
+
+
+def _searched(call: Call, thing: Thing, name: str | None) -> None:
+    """``getattr(torch.optim, args.name)``."""
+    if isinstance(thing, External):
+        registries.looked_up(call.state, call.unit, thing.qualified, name, call.result)
+
+
+def _drawn(call: Call) -> None:
+    """Note a loop that draws its batches by ``next(iterator)``: it iterates the loader as a ``for`` over it would."""
+    if call.node.args and isinstance(call.node.args[0].value, cst.Call):
+        return  # next(iter(loader)): one batch to look at, each time from the start
+    loop = next(call.unit.names.enclosing(call.node, cst.For, cst.While), None)
+    if loop is not None:
+        state = call.state
+
+        def arrive(thing: Thing) -> None:
+            if isinstance(thing, Origin) and thing.role is Role.BATCH and thing.source is not None:
+                state.loaders.setdefault(loop, {})[thing.source] = None
+
+        state.solver.watch(call.result, arrive)

@@ -1,0 +1,228 @@
+"""What a method call gives: by the role of the object, or by its use where nothing is known of the object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...facts.roles import SHARES, TENSORS, Origin, Role
+from ...facts.torch_api import knowledge
+from ..syntax.nodes import dotted
+from .call_binding import Call, bind, host, tensors
+from .containers import element, members
+from .solver import Slot, Thing
+from .values import Above, Bound, Function, Klass, Mapping, Sequence, State, Trace, Trail, Unknown
+
+
+def method_call(call: Call, bound: Bound) -> None:
+    """Build the flow of a method call."""
+    state, receiver, name = call.state, bound.receiver, bound.name
+    klass = state.klass.get(receiver) if isinstance(receiver, Origin) else getattr(receiver, "klass", None)
+    method = klass.method(name) if isinstance(klass, Klass) else None
+    if method is not None:
+        bind(call, method, None if method.decorated("staticmethod") else receiver)
+    if isinstance(receiver, Origin):
+        _METHODS.get(receiver.role, _tensor_method)(call, receiver, name)
+        if method is None:
+            state.solver.watch(call.everything(), lambda t: _called_back(call, t))
+    elif isinstance(receiver, Mapping):
+        _mapping_method(call, receiver, name)
+    elif isinstance(receiver, Sequence):
+        _sequence_method(call, receiver, name)
+    elif isinstance(receiver, Unknown):
+        _unknown_method(call, receiver, name)
+    elif isinstance(receiver, Trace):
+        _followed_method(call, receiver, name)
+    elif isinstance(receiver, Klass):
+        own = receiver.method(name)
+        if own is not None:
+            bind(call, own, receiver if own.decorated("classmethod") else None)
+    elif isinstance(receiver, Above):
+        own = receiver.method(name)
+        if own is not None:
+            bind(call, own, receiver.receiver)
+        elif isinstance(receiver.receiver, Origin):
+            _METHODS.get(receiver.receiver.role, _tensor_method)(call, receiver.receiver, name)
+
+
+def _followed_method(call: Call, trace: Trace, name: str) -> None:
+    """``now.strftime(...)`` is still a name made from the clock; what is read from a file has nothing to do with it."""
+    if trace.trail is not Trail.FILE:
+        call.state.solver.add(call.result, trace)
+
+
+def _called_back(call: Call, thing: Thing) -> None:
+    """A function handed to a method of torch's is called by it: the closure of ``optimizer.step``, ``model.apply``."""
+    if isinstance(thing, Function):
+        state = call.state
+        state.sites.setdefault(thing.node, {})[call.node] = None
+        state.escaped.add(thing.node)
+        state.solver.flow(state.returns(thing.node), call.result)
+
+
+def _model_method(call: Call, model: Origin, name: str) -> None:
+    state = call.state
+    if name in knowledge.KEEPS_MODULE:
+        state.solver.add(call.result, model)
+    elif name in ("parameters", "named_parameters"):
+        call.make(Role.PARAMETERS, "a model's parameters", source=model)
+    elif name == "state_dict":
+        call.make(Role.STATE, "a model's state dict", source=model)
+    elif name in ("modules", "children", "named_modules", "named_children", "buffers", "named_buffers", "size"):
+        return
+    else:
+        state.solver.watch(call.everything(), lambda t: _if_share(call, t, model))
+
+
+def _if_share(call: Call, thing: Thing, model: Origin) -> None:
+    if isinstance(thing, Origin) and thing.role in TENSORS:
+        call.make(Role.OUTPUT, "given by a method of a model", source=model)
+
+
+def _optimizer_method(call: Call, origin: Origin, name: str) -> None:
+    if name == "state_dict":
+        call.make(Role.STATE, f"the state dict of a {origin.role.value}", source=origin)
+
+
+def _loader_method(call: Call, origin: Origin, name: str) -> None:
+    if name in ("__iter__",):
+        call.state.solver.add(call.result, origin)
+
+
+def _tensor_method(call: Call, tensor: Origin, name: str) -> None:
+    if tensor.role in SHARES:
+        host = name in knowledge.LEAVES_DEVICE or name in ("size", "dim", "numel", "nelement")
+        call.state.solver.add(call.result, call.state.local(tensor) if host else tensor)
+        call.state.solver.flow(call.everything(), call.result, tensors)
+    elif tensor.role in (Role.CHECKPOINT, Role.STATE) and name in ("get", "pop", "copy"):
+        call.state.solver.add(call.result, tensor)
+
+
+def _device_method(call: Call, origin: Origin, name: str) -> None:
+    return
+
+
+def _scaler_method(call: Call, scaler: Origin, name: str) -> None:
+    if name == "scale":
+        call.state.solver.flow(call.first(), call.result)
+    elif name == "state_dict":
+        call.make(Role.STATE, "a scaler's state dict", source=scaler)
+
+
+def _accelerator_method(call: Call, accelerator: Origin, name: str) -> None:
+    state = call.state
+    if name in ("prepare", "unwrap_model", "prepare_model", "prepare_optimizer", "prepare_data_loader"):
+        slots = call.positional()
+        for slot in slots if name != "unwrap_model" else ():
+            state.solver.watch(slot, lambda t: state.used(t, "prepared") if isinstance(t, Unknown) else None)
+        if len(slots) == 1:
+            state.solver.flow(slots[0], call.result)
+        else:
+            given = state.sequence(call.node)
+            if not given.items:
+                given.items.extend(slots)
+            state.solver.add(call.result, given)
+    elif name == "get_state_dict":
+        state.solver.watch(call.first(), lambda t: _state_of(call, t))
+
+
+def _state_of(call: Call, thing: Thing) -> None:
+    if isinstance(thing, Origin) and thing.role is Role.MODEL:
+        call.make(Role.STATE, "a model's state dict", source=thing)
+
+
+_METHODS: dict[Role, Callable[[Call, Origin, str], None]] = {
+    Role.MODEL: _model_method,
+    Role.CRITERION: _model_method,
+    Role.OPTIMIZER: _optimizer_method,
+    Role.SCHEDULER: _optimizer_method,
+    Role.LOADER: _loader_method,
+    Role.SCALER: _scaler_method,
+    Role.DEVICE: _device_method,
+    Role.ACCELERATOR: _accelerator_method,
+}
+
+
+def _mapping_method(call: Call, mapping: Mapping, name: str) -> None:
+    state = call.state
+    values = members(state, mapping.rest)
+    for slot in mapping.entries.values():
+        state.solver.flow(slot, values)
+    if name == "items":
+        pairs = state.sequence(call.node, "items")
+        pair = state.sequence(call.node, "pair")
+        if not pair.items:
+            pair.items.extend([Slot(), values])
+        state.solver.add(pairs.rest, pair)
+        state.solver.add(call.result, pairs)
+    elif name == "values":
+        given = state.sequence(call.node, "values")
+        state.solver.flow(values, given.rest)
+        state.solver.add(call.result, given)
+    elif name in ("get", "pop", "setdefault"):
+        state.solver.flow(values, call.result)
+    elif name == "update":
+        state.solver.watch(call.first(), lambda t: _merge(state, mapping, t))
+    elif name == "copy":
+        state.solver.add(call.result, mapping)
+
+
+def _merge(state: State, mapping: Mapping, other: Thing) -> None:
+    if isinstance(other, Mapping):
+        for key, slot in list(other.entries.items()):
+            state.solver.flow(slot, mapping.entries.setdefault(key, Slot()))
+        state.solver.flow(other.rest, mapping.rest)
+
+
+def _sequence_method(call: Call, sequence: Sequence, name: str) -> None:
+    state = call.state
+    if name in ("append", "add", "insert", "appendleft") and call.args:
+        state.solver.flow(call.args[-1][1], sequence.rest)
+    elif name in ("extend", "update") and call.args:
+        state.solver.flow(element(state, call.first()), sequence.rest)
+    elif name in ("pop", "popleft"):
+        state.solver.flow(sequence.rest, call.result)
+    elif name in ("copy", "__iter__"):
+        state.solver.add(call.result, sequence)
+    elif name == "__next__":
+        state.solver.flow(sequence.rest, call.result)
+
+
+_BY_USE: dict[str, tuple[Role, str]] = {
+    "parameters": (Role.MODEL, "its .parameters() is called"),
+    "state_dict": (Role.MODEL, "its .state_dict() is called"),
+    "zero_grad": (Role.OPTIMIZER, "its .zero_grad() is called"),
+}
+
+
+def _unknown_method(call: Call, unknown: Unknown, name: str) -> None:
+    """Let the use of something of unknown origin tell what it is."""
+    state = call.state
+    if name in knowledge.KEEPS_MODULE:
+        state.solver.add(call.result, unknown)
+    elif name in _BY_USE:
+        role, why = _BY_USE[name]
+        if name in ("zero_grad", "state_dict") and any(known.node is unknown.node for known in state.related):
+            return  # an optimizer or a scheduler, by what it was built from
+        if name == "zero_grad" and _is_module(call):
+            return
+        because = f"made by {unknown.qualified or 'a call'}, and {why}"
+        state.solver.add(unknown.home, state.origin(role, unknown.node, because, unknown.qualified))
+    else:
+        inner = state.unknown(call.node, f"{unknown.qualified}.{name}", call.result)
+        state.solver.add(call.result, inner)
+        state.solver.flow(call.everything(), call.result, lambda t: host(state, t))
+
+
+_OF_MODULES = frozenset("parameters named_parameters train eval modules children forward".split())
+
+
+def _is_module(call: Call) -> bool:
+    """Whether the object of a method call is called, or asked for its parameters, elsewhere: no optimizer is."""
+    holder = dotted(call.node.func).rpartition(".")[0]
+    if not holder:
+        return False
+    for other in call.unit.names.calls:
+        asked, _, method = dotted(other.func).rpartition(".")
+        if (asked == holder and method in _OF_MODULES) or dotted(other.func) == holder:
+            return True
+    return False

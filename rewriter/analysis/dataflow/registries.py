@@ -1,0 +1,135 @@
+"""
+What configuration names: ``getattr(models, config["arch"])(...)``, ``config.init_obj("opt", torch.optim, params)``,
+``models.__dict__[args.arch]()``, ``globals()[args.arch]()``.
+
+What is made is told by the module that is searched, not by the name: something of ``torch.optim`` is an optimizer, and
+something of the program's own module is one of the classes and functions that stand there. A function that searches the
+module that it is handed is looked through at each of its calls: one call makes a model, the next an optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..syntax.nodes import parameters, positional
+from .call_binding import Call
+from .modules import slot_of, unit_named, variable
+from .solver import Slot, Thing
+from .values import Function, Klass, State, Unit
+
+UNNAMED = "Unnamed"
+"""Stands for a name that only the run knows."""
+TABLE = ".__dict__"
+"""Behind a module's name, the table of its names."""
+
+
+def looked_up(state: State, asker: Unit, module: str, name: str | None, slot: Slot) -> None:
+    """Let a slot hold what a module has under a name; without one, something of that module, by whatever name."""
+    found = slot_of(state, f"{module}.{name}") if name is not None else None
+    if found is not None:
+        state.solver.flow(found, slot)
+    elif name is None and unit_named(state, module) is asker:
+        own(state, asker, slot)
+    elif name is None and unit_named(state, module) is not None:
+        for member in members_of(state, module):
+            state.solver.flow(member, slot, made)
+    else:
+        state.solver.add(slot, state.external(f"{module}.{name or UNNAMED}"))
+
+
+def own(state: State, unit: Unit, slot: Slot) -> None:
+    """
+    Let a slot hold what a module may find in its own names: ``globals()[args.arch]``, ``eval(args.arch)``.
+
+    Its use tells what it is: among those names stand losses, schedules and the function that searches.
+    """
+    state.solver.add(slot, state.external(f"{unit.name}.{UNNAMED}"))
+
+
+def searched(function: Function) -> str | None:
+    """The parameter of which a function calls an attribute, by whatever name, and gives the result; None without."""
+    node, names = function.node, function.unit.names
+    if not isinstance(node, cst.FunctionDef):
+        return None
+    for returned in names.returns.get(node, ()):
+        made = returned.value
+        if not isinstance(made, cst.Call):
+            continue
+        found = _search(_value(function.unit, made.func))
+        if found is not None and any(p.name.value == found for p in parameters(node)):
+            return found
+    return None
+
+
+def _value(unit: Unit, node: cst.BaseExpression) -> cst.BaseExpression:
+    """What an expression is, or what the one assignment to it says."""
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    if binding is None or len(binding.definitions) != 1:
+        return node
+    target = unit.names.parents.get(binding.definitions[0])
+    assign = unit.names.parents.get(target) if isinstance(target, cst.AssignTarget) else None
+    return assign.value if isinstance(assign, cst.Assign) else node
+
+
+def _search(node: cst.BaseExpression) -> str | None:
+    """``module`` of ``getattr(module, name)``, for a name that is not written out."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or node.func.value != "getattr":
+        return None
+    if len(node.args) < 2 or isinstance(node.args[1].value, cst.SimpleString):
+        return None
+    first = node.args[0].value
+    return first.value if isinstance(first, cst.Name) else None
+
+
+def inside(call: Call) -> bool:
+    """Whether a ``getattr`` is the search of such a function: what it finds is told at the function's calls."""
+    node = call.unit.names.function(call.node)
+    if not isinstance(node, cst.FunctionDef):
+        return False
+    found = searched(call.unit.function(node))
+    return found is not None and found == _search(call.node)
+
+
+def handed(call: Call, function: Function, bound: bool) -> tuple[Slot, Call] | None:
+    """For a call of such a function: what it searches, and the call that it makes of what it finds."""
+    name = searched(function)
+    if name is None:
+        return None
+    places = [p.name.value for p in positional(function.node)][1 if bound else 0 :]
+    known = {p.name.value for p in parameters(function.node)}
+    module: Slot | None = None
+    rest: list[tuple[cst.Arg, Slot]] = []
+    plain = 0
+    for arg, slot in call.args:
+        if arg.keyword is None and not arg.star:
+            if plain < len(places) and places[plain] == name:
+                module = slot
+            elif plain >= len(places):
+                rest.append((arg, slot))
+            plain += 1
+        elif arg.keyword is not None and arg.keyword.value == name:
+            module = slot
+        elif arg.keyword is None or arg.keyword.value not in known:
+            rest.append((arg, slot))
+    if module is None:
+        return None
+    return module, Call(call.state, call.unit, call.node, call.result, rest)
+
+
+def members_of(state: State, module: str) -> Iterator[Slot]:
+    """The classes and functions at the top of a module of the program, with those that it imports."""
+    unit = unit_named(state, module)
+    if unit is None:
+        return
+    for name, binding in unit.names.scope.bindings.items():
+        if all(isinstance(d, (cst.ClassDef, cst.FunctionDef, cst.ImportAlias)) for d in binding.definitions):
+            slot = variable(state, unit, name)
+            if slot is not None:
+                yield slot
+
+
+def made(thing: Thing) -> Thing | None:
+    """Let pass what a configuration may name: functions, and classes whose instances have a role."""
+    return thing if isinstance(thing, Function) or (isinstance(thing, Klass) and thing.role is not None) else None

@@ -1,0 +1,336 @@
+"""
+The things that flow: roles (from the facts), and the shapes through which roles travel on their way.
+
+A shape is an allocation site: one for each place of the source that makes something, so there are finitely many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+import libcst as cst
+
+from ...facts.module_paths import Layout, Place
+from ...facts.roles import Origin, Role
+from ..syntax.names import Names
+from ..syntax.nodes import FunctionNode
+from ..syntax.scopes import Binding
+from .solver import Slot, Solver, Thing
+
+_DEEPEST = {"builtins": 3}
+"""Parts of the longest name of something outside, by its first part."""
+_DEEPEST_ELSEWHERE = 8
+"""Public names have six or seven."""
+
+
+@dataclass(eq=False)
+class External:
+    """Something outside the program, by its full name: ``torch.optim.SGD``."""
+
+    qualified: str
+
+
+@dataclass(eq=False)
+class Function:
+    """A function of the program."""
+
+    node: FunctionNode
+    unit: Unit
+
+    def decorated(self, *names: str) -> bool:
+        """Whether one of its decorators has one of these names: ``property``, ``classmethod``."""
+        return any(name in names for name in decorators(self.node))
+
+
+def decorators(node: FunctionNode) -> list[str]:
+    """The last names of what a function is decorated with."""
+    found = []
+    for decorator in node.decorators if isinstance(node, cst.FunctionDef) else ():
+        made = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
+        found.append(made.attr.value if isinstance(made, cst.Attribute) else getattr(made, "value", ""))
+    return found
+
+
+@dataclass(eq=False)
+class Klass:
+    """A class of the program. ``role`` is that of its instances, where an outside base class decides it."""
+
+    node: cst.ClassDef
+    unit: Unit
+    bases: tuple[Klass, ...] = ()
+    externals: tuple[str, ...] = ()
+    role: Role | None = None
+
+    def method(self, name: str) -> Function | None:
+        """The function that an attribute of this name gives on an instance, searched through the bases."""
+        body = self.node.body.body if isinstance(self.node.body, cst.IndentedBlock) else ()
+        for statement in body:
+            if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
+                return self.unit.function(statement)
+        return next((found for base in self.bases if (found := base.method(name)) is not None), None)
+
+
+@dataclass(eq=False)
+class Instance:
+    """An instance of a class of the program that has no role of its own."""
+
+    klass: Klass
+    node: cst.CSTNode
+
+
+@dataclass(eq=False)
+class Above:
+    """``super()`` in a method: an object, seen from the bases of one of its classes."""
+
+    receiver: Thing
+    below: Klass
+
+    def method(self, name: str) -> Function | None:
+        """The method of the bases, by name."""
+        return next((found for base in self.below.bases if (found := base.method(name)) is not None), None)
+
+
+@dataclass(eq=False)
+class Bound:
+    """An attribute of a thing, about to be called: ``model.parameters``."""
+
+    receiver: Thing
+    name: str
+
+
+@dataclass(eq=False)
+class Sequence:
+    """A tuple, list, set, generator or iterator. ``items`` are the known positions, ``rest`` holds all others."""
+
+    items: list[Slot] = field(default_factory=list)
+    rest: Slot = field(default_factory=Slot)
+    wraps: list[Slot] = field(default_factory=list)
+    """For ``enumerate``, ``zip`` and the like: what is iterated underneath."""
+
+
+@dataclass(eq=False)
+class Mapping:
+    """A dict. ``entries`` are the values under constant keys, ``rest`` holds all others."""
+
+    entries: dict[str, Slot] = field(default_factory=dict)
+    rest: Slot = field(default_factory=Slot)
+
+
+@dataclass(eq=False)
+class Unknown:
+    """What a call of unknown origin gave. Its use may yet tell what it is."""
+
+    node: cst.CSTNode
+    qualified: str
+    home: Slot
+
+
+class Trail(Enum):
+    """Why something without a role is followed."""
+
+    FILE = "file"
+    """An open file."""
+    STAMP = "stamp"
+    """What differs from process to process: the clock, a process id, random text."""
+    LISTING = "listing"
+    """The entries of a folder: their number differs, while another process makes one."""
+
+
+@dataclass(eq=False)
+class Trace:
+    """Something from outside that has no role, and is followed to where it ends."""
+
+    node: cst.CSTNode
+    trail: Trail
+
+
+@dataclass(eq=False)
+class Unit:
+    """One module of the program under analysis."""
+
+    name: str
+    names: Names
+    functions: dict[cst.CSTNode, Function] = field(default_factory=dict)
+    classes: dict[cst.ClassDef, Klass] = field(default_factory=dict)
+    place: Place = field(default_factory=lambda: Place(""))
+
+    def function(self, node: FunctionNode) -> Function:
+        """The thing that stands for a function of this module."""
+        if node not in self.functions:
+            self.functions[node] = Function(node, self)
+        return self.functions[node]
+
+
+@dataclass(eq=False)
+class CallRecord:
+    """What the solver learned of one call."""
+
+    unit: Unit
+    node: cst.Call
+    callees: dict[Thing, None] = field(default_factory=dict)
+    result: Slot = field(default_factory=Slot)
+    receiver: Slot | None = None
+    """What holds the object of a method call."""
+    first: Slot | None = None
+    """What holds the first argument."""
+
+
+class State:
+    """Everything that the statement, expression and call parts share while they build the flow graph."""
+
+    def __init__(self, units: list[Unit], layout: Layout = Layout()) -> None:  # noqa: B008 (frozen)
+        self.solver = Solver()
+        self.layout = layout
+        self.units = {unit.name: unit for unit in units}
+        self.values: dict[cst.CSTNode, Slot] = {}
+        self.calls: dict[cst.Call, CallRecord] = {}
+        self.sites: dict[cst.CSTNode, dict[cst.Call, None]] = {}
+        """For a function, the calls that reach it."""
+        self.escaped: set[cst.CSTNode] = set()
+        """Functions handed to code outside the program, which may call them with anything."""
+        self.loaders: dict[cst.CSTNode, dict[Origin, None]] = {}
+        """For a loop or a comprehension clause, the loaders that it iterates."""
+        self.klass: dict[Thing, Klass] = {}
+        """The class of the program that a role-bearing instance belongs to."""
+        self.related: dict[Origin, Slot] = {}
+        """For an optimizer its parameters, for a scheduler its optimizer."""
+        self.parts: dict[Thing, dict[Thing, None]] = {}
+        """For a model, the models that are attributes of it."""
+        self.aside: dict[cst.Call, Callable[[], None] | None] = {}
+        """Calls of what is looked up somewhere, each with what lets it hold what it gives."""
+        self._uses: dict[Unknown, set[str]] = {}
+        self._kinds: dict[Thing, Slot] = {}
+        self._registered: dict[Thing, Slot] = {}
+        self._bindings: dict[Binding, Slot] = {}
+        self._fields: dict[tuple[Thing, str], Slot] = {}
+        self._returns: dict[cst.CSTNode, Slot] = {}
+        self._named: dict[str, Slot] = {}
+        self._memo: dict[Hashable, Thing] = {}
+
+    def binding(self, binding: Binding) -> Slot:
+        """The slot of a variable."""
+        return self._bindings.setdefault(binding, Slot())
+
+    def field(self, thing: Thing, name: str) -> Slot:
+        """The slot of an attribute of a thing."""
+        return self._fields.setdefault((thing, name), Slot())
+
+    def fields(self) -> Iterator[tuple[Thing, Slot]]:
+        """What has attributes, and the slot of each."""
+        for (thing, _), slot in list(self._fields.items()):
+            yield thing, slot
+
+    def kinds(self, made: Thing) -> Slot:
+        """The classes of the program that something with a role may belong to."""
+        return self._kinds.setdefault(made, Slot())
+
+    def registered(self, registry: Thing) -> Slot:
+        """What decorators have put into a registry."""
+        return self._registered.setdefault(registry, Slot())
+
+    def returns(self, function: cst.CSTNode) -> Slot:
+        """The slot of what a function returns."""
+        return self._returns.setdefault(function, Slot())
+
+    def external(self, qualified: str) -> External:
+        """
+        The thing outside the program with this full name.
+
+        What is asked for attributes in a loop (``kind = kind.first.second``) has names without end: a word that comes
+        again leads back to where it came first, and what is too long is cut, so that there are few.
+        """
+        parts = qualified.split(".")
+        most = _DEEPEST.get(parts[0], _DEEPEST_ELSEWHERE)
+        if parts[-1] in parts[1:-2]:
+            qualified = ".".join(parts[: parts.index(parts[-1], 1) + 1])
+        elif len(parts) > most:
+            qualified = ".".join(parts[:most])
+        thing = self._memo.setdefault(("external", qualified), External(qualified))
+        assert isinstance(thing, External)
+        return thing
+
+    def above(self, receiver: Thing, klass: Klass) -> Above:
+        """A thing, seen from the bases of one of its classes."""
+        thing = self._memo.setdefault(("above", receiver, klass), Above(receiver, klass))
+        assert isinstance(thing, Above)
+        return thing
+
+    def bound(self, receiver: Thing, name: str) -> Bound:
+        """The attribute of a thing, as something to call."""
+        thing = self._memo.setdefault(("bound", receiver, name), Bound(receiver, name))
+        assert isinstance(thing, Bound)
+        return thing
+
+    def sequence(self, node: cst.CSTNode, what: str = "") -> Sequence:
+        """The sequence made at a place."""
+        thing = self._memo.setdefault(("sequence", node, what), Sequence())
+        assert isinstance(thing, Sequence)
+        return thing
+
+    def mapping(self, node: cst.CSTNode) -> Mapping:
+        """The dict made at a place."""
+        thing = self._memo.setdefault(("mapping", node), Mapping())
+        assert isinstance(thing, Mapping)
+        return thing
+
+    def instance(self, klass: Klass, node: cst.CSTNode) -> Instance:
+        """The instance of a class of the program made at a place."""
+        thing = self._memo.setdefault(("instance", klass, node), Instance(klass, node))
+        assert isinstance(thing, Instance)
+        return thing
+
+    def unknown(self, node: cst.CSTNode, qualified: str, home: Slot) -> Unknown:
+        """What a call of unknown origin gave."""
+        thing = self._memo.setdefault(("unknown", node), Unknown(node, qualified, home))
+        assert isinstance(thing, Unknown)
+        return thing
+
+    def used(self, unknown: Unknown, use: str) -> None:
+        """Note a use: what an accelerator prepares and a loop iterates is a loader, whoever has made it."""
+        uses = self._uses.setdefault(unknown, set())
+        uses.add(use)
+        if uses == {"prepared", "iterated"}:
+            because = f"made by {unknown.qualified or 'a call'}, prepared by the accelerator, and iterated"
+            self.solver.add(unknown.home, self.origin(Role.LOADER, unknown.node, because, unknown.qualified))
+
+    def trace(self, node: cst.CSTNode, trail: Trail) -> Trace:
+        """What is followed from a place on."""
+        thing = self._memo.setdefault(("trace", node, trail), Trace(node, trail))
+        assert isinstance(thing, Trace)
+        return thing
+
+    def origin(
+        self, role: Role, node: cst.CSTNode, because: str, qualified: str = "", source: Origin | None = None
+    ) -> Origin:
+        """The origin of a role at a place: the same one each time it is asked for."""
+        key = ("origin", role, node, source)
+        thing = self._memo.setdefault(key, Origin(role, node, because, qualified, source))
+        assert isinstance(thing, Origin)
+        return thing
+
+    def local(self, tensor: Origin) -> Origin:
+        """The role of a Python value computed from a tensor of one process's share."""
+        if tensor.role is Role.LOCAL:
+            return tensor
+        return self.origin(Role.LOCAL, tensor.node, f"computed from {tensor.because}", "", tensor)
+
+    def slot(self, expression: cst.CSTNode) -> Slot:
+        """The slot of an expression's value."""
+        return self.values.setdefault(expression, Slot())
+
+    def slot_named(self, name: str) -> Slot:
+        """A slot that is found again by its name."""
+        return self._named.setdefault(name, Slot())
+
+
+def origins(slot: Slot | None, *roles: Role) -> list[Origin]:
+    """The role-bearing things in a slot, of the given roles (of any when none is given)."""
+    things = slot.things if slot is not None else ()
+    return [t for t in things if isinstance(t, Origin) and (not roles or t.role in roles)]
+
+
+def traces(slot: Slot | None, trail: Trail) -> list[Trace]:
+    """What a slot holds that is followed for one reason."""
+    return [t for t in (slot.things if slot is not None else ()) if isinstance(t, Trace) and t.trail is trail]

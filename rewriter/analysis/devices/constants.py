@@ -1,0 +1,217 @@
+"""
+Devices that a module keeps for everybody: ``DEVICE`` of ``config.py``, ``device`` of ``engine.py``.
+
+Such a constant stays where it is: ``"cuda"`` is the GPU that the accelerator gave the process, in whatever file it is
+read, and a program that starts elsewhere finds it as before. The accelerator is told where it says the CPU, and a GPU
+that it names by number loses that number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ...facts.module import Move, Placement
+from ...facts.roles import Origin, Role
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import External, State, Unit, origins
+from ..syntax.walk import children, descendants
+from ..training.training import method_name
+from .device_flags import Flag, always_cpu
+from .device_names import DeviceName, cpu_condition
+
+_NUMBERED = re.compile(r"""^['"][a-z]+:\d+['"]$""")
+Read = tuple[Unit, cst.BaseExpression]
+
+
+@dataclass(eq=False)
+class Constant:
+    """A variable at the top of a module that holds the device, and stays."""
+
+    unit: Unit
+    name: DeviceName
+    reads: list[Read] = field(default_factory=list)
+    """Every expression that reads it, in whatever module of the program."""
+
+    @property
+    def told(self) -> str:
+        """What people call it: ``config.DEVICE``."""
+        return f"{self.unit.place.name or self.unit.name}.{self.name.binding.name}"
+
+    def may_be_cpu(self) -> bool:
+        """Whether the CPU is among its values."""
+        words = [w for value in self.name.values for w in _words(value)]
+        return "cpu" in words or not words
+
+    def always_cpu(self) -> bool:
+        """Whether it says nothing but the CPU, in so many words."""
+        values = self.name.values
+        chosen = any(isinstance(n, (cst.IfExp, cst.BooleanOperation)) for value in values for n in descendants(value))
+        return not chosen and all(_words(value) == ["cpu"] for value in values)
+
+    def numbers(self) -> list[cst.BaseExpression]:
+        """The parts of its definition that name one GPU by number, written out or computed."""
+        return [node for value in self.name.values for node in _numbers(value)]
+
+    def open(self) -> bool:
+        """Whether its definition does not say which kinds of device it can be: ``torch.device(args.device)``."""
+        return not all(_words(value) for value in self.name.values)
+
+
+def _numbers(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The outermost expressions below a node that give the name of one GPU."""
+    if isinstance(node, cst.SimpleString) and _NUMBERED.match(node.value):
+        yield node
+    elif isinstance(node, (cst.FormattedString, cst.ConcatenatedString, cst.BinaryOperation)):
+        if any(text.endswith(":") for text in _texts(node)):
+            yield node
+    else:
+        for child in children(node):
+            yield from _numbers(child)
+
+
+def constants(state: State, reach: Reach, devices: list[tuple[Unit, DeviceName]]) -> list[Constant]:
+    """The device variables at the top of modules, and who reads each."""
+    found = [Constant(unit, name) for unit, name in devices if name.binding.scope.node is unit.names.module]
+    by_origin: dict[Origin, list[Constant]] = {}
+    for constant in found:
+        for origin in origins(state.binding(constant.name.binding)):
+            by_origin.setdefault(origin, []).append(constant)
+    for node, slot in list(state.values.items()) if by_origin else ():
+        if not isinstance(node, (cst.Name, cst.Attribute)):
+            continue
+        held = [by_origin.get(origin, []) for origin in origins(slot)]
+        unit = next((u for u in reach.units if node in u.names.parents), None) if held and all(held) else None
+        for constant in held[0] if unit is not None else ():
+            if unit is not None and _reads(state, unit, node, constant):
+                constant.reads.append((unit, node))
+    return found
+
+
+def _reads(state: State, unit: Unit, node: cst.Name | cst.Attribute, constant: Constant) -> bool:
+    """Whether an expression that holds what a constant does is the constant itself."""
+    if isinstance(node, cst.Attribute):
+        base = state.values.get(node.value)
+        return base is not None and any(isinstance(t, External) for t in base.things)
+    binding = unit.names.binding(node)
+    if binding is constant.name.binding:
+        return node not in binding.definitions
+    return binding is None or all(isinstance(d, cst.ImportAlias) for d in binding.definitions)
+
+
+def lent(constant: Constant) -> bool:
+    """Whether other files read a variable."""
+    shared = constant.unit.place.shared
+    name = constant.name.binding.name
+    return name in shared or "*" in shared or any(unit is not constant.unit for unit, _ in constant.reads)
+
+
+class Constants:
+    """The constants that a program keeps, and what still reads them when the moves are gone."""
+
+    def __init__(
+        self,
+        state: State,
+        kept: Sequence[Constant] = (),
+        placements: Iterable[Placement] = (),
+        gone: Container[cst.CSTNode] = (),
+    ) -> None:
+        self.state, self.all = state, kept
+        self.bindings = {constant.name.binding for constant in kept}
+        self.reads = {node for constant in kept for _, node in constant.reads}
+        moves = (p.node for p in placements if isinstance(p.node, cst.Call))
+        aims = {n for call in moves for arg in call.args for n in descendants(arg)}
+        self.kept = [c for c in kept if any(node in aims for _, node in c.reads)]
+        """Those to which the script moves something."""
+        self.left = {c: [read for read in c.reads if read[1] not in gone] for c in self.kept}
+
+    def followed(self, placement: Placement) -> bool:
+        """Whether a move goes to a constant, and so can stay as it is."""
+        call = placement.node
+        aimed = isinstance(call, cst.Call) and any(arg.value in self.reads for arg in call.args)
+        return placement.move is Move.RETARGET and aimed
+
+    def flag(self, unit: Unit) -> Flag | None:
+        """
+        The condition under which the constants say the CPU, as a module spells it; None where it does not matter.
+
+        It matters where a constant is still read, and where its author had a reason of his own: a flag.
+        """
+        for constant in self.kept:
+            if constant.always_cpu():
+                return always_cpu(unit)
+            spelled = next((n for u, n in constant.reads if u is unit), None)
+            reason = cpu_condition(self.state, constant.unit, constant.name) is not None
+            if (reason or self.left[constant]) and spelled is not None and constant.may_be_cpu():
+                text = unit.names.module.code_for_node(spelled)
+                return Flag(unit, f'{text}{"" if constant.name.word else ".type"} == "cpu"', spelled)
+        return None
+
+    def numbered(self, unit: Unit) -> list[cst.BaseExpression]:
+        """The names of GPUs in a module that lose their number, because something still reads them."""
+        return [node for c in self.kept if c.unit is unit and self.left[c] for node in c.numbers()]
+
+    def findings(self, unit: Unit, home: Unit | None) -> Iterator[Finding]:
+        """What the constants leave open in a module."""
+        for constant in self.kept:
+            if constant.unit is unit and self.left[constant]:
+                for node in constant.numbers():
+                    if not isinstance(node, cst.SimpleString):
+                        yield _left_to_launcher(node)
+                if constant.open():
+                    yield _one_gpu(constant)
+            for owner, node in self.left[constant]:
+                made = _made_at_import(self.state, owner, node) if owner is unit and owner is not home else None
+                if made is not None:
+                    yield _too_early(constant, made)
+
+
+def _made_at_import(state: State, unit: Unit, read: cst.CSTNode) -> cst.Call | None:
+    """The call by which a module makes a tensor on the device while it is imported."""
+    arg = unit.names.parents.get(read)
+    call = unit.names.parents.get(arg) if isinstance(arg, cst.Arg) else None
+    if not isinstance(arg, cst.Arg) or not isinstance(call, cst.Call) or call not in state.calls:
+        return None
+    named = arg.keyword is not None and arg.keyword.value == "device"
+    if unit.names.function(call) is not unit.names.module or not (named or method_name(call) == "to"):
+        return None
+    return None if origins(state.values.get(call), Role.MODEL, Role.CRITERION) else call
+
+
+def _left_to_launcher(node: cst.CSTNode) -> Finding:
+    return Finding(
+        "launcher", node, "the number that chose the GPU here is not asked any more: each process has one of its own",
+        "choose the GPUs at the launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...", Severity.NOTE,
+    )  # fmt: skip
+
+
+def _one_gpu(constant: Constant) -> Finding:
+    return Finding(
+        "device-constant", constant.name.values[0], f"{constant.told} is read where the accelerator does not reach: "
+        "were it a GPU with a number, every process would use that same one there",
+        'give it "cuda" without a number, which is the GPU of the process', Severity.REVIEW,
+    )  # fmt: skip
+
+
+def _too_early(constant: Constant, node: cst.CSTNode) -> Finding:
+    return Finding(
+        "device-constant", node, f"made while the module is imported, before the accelerator gives the process its "
+        f"GPU: on several GPUs it would lie on the first one, whatever {constant.told} says later",
+        "make it in a function, or move it where it is used: .to(x.device)", Severity.BLOCKED,
+    )  # fmt: skip
+
+
+def _texts(node: cst.CSTNode) -> list[str]:
+    """The pieces of text in an expression."""
+    texts = [n.evaluated_value for n in descendants(node) if isinstance(n, cst.SimpleString)]
+    texts += [n.value for n in descendants(node) if isinstance(n, cst.FormattedStringText)]
+    return [t for t in texts if isinstance(t, str)]
+
+
+def _words(node: cst.CSTNode) -> list[str]:
+    """The kinds of device that an expression names."""
+    return [text.partition(":")[0] for text in _texts(node)]

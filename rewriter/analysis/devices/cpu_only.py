@@ -1,0 +1,80 @@
+"""Scripts that never name a device and make tensors by hand: on an accelerator those would meet the batch's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.roles import Role
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit, origins
+from ..training.training import Training, method_name, outside_name
+from .moves import stateless
+
+_FACTORIES = frozenset(
+    f"torch.{name}"
+    for name in "zeros ones empty full rand randn randint arange tensor as_tensor from_numpy linspace eye normal "
+    "Tensor FloatTensor LongTensor".split()
+)
+_FOLLOWS = frozenset({"to", "cuda", "type_as", "item", "tolist", "numpy"})
+"""Methods behind which it does not matter where a tensor was made."""
+
+
+def cpu_only(state: State, reach: Reach, training: Training) -> tuple[Unit, Finding] | None:
+    """Why a script must stay on the CPU, where it trained so far; None where it names a device, or needs none."""
+    if any(_names_device(state, record.node) for record in state.calls.values()) or _has_device(state):
+        return None
+    for unit, node in _made(state, reach, training):
+        return unit, Finding(
+            "cpu-only", node, "the script names no device, and makes this tensor on the CPU: on a GPU it would meet "
+            "batches and weights that are there, so the accelerator is told to stay on the CPU",
+            "to train on GPUs, make such tensors with device=accelerator.device, and take cpu=True out",
+            Severity.REVIEW,
+        )  # fmt: skip
+    return None
+
+
+def _names_device(state: State, call: cst.Call) -> bool:
+    return method_name(call) == "cuda" and isinstance(call.func, cst.Attribute)
+
+
+def _has_device(state: State) -> bool:
+    """Whether the script chooses a device anywhere, or reads one that its user chooses."""
+    for node, slot in state.values.items():
+        if isinstance(node, cst.Attribute) and (node.attr.value in ("device", "dev") or _of_cuda(node)):
+            if node.attr.value != "device" or not origins(slot, Role.DEVICE):
+                return True
+        if any(o.qualified != "follows" for o in origins(slot, Role.DEVICE)):
+            return True
+    return False
+
+
+def _of_cuda(node: cst.Attribute) -> bool:
+    return node.attr.value == "cuda" or (isinstance(node.value, cst.Attribute) and node.value.attr.value == "cuda")
+
+
+def _made(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    """The tensors that are made by hand where the model works, and losses with tensors of their own."""
+    for loop in (*training.train_loops, *training.eval_loops):
+        unit = next(u for u in reach.units if loop in u.names.parents)
+        for node in reach.runs(loop.body if isinstance(loop, (cst.For, cst.While)) else loop, unit):
+            if isinstance(node, cst.Call) and node in state.calls and _is_by_hand(state, node):
+                yield state.calls[node].unit, node
+    for record in training.backwards:
+        for loss in origins(record.receiver, Role.LOSS):
+            criterion = loss.source
+            if criterion is not None and criterion.role is Role.CRITERION and isinstance(criterion.node, cst.Call):
+                if criterion.qualified.startswith("torch.nn.") and not stateless(criterion):
+                    yield record.unit, criterion.node
+
+
+def _is_by_hand(state: State, call: cst.Call) -> bool:
+    if outside_name(state.calls[call]) not in _FACTORIES:
+        return False
+    if any(a.keyword is not None and a.keyword.value == "device" for a in call.args):
+        return False
+    unit = state.calls[call].unit
+    around = unit.names.parents.get(call)
+    return not (isinstance(around, cst.Attribute) and around.attr.value in _FOLLOWS)

@@ -1,0 +1,67 @@
+"""Devices that objects keep, ``self.device = ...``: they are redefined where they are set, not where they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ...facts.module import DeviceRead, Move, Placement
+from ...facts.roles import Origin, Role
+from ..dataflow.values import State, Unit, origins
+from ..syntax.scopes import Binding
+from .device_names import DeviceName, numbered
+
+
+@dataclass(eq=False)
+class DeviceField:
+    """One assignment of a device to an attribute."""
+
+    target: cst.Attribute
+    value: cst.BaseExpression
+    statement: cst.CSTNode
+    unit: Unit
+
+    @property
+    def code(self) -> cst.CSTNode:
+        """The function in which it stands."""
+        return self.unit.names.function(self.target)
+
+    def name(self) -> DeviceName:
+        """The same, as a variable would be described."""
+        scope = self.unit.names.scopes[self.code]
+        return DeviceName(Binding(self.target.attr.value, scope), [self.statement], [self.value])
+
+
+def device_fields(state: State, unit: Unit) -> list[DeviceField]:
+    """The assignments of a module that give an attribute a device which the script chose."""
+    found = []
+    for node in unit.names.within:
+        parent = unit.names.parents.get(node) if isinstance(node, cst.Attribute) else None
+        assign = unit.names.parents.get(parent) if isinstance(parent, cst.AssignTarget) else None
+        if isinstance(assign, cst.Assign) and isinstance(node, cst.Attribute) and len(assign.targets) == 1:
+            if _is_device(state, assign.value):
+                found.append(DeviceField(node, assign.value, unit.names.statement(node), unit))
+    return found
+
+
+def _is_device(state: State, value: cst.BaseExpression) -> bool:
+    slot = state.values.get(value)
+    held = [t for t in (slot.things if slot is not None else ()) if isinstance(t, Origin)]
+    return bool(held) and all(o.role is Role.DEVICE and o.qualified != "follows" for o in held)
+
+
+def redefined(field: DeviceField, state: State, gone: Collection[cst.CSTNode]) -> Iterator[DeviceRead]:
+    """The new value of such an attribute, where it is not one already, and nobody writes a number behind it."""
+    kept = field.target.attr.value
+    reads = (n for n in field.unit.names.every(cst.Attribute) if isinstance(n, cst.Attribute) and n.attr.value == kept)
+    if field.value not in gone and not any(numbered(field.unit, read) for read in reads):
+        word = all(o.qualified == "str" for o in origins(state.values.get(field.value), Role.DEVICE))
+        yield DeviceRead(field.value, word)
+
+
+def follows_field(placement: Placement, names: Collection[str]) -> bool:
+    """Whether a move goes to an attribute that is redefined, and so can stay as it is."""
+    target = placement.target
+    return placement.move is Move.RETARGET and isinstance(target, cst.Attribute) and target.attr.value in names

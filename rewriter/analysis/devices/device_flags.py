@@ -1,0 +1,82 @@
+"""Flags that choose the device without ever naming one: ``if args.cuda:`` around every move."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import libcst as cst
+
+from ...facts.module import Placement
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import External, State, Unit
+from ..syntax.walk import descendants
+from .device_names import refused
+
+_SPEAKS = re.compile("cuda|gpu|cpu|device", re.IGNORECASE)
+
+
+class Flag(NamedTuple):
+    """A condition under which the script wanted the CPU."""
+
+    unit: Unit
+    text: str
+    test: cst.BaseExpression
+    behind: cst.CSTNode | None = None
+    """A statement behind which alone it is known."""
+    gives: str = ""
+    """For a device that is kept as an attribute, the statement by which it gets the accelerator's."""
+
+
+def cpu_flag(
+    state: State, reach: Reach, placements: list[tuple[Unit, Placement]]
+) -> tuple[Flag | None, list[tuple[Unit, Finding]]]:
+    """The one condition under which all moves of a program are left out, or a finding where there are several."""
+    found: dict[str, Flag] = {}
+    for unit, test in [*_around_moves(placements), *_of_types(state, reach)]:
+        text = refused(state, unit, test)
+        if text is not None and _SPEAKS.search(text):
+            found.setdefault(text, Flag(unit, text, test))
+    if len(found) < 2:
+        return next(iter(found.values()), None), []
+    told = ", ".join(f"{text}" for text in found)
+    flag = next(iter(found.values()))
+    return None, [
+        (
+            flag.unit,
+            Finding(
+                "device-flag", flag.test, f"several conditions decide whether the CPU is used ({told}): the "
+                "accelerator takes the device that is there", "pass the right one: Accelerator(cpu=...)",
+                Severity.REVIEW,
+            ),
+        )
+    ]  # fmt: skip
+
+
+def always_cpu(unit: Unit) -> Flag:
+    """The flag of a script that knows no other device."""
+    return Flag(unit, "True", cst.Name("True"))
+
+
+def _around_moves(placements: list[tuple[Unit, Placement]]) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+    """The conditions under which something is moved."""
+    for unit, placement in placements:
+        inside = {placement.node, *unit.names.ancestors(placement.node)}
+        for around in unit.names.enclosing(placement.node, cst.If, cst.IfExp):
+            if isinstance(around, (cst.If, cst.IfExp)) and around.body in inside:
+                yield unit, around.test
+
+
+def _of_types(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+    """The conditions under which a tensor type of CUDA is taken."""
+    for unit in reach.units:
+        for node in descendants(unit.names.module):
+            if node.__class__ is cst.Attribute and node.attr.value.endswith("Tensor") and node in state.values:
+                names = [t.qualified for t in state.values[node].things if isinstance(t, External)]
+                if any(name.startswith("torch.cuda.") for name in names):
+                    inside = {node, *unit.names.ancestors(node)}
+                    for around in unit.names.enclosing(node, cst.If, cst.IfExp):
+                        if isinstance(around, (cst.If, cst.IfExp)) and around.body in inside:
+                            yield unit, around.test

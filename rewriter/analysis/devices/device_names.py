@@ -1,0 +1,260 @@
+"""Variables that hold the device which a script chose, and the flags that its choice hung on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ...facts.roles import Origin, Role
+from ...facts.torch_api import knowledge
+from ..dataflow.values import State, Unit, origins
+from ..syntax.scopes import Binding, ScopeKind
+from ..syntax.walk import descendants
+from ..training.training import outside_name
+
+
+@dataclass(eq=False)
+class DeviceName:
+    """A variable that holds the device, and the statements that define it."""
+
+    binding: Binding
+    definitions: list[cst.CSTNode] = field(default_factory=list)
+    """Whole statements: an assignment, or an ``if`` whose branches do nothing else."""
+    values: list[cst.BaseExpression] = field(default_factory=list)
+    word: bool = False
+    """It is a string in the script."""
+
+
+def device_names(state: State, unit: Unit) -> list[DeviceName]:
+    """The variables of a module that its own statements set to a device (parameters are not among them)."""
+    found = []
+    for scope in unit.names.scopes.values():
+        if scope.kind is ScopeKind.CLASS:
+            continue
+        for binding in scope.bindings.values():
+            name = _device_name(state, unit, binding)
+            if name is not None:
+                found.append(name)
+    return found
+
+
+def _device_name(state: State, unit: Unit, binding: Binding) -> DeviceName | None:
+    if not binding.definitions or not all(isinstance(d, cst.Name) for d in binding.definitions):
+        return None
+    held = [t for t in state.binding(binding).things if isinstance(t, Origin)]
+    if not held or any(o.role is not Role.DEVICE or o.qualified == "follows" for o in held):
+        return None
+    name = DeviceName(binding, word=all(o.qualified == "str" for o in held))
+    for target in binding.definitions:
+        parent = unit.names.parents[target]
+        assign = unit.names.parents[parent] if isinstance(parent, cst.AssignTarget) else parent
+        if not isinstance(assign, (cst.Assign, cst.AnnAssign)) or assign.value is None:
+            return None
+        if isinstance(assign, cst.Assign) and len(assign.targets) != 1:
+            return None
+        name.values.append(assign.value)
+        statement = _whole_if(unit, unit.names.statement(target), binding)
+        if statement not in name.definitions:
+            name.definitions.append(statement)
+    return name
+
+
+def _whole_if(unit: Unit, statement: cst.CSTNode, binding: Binding) -> cst.CSTNode:
+    """The outermost ``if`` around a definition whose branches all define nothing but the device."""
+    while True:
+        block = unit.names.parents.get(statement)
+        around = unit.names.parents.get(block) if block is not None else None
+        if isinstance(around, cst.Else):
+            around = unit.names.parents.get(around)
+        if not isinstance(around, cst.If) or not _only_defines(around, binding.name):
+            return statement
+        statement = around
+        while isinstance(outer := unit.names.parents.get(statement), cst.If) and outer.orelse is statement:
+            if not _only_defines(outer, binding.name):
+                return statement
+            statement = outer
+
+
+def _only_defines(node: cst.If, name: str) -> bool:
+    branch: cst.If | cst.Else | None = node
+    while branch is not None:
+        body = branch.body.body
+        for statement in body:
+            smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+            for small in smalls:
+                target = small.targets[0].target if isinstance(small, cst.Assign) else None
+                if not (isinstance(target, cst.Name) and target.value == name):
+                    return False
+        branch = branch.orelse if isinstance(branch, cst.If) else None
+    return True
+
+
+# Which device the flags meant -----------------------------------------------------------------------------------------
+
+
+_ALWAYS = "True"
+
+
+def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
+    """The source text of the condition under which the script wanted the CPU; None where it took what there is."""
+    found: str | None = None
+    order = unit.names.order
+    read = min((order(r) for r in name.binding.reads if order(r) > unit.names.end(name.definitions[0])), default=-1)
+    for statement in name.definitions:
+        if 0 <= read < order(statement):  # the script has worked with the device by then
+            break
+        around = next(unit.names.enclosing(statement, cst.If), None)
+        if isinstance(statement, cst.If):
+            found = _from_branches(state, unit, statement, found)
+            continue
+        value = next(value for value in name.values if unit.names.statement(value) is statement)
+        given = condition_of(state, unit, value)
+        if not isinstance(around, cst.If):
+            found = given
+        elif given != _ALWAYS:
+            found = _outside_of(state, unit, around, statement) if found == _ALWAYS else found or given
+        elif found is None:
+            found = _inside_of(state, unit, around, statement)
+    return found
+
+
+def _inside_of(state: State, unit: Unit, choice: cst.If, statement: cst.CSTNode) -> str | None:
+    """The condition under which a statement of an ``if`` runs."""
+    body = choice.body in unit.names.ancestors(statement)
+    return _text(unit, choice.test) if body else refused(state, unit, choice.test)
+
+
+def _outside_of(state: State, unit: Unit, choice: cst.If, statement: cst.CSTNode) -> str | None:
+    """The condition under which a statement of an ``if`` does not run."""
+    body = choice.body in unit.names.ancestors(statement)
+    return refused(state, unit, choice.test) if body else _text(unit, choice.test)
+
+
+def _from_branches(state: State, unit: Unit, node: cst.If, before: str | None) -> str | None:
+    """The condition after an ``if`` whose branches choose the device; ``before``: the one that holds without it."""
+    conditions: list[str] = []
+    chosen = False
+    branch: cst.If | cst.Else | None = node
+    while isinstance(branch, cst.If):
+        line = branch.body.body[0]
+        assign = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+        wants_cpu = isinstance(assign, cst.Assign) and _is_cpu(state, unit, assign.value)
+        otherwise = refused(state, unit, branch.test)
+        if wants_cpu:
+            conditions.append(_text(unit, branch.test))
+            chosen = True
+        elif otherwise is None:
+            return None
+        else:
+            conditions.append(otherwise)
+        branch = branch.orelse
+    if branch is None and before != _ALWAYS and not chosen:
+        return before
+    return " and ".join(conditions) if conditions else None
+
+
+def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
+    """The condition under which an expression that chooses a device gives the CPU; None where there is none."""
+    if isinstance(value, cst.Call) and outside_name(state.calls[value]) == "torch.device" and value.args:
+        return condition_of(state, unit, value.args[0].value)
+    if isinstance(value, cst.IfExp):
+        if _is_cpu(state, unit, value.body):
+            return _text(unit, value.test)
+        if _is_cpu(state, unit, value.orelse):
+            chosen = isinstance(value.body, (cst.Name, cst.Attribute))
+            otherwise = condition_of(state, unit, value.body) if chosen else None
+            return refused(state, unit, value.test) or otherwise
+        return None
+    if isinstance(value, cst.SimpleString):
+        return _ALWAYS if value.evaluated_value == "cpu" else None
+    if _asks_torch(state, unit, value):
+        return None
+    held = origins(state.values.get(value))
+    chosen = isinstance(value, cst.Attribute) and all(o.qualified == "str" for o in held)
+    chosen = chosen or _is_set_here(unit, value)
+    if (isinstance(value, (cst.Name, cst.Attribute)) and not held) or chosen:
+        return f'{_text(unit, value)} == "cpu"'
+    return None
+
+
+def _asks_torch(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether torch is asked for the device that is there, and no setting: ``torch.accelerator...().type``."""
+    root = value
+    while isinstance(root, (cst.Attribute, cst.Subscript, cst.Call)):
+        if isinstance(root, cst.Call) and root in state.calls and outside_name(state.calls[root]).startswith("torch."):
+            return True
+        root = root.func if isinstance(root, cst.Call) else root.value
+    binding = unit.names.binding(root) if isinstance(root, cst.Name) else None
+    made = _only_value(unit, binding) if binding is not None else None
+    return made is not None and not isinstance(made, cst.Name) and _asks_torch(state, unit, made)
+
+
+def _is_set_here(unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether the statement gives the device to what named it: ``args.device = torch.device(args.device)``."""
+    assign = next(unit.names.enclosing(value, cst.Assign), None)
+    return isinstance(assign, cst.Assign) and any(t.target.deep_equals(value) for t in assign.targets)
+
+
+def _is_cpu(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.Call) and value.args and outside_name(state.calls[value]) == "torch.device":
+        value = value.args[0].value
+    return isinstance(value, cst.SimpleString) and value.evaluated_value == "cpu"
+
+
+def refused(state: State, unit: Unit, test: cst.BaseExpression) -> str | None:
+    """The text of ``not test`` with the availability of a device taken as given; None where nothing is left."""
+    parts = _wanted(state, unit, test, 0)
+    if not parts:
+        return None
+    return " or ".join(_negated(unit, part) for part in parts)
+
+
+def _wanted(state: State, unit: Unit, test: cst.BaseExpression, depth: int) -> list[cst.BaseExpression]:
+    """The conditions joined by ``and``, without those that ask whether a device is there."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return [*_wanted(state, unit, test.left, depth), *_wanted(state, unit, test.right, depth)]
+    asked = test.left if isinstance(test, cst.Comparison) else test
+    if isinstance(asked, cst.Call) and asked in state.calls:
+        if outside_name(state.calls[asked]) in knowledge.AVAILABILITY:
+            return []
+    if isinstance(test, cst.Name) and depth < 3:
+        binding = unit.names.binding(test)
+        value = _only_value(unit, binding) if binding is not None else None
+        if value is not None and _asks_availability(state, value):
+            return _wanted(state, unit, value, depth + 1)
+    return [test]
+
+
+def _asks_availability(state: State, value: cst.BaseExpression) -> bool:
+    calls = (node for node in descendants(value) if isinstance(node, cst.Call) and node in state.calls)
+    return any(outside_name(state.calls[call]) in knowledge.AVAILABILITY for call in calls)
+
+
+def _only_value(unit: Unit, binding: Binding) -> cst.BaseExpression | None:
+    if len(binding.definitions) != 1:
+        return None
+    parent = unit.names.parents.get(unit.names.parents.get(binding.definitions[0]))  # type: ignore[arg-type]
+    return parent.value if isinstance(parent, cst.Assign) and len(parent.targets) == 1 else None
+
+
+def _negated(unit: Unit, node: cst.BaseExpression) -> str:
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+        return _text(unit, node.expression)
+    text = _text(unit, node)
+    simple = isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or text.startswith("(")
+    return f"not {text}" if simple else f"not ({text})"
+
+
+def numbered(unit: Unit, device: cst.CSTNode) -> bool:
+    """Whether a number is written behind a device: ``f"{device}:{rank}"``; the accelerator's has one already."""
+    part = unit.names.parents.get(device)
+    text = unit.names.parents.get(part) if isinstance(part, cst.FormattedStringExpression) else None
+    if not isinstance(text, cst.FormattedString) or not isinstance(part, cst.FormattedStringExpression):
+        return False
+    behind = text.parts[list(text.parts).index(part) + 1 :][:1]
+    return any(isinstance(p, cst.FormattedStringText) and p.value.startswith(":") for p in behind)
+
+
+def _text(unit: Unit, node: cst.CSTNode) -> str:
+    return unit.names.module.code_for_node(node)

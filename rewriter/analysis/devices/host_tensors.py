@@ -1,0 +1,151 @@
+"""What stays on the CPU in the script, because nothing moved it, and stands on the device behind ``prepare``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.module import Move, Placement
+from ...facts.roles import TENSORS, Origin, Role
+from ..dataflow.values import CallRecord, Unit, origins
+from ..syntax.definitions import bindings_value, reaching
+from ..syntax.walk import descendants
+from ..training.training import method_name, outside_name
+from .moves import Mover
+
+_PAIRING = frozenset("eq ne lt le gt ge equal allclose isclose add sub mul div maximum minimum where mm matmul".split())
+"""Methods of a tensor that need their argument on its device."""
+_READERS = ("numpy.", "sklearn.", "scipy.", "pandas.", "seqeval.")
+"""Packages that read the CPU's memory alone."""
+_GOES_ON = frozenset({"numpy", "item", "tolist", "cuda"})
+_DEPTH = 4
+
+
+def hosted(mover: Mover, unit: Unit) -> list[Placement]:
+    """
+    What a prepared loader yields on the device, and the script needs on the CPU: ``labels.numpy()``,
+    ``output.cpu() == labels``, ``f1_score(labels, ...)``.
+    """
+    if mover.existing:
+        return []
+    host = _Host(mover, unit)
+    found: dict[cst.BaseExpression, Placement] = {}
+    for node in unit.names.every(cst.Call, cst.Comparison, cst.BinaryOperation):
+        for raw, because in host.needed(node):
+            found.setdefault(raw, Placement(raw, Move.HOST, because))
+    return list(found.values())
+
+
+class _Host:
+    """Asks what stands on the CPU in one module."""
+
+    def __init__(self, mover: Mover, unit: Unit) -> None:
+        self.mover, self.unit, self.state = mover, unit, mover.state
+
+    def needed(self, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
+        """What a node needs on the CPU, and why."""
+        if isinstance(node, cst.Call) and (record := self.state.calls.get(node)) is not None:
+            yield from self._by_call(record)
+        elif isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+            yield from self._pair(node.left, node.comparisons[0].comparator)
+        elif isinstance(node, cst.BinaryOperation):
+            yield from self._pair(node.left, node.right)
+
+    def _by_call(self, record: CallRecord) -> Iterator[tuple[cst.BaseExpression, str]]:
+        call, outside = record.node, outside_name(record)
+        values = [arg.value for arg in call.args if not arg.star]
+        method = isinstance(call.func, cst.Attribute)
+        if method_name(call) == "numpy" and method:
+            held = origins(record.receiver)
+            if self._placed(call, held, TENSORS) and not moved_before(self.mover, self.unit, call):
+                yield call, "it is on the device, and numpy reads only the CPU's memory"
+        elif outside.startswith(_READERS):
+            for value in values:
+                if self._raw(value):
+                    yield value, f"it is on the device, and {outside.partition('.')[0]} reads only the CPU's memory"
+        elif outside.startswith("torch.") and len(values) > 1:
+            yield from self._pair(values[0], values[1])
+        elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _PAIRING and values:
+            yield from self._pair(call.func.value, values[0])
+
+    def _pair(self, one: cst.BaseExpression, other: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, str]]:
+        because = "it is on the device, and meets a tensor on the CPU"
+        for raw, host in ((one, other), (other, one)):
+            if self._raw(raw) and self._on_host(host):
+                yield raw, because
+
+    def _raw(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is a batch, or a part of one, as the loader gave it."""
+        if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or self._on_host(node):
+            return False
+        held = origins(self.state.values.get(node))
+        return self._placed(node, held, frozenset({Role.BATCH})) and not moved_before(self.mover, self.unit, node)
+
+    def _placed(self, node: cst.BaseExpression, held: list[Origin], roles: frozenset[Role]) -> bool:
+        """Whether everything that an expression holds comes on the device from what is prepared."""
+        if not held or not all(o.role in roles and o.source in self.mover.prepared for o in held):
+            return False
+        call = node if isinstance(node, cst.Call) else None
+        place = call or next((a for a in self.unit.names.ancestors(node) if isinstance(a, cst.BaseExpression)), node)
+        return self.mover.reach.always_in_batch_loop(place, self.unit) and not self.mover.inside_model(self.unit, place)
+
+    def _on_host(self, node: cst.BaseExpression, depth: int = 0) -> bool:
+        """Whether an expression gives a tensor that the script has taken to the CPU."""
+        while isinstance(node, (cst.Call, cst.Attribute, cst.Subscript)):
+            if isinstance(node, cst.Call):
+                if not isinstance(node.func, cst.Attribute) or node.func.attr.value in _GOES_ON:
+                    return False
+                record = self.state.calls.get(node)
+                if record is not None and outside_name(record).startswith("torch."):
+                    return any(self._on_host(arg.value, depth) for arg in node.args)
+                if _to_host(node):
+                    return bool(record and origins(record.receiver, *TENSORS))
+                if node.func.attr.value == "to":
+                    return False
+                node = node.func.value
+            else:
+                node = node.value
+        return isinstance(node, cst.Name) and depth < _DEPTH and self._name_on_host(node, depth)
+
+    def _name_on_host(self, name: cst.Name, depth: int) -> bool:
+        binding = self.unit.names.binding(name)
+        if binding is None or binding.scope.function.node is not self.unit.names.function(name):
+            return False
+        values = bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, name))
+        return bool(values) and all(self._on_host(value, depth + 1) for value in values)
+
+
+def _to_host(call: cst.Call) -> bool:
+    """``x.cpu()``, ``x.to("cpu")``."""
+    name = method_name(call)
+    first = call.args[0].value if call.args else None
+    return name == "cpu" or (name == "to" and isinstance(first, cst.SimpleString) and first.evaluated_value == "cpu")
+
+
+def moved_before(mover: Mover, unit: Unit, node: cst.BaseExpression) -> bool:
+    """Whether the script has moved what an expression holds by itself: the name was given its moved self before."""
+    if mover.existing:
+        return True
+    names = (n for n in descendants(node) if isinstance(n, cst.Name))
+    order, loop = unit.names.order, _loop(unit, node)
+    for binding in (unit.names.binding(name) for name in names):
+        for read in binding.reads if binding is not None else ():
+            attribute = unit.names.parents.get(read)
+            moved = unit.names.parents.get(attribute) if isinstance(attribute, cst.Attribute) else None
+            if isinstance(moved, cst.Call) and moved.func is attribute and mover.is_move(moved):
+                if order(moved) < order(node) and _loop(unit, moved) is loop and _rebinds(unit, moved, read):
+                    return True
+    return False
+
+
+def _loop(unit: Unit, node: cst.CSTNode) -> cst.CSTNode:
+    """The innermost loop around a node, or the function."""
+    return next(unit.names.enclosing(node, cst.For, cst.While), unit.names.function(node))
+
+
+def _rebinds(unit: Unit, moved: cst.Call, read: cst.CSTNode) -> bool:
+    """Whether the statement around a move gives the moved tensor the old name."""
+    assign = next((a for a in unit.names.ancestors(moved) if isinstance(a, cst.Assign)), None)
+    targets = [n for t in assign.targets for n in descendants(t.target)] if assign is not None else []
+    return any(isinstance(n, cst.Name) and isinstance(read, cst.Name) and n.value == read.value for n in targets)

@@ -1,0 +1,292 @@
+"""Moves to a device: what the script moves, and what becomes of each move."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.module import Move, Placement
+from ...facts.roles import TENSORS, Origin, Role
+from ...facts.torch_api import knowledge
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit, Unknown, origins
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name, outside_name, whole
+from .batch_moves import copy_of
+from .use_before_prepare import Early, Stands
+
+
+class Mover:
+    """Decides for every move what becomes of it."""
+
+    def __init__(
+        self,
+        state: State,
+        reach: Reach,
+        training: Training,
+        *,
+        prepared: set[Origin],
+        stands: dict[Origin, Stands],
+        existing: bool,
+    ) -> None:
+        """
+        ``prepared``: what is prepared, ``stands``: where; ``existing``: the script works with an accelerator already,
+        and has made its own moves.
+        """
+        self.state, self.reach, self.training = state, reach, training
+        self.prepared, self.existing = prepared, existing
+        self.early = Early(state, reach, training, stands)
+
+    def placements(self, unit: Unit) -> list[Placement]:
+        """The placements of a module that the script reaches, in source order."""
+        found = []
+        for call in unit.names.calls:
+            if call in self.state.calls and unit.names.function(call) in self.reach.reachable and self.is_move(call):
+                if not self._in_helper(unit, call):
+                    found.append(self._decide(unit, call))
+        return _merged(found)
+
+    def _in_helper(self, unit: Unit, call: cst.Call) -> bool:
+        """Whether a move stands in a function that moves whatever it is given to the device it is given: such a helper
+        stays, and is given the accelerator's device."""
+        function = unit.names.function(call)
+        argument = self._device_argument(call)
+        if not isinstance(function, cst.FunctionDef) or argument is None or not isinstance(argument.value, cst.Name):
+            return False
+        binding = unit.names.binding(argument.value)
+        if binding is None or not any(isinstance(d, cst.Param) for d in binding.definitions):
+            return False
+        work = {record.node for record in (*self.training.backwards, *self.training.steps)}
+        runs = self.reach.runs(function.body, unit)
+        works = any(n in work or n in self.training.forwards or bool(self.state.loaders.get(n)) for n in runs)
+        return not works and bool(unit.names.returns.get(function))
+
+    def unwrapped(self, unit: Unit, wrappers: frozenset[str]) -> list[Placement]:
+        """``nn.DataParallel(model)`` and its like: the accelerator takes its place, so that the wrapping goes."""
+        found = []
+        for call in unit.names.calls:
+            if call in self.state.calls and outside_name(self.state.calls[call]) in wrappers and call.args:
+                statement = unit.names.statement(call)
+                small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+                reason = "data parallelism is the accelerator's"
+                if isinstance(small, cst.Assign) and self._gives_itself(small):
+                    found.append(Placement(call, Move.STATEMENT, reason, statement=statement))
+                else:
+                    found.append(Placement(call, Move.UNWRAP, reason))
+        return found
+
+    def _wraps(self, value: cst.BaseExpression) -> bool:
+        calls = (n for n in descendants(value) if isinstance(n, cst.Call) and n in self.state.calls)
+        return any(outside_name(self.state.calls[call]) in knowledge.WRAPPERS for call in calls)
+
+    def _gives_itself(self, assign: cst.Assign) -> bool:
+        """Whether an assignment only wraps and moves what it assigns: ``net = nn.DataParallel(net).cuda()``."""
+        node = assign.value
+        while isinstance(node, cst.Call) and node in self.state.calls:
+            if outside_name(self.state.calls[node]) in knowledge.WRAPPERS and node.args:
+                node = node.args[0].value
+            elif self.is_move(node) and isinstance(node.func, cst.Attribute):
+                node = node.func.value
+            else:
+                break
+        return len(assign.targets) == 1 and bool(assign.targets[0].target.deep_equals(node))
+
+    def inner(self, unit: Unit) -> list[cst.Attribute]:
+        """``model.module`` where the model is no longer wrapped."""
+        if not any(outside_name(r) in knowledge.WRAPPERS for r in self.state.calls.values()):
+            return []
+        return [
+            node
+            for node in self.state.values
+            if isinstance(node, cst.Attribute)
+            and node in unit.names.parents
+            and node.attr.value == "module"
+            and origins(self.state.values.get(node.value), Role.MODEL)
+        ]
+
+    def pins(self, unit: Unit) -> list[Placement]:
+        """Statements that pin the process to one GPU by number: the launcher gives each process its own."""
+        found = []
+        for call in unit.names.calls:
+            if call in self.state.calls and outside_name(self.state.calls[call]) in knowledge.PINS:
+                statement = unit.names.statement(call)
+                if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+                    reason = "each process is given a device of its own by the launcher"
+                    found.append(Placement(call, Move.STATEMENT, reason, statement=statement))
+        return found
+
+    def is_move(self, call: cst.Call) -> bool:
+        """Whether a call moves its receiver to a device that the script chose."""
+        if not isinstance(call.func, cst.Attribute) or call not in self.state.calls:
+            return False
+        if origins(self.state.calls[call].receiver, Role.ACCELERATOR):
+            return False
+        name = method_name(call)
+        if name == "cuda":
+            return self._can_move(call)
+        return name == "to" and self._device_argument(call) is not None
+
+    def _can_move(self, call: cst.Call) -> bool:
+        """Whether the receiver of ``.cuda()`` is known to be something that torch moves."""
+        receiver = self.state.calls[call].receiver
+        return receiver is not None and any(isinstance(t, (Origin, Unknown)) for t in receiver.things)
+
+    def _device_argument(self, call: cst.Call) -> cst.Arg | None:
+        for position, arg in enumerate(call.args):
+            if arg.star or (arg.keyword is not None and arg.keyword.value != "device"):
+                continue
+            held = origins(self.state.values.get(arg.value), Role.DEVICE, Role.PLACE)
+            if _is_host(arg.value):
+                return None
+            if any(o.qualified != "follows" for o in held):
+                return arg
+            if position == 0 and (self._named_device(arg.value) or self._numbered(call, arg.value)):
+                return arg
+        return None
+
+    def _named_device(self, node: cst.BaseExpression) -> bool:
+        """``args.device`` and the like: an attribute of something unknown that is called device."""
+        if not isinstance(node, cst.Attribute) or node.attr.value not in ("device", "dev"):
+            return False
+        base = self.state.values.get(node.value)
+        return base is not None and any(isinstance(t, Unknown) for t in base.things) and not origins(base)
+
+    def _numbered(self, call: cst.Call, node: cst.BaseExpression) -> bool:
+        """``model.to(0)``, ``x.to(self.gpu_id)``: a GPU by its number, which is the same one on every process."""
+        word = node.attr if isinstance(node, cst.Attribute) else node
+        named = isinstance(word, cst.Name) and word.value.lower().lstrip("_") in knowledge.GPU_NUMBERS
+        if not (isinstance(node, cst.Integer) or named) or origins(self.state.values.get(node)):
+            return False
+        held = origins(self.state.calls[call].receiver)
+        return bool(held) and all(o.role in TENSORS or o.role in (Role.MODEL, Role.CRITERION) for o in held)
+
+    def _decide(self, unit: Unit, call: cst.Call) -> Placement:
+        record = self.state.calls[call]
+        held = origins(record.receiver)
+        argument = self._device_argument(call)
+        keeps = tuple(a for a in call.args if a is not argument and not _is_keyword(a, "non_blocking"))
+        if method_name(call) == "cuda":
+            keeps = ()
+        target = argument.value if argument is not None and method_name(call) != "cuda" else None
+        gone = self.arrives_placed(unit, held, call)
+        if gone is None:
+            device = origins(self.state.values.get(target), Role.DEVICE) if target is not None else []
+            if isinstance(target, cst.Name) and device and not origins(self.state.values.get(target), Role.PLACE):
+                target = None  # the name is replaced where it is read
+            return Placement(call, Move.RETARGET, self._why_kept(held), target=target)
+        copy = copy_of(unit.names, call) if not keeps else None
+        statement = self._only_moves(unit, call) if not keeps else None
+        if copy is not None and copy.text is None:
+            statement = copy.node
+        if statement is not None:
+            return Placement(call, Move.STATEMENT, gone, statement=statement)
+        copied = (copy.node, copy.text) if copy is not None and copy.text is not None else None
+        return Placement(call, Move.LINK, gone, keeps=keeps, copied=copied)
+
+    def _why_kept(self, held: list[Origin]) -> str:
+        if held and all(o.role is Role.MODEL and whole(self.state, o) in self.prepared for o in held):
+            return "the model is used before prepare would place it"
+        return "not a batch of a prepared loader: it follows the device"
+
+    def arrives_placed(self, unit: Unit, held: list[Origin], call: cst.Call) -> str | None:
+        """Why the receiver of a move is on the device already, or None where that is not certain."""
+        if not held:
+            return None
+        models = [whole(self.state, o) for o in held if o.role is Role.MODEL]
+        if models and len(models) == len(held) and all(m in self.prepared for m in models):
+            needed = any(self.early.use(call, unit, model) is not None for model in models)
+            away = any(self.early.away(call, unit, model) for model in models)
+            return None if needed or away else "prepare places the model"
+        if all(o.role is Role.CRITERION for o in held) and all(stateless(o) for o in held):
+            return "a loss without state needs no device"
+        batches = [o for o in held if o.role is Role.BATCH]
+        if batches and len(batches) == len(held) and all(o.source in self.prepared for o in batches):
+            if self.inside_model(unit, call) or not self.reach.always_in_batch_loop(call, unit):
+                return None  # a batch drawn by hand may come from the loader before it is prepared
+            around = {loader for loop in self.reach.batch_loops(call, unit) for loader in self.reach.loaders(loop)}
+            if any(self.early.drawn(call, loader) for loader in around):
+                return None
+            return "the prepared loader yields it on the device"
+        return None
+
+    def inside_model(self, unit: Unit, call: cst.CSTNode) -> bool:
+        """Whether a call stands in a class of torch's kinds, which may be handed anything."""
+        around = (a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef))
+        return any((klass := unit.classes.get(a)) is None or klass.role is not None for a in around)
+
+    def _only_moves(self, unit: Unit, call: cst.Call) -> cst.CSTNode | None:
+        """The statement that does nothing but move values to where they are already, around a move."""
+        line = unit.names.statement(call)
+        if not isinstance(line, cst.SimpleStatementLine):
+            return None
+        around = set(unit.names.ancestors(call))
+        small = next(s for s in line.body if s in around)
+        statement: cst.CSTNode = line if len(line.body) == 1 else small
+        if isinstance(small, cst.Expr):
+            return statement if small.value is call else None
+        if not isinstance(small, cst.Assign) or len(small.targets) != 1:
+            return None
+        if self._wraps(small.value):
+            return statement if self._gives_itself(small) else None
+        target, value = small.targets[0].target, small.value
+        pairs: list[tuple[cst.CSTNode, cst.BaseExpression]] = [(target, value)]
+        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+            if len(target.elements) != len(value.elements):
+                return None
+            pairs = [(t.value, v.value) for t, v in zip(target.elements, value.elements, strict=True)]
+        for name, moved in pairs:
+            if not self._moves_itself(unit, name, moved):
+                return None
+        return statement
+
+    def _moves_itself(self, unit: Unit, name: cst.CSTNode, moved: cst.BaseExpression) -> bool:
+        if isinstance(moved, cst.Name):
+            return isinstance(name, cst.Name) and name.value == moved.value
+        if not (isinstance(moved, cst.Call) and self.is_move(moved) and isinstance(moved.func, cst.Attribute)):
+            return False
+        held = origins(self.state.calls[moved].receiver)
+        if self.arrives_placed(unit, held, moved) is None:
+            return False
+        extra = [a for a in moved.args if a is not self._device_argument(moved) and not _is_keyword(a, "non_blocking")]
+        if extra and method_name(moved) != "cuda":
+            return False
+        same: bool = name.deep_equals(unpinned(moved.func.value))
+        return same
+
+
+def unpinned(node: cst.BaseExpression) -> cst.BaseExpression:
+    """A tensor without the ``.pin_memory()`` behind it, which only serves the move, and only on the CPU."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "pin_memory":
+        node = node.func.value
+    return node
+
+
+def _is_host(node: cst.BaseExpression) -> bool:
+    """Whether an expression names the CPU outright: such a move is meant."""
+    if isinstance(node, cst.Call) and method_name(node) == "device" and len(node.args) == 1:
+        node = node.args[0].value
+    return isinstance(node, cst.SimpleString) and node.evaluated_value == "cpu"
+
+
+def stateless(criterion: Origin) -> bool:
+    """Whether a loss module has no tensors of its own: constructed without a weight."""
+    call = criterion.node
+    if not isinstance(call, cst.Call) or not criterion.qualified.startswith("torch.nn."):
+        return False
+    return not any(a.keyword is None or a.keyword.value in ("weight", "pos_weight") for a in call.args)
+
+
+def _is_keyword(arg: cst.Arg, name: str) -> bool:
+    return arg.keyword is not None and arg.keyword.value == name
+
+
+def _merged(found: list[Placement]) -> list[Placement]:
+    """One placement for each removed statement, however many moves stand in it."""
+    statements: dict[cst.CSTNode, None] = {}
+    result = []
+    for placement in found:
+        if placement.statement is not None:
+            if placement.statement in statements:
+                continue
+            statements[placement.statement] = None
+        result.append(placement)
+    return result

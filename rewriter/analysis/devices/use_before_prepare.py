@@ -1,0 +1,162 @@
+"""
+What happens to a model between its move and ``prepare``, which moves it later: a forward or a copy in between needs it
+on the device at once, so that the move must stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ...facts.module import Prepare, Side
+from ...facts.roles import Origin, Role
+from ...facts.torch_api import knowledge
+from ..dataflow.call_graph import Code, Reach
+from ..dataflow.values import CallRecord, State, Unit, origins
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name, outside_name, whole
+
+OF_MODULES = knowledge.KEEPS_MODULE | frozenset(
+    "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
+    "load_state_dict zero_grad add_module register_module register_buffer register_parameter register_forward_hook "
+    "register_forward_pre_hook register_full_backward_hook get_submodule get_parameter get_buffer compile "
+    "gradient_checkpointing_enable extra_repr __len__ num_parameters".split()
+)
+"""Methods of a module that compute nothing with its weights and copy none of them."""
+
+_HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "torch.optim.", "logging.")
+_HARMLESS_NAMES = knowledge.WRAPPERS | {"torch.compile", "wandb.watch", "torch.nn.SyncBatchNorm.convert_sync_batchnorm"}
+
+
+@dataclass(eq=False)
+class Stands:
+    """Where the ``prepare`` call of a thing stands."""
+
+    unit: Unit
+    prepare: Prepare
+
+    def follows(self, unit: Unit, call: cst.CSTNode) -> bool:
+        """Whether the ``prepare`` call stands behind another one in the same code."""
+        names, node = self.unit.names, self.prepare.node
+        if unit is not self.unit or names.function(call) is not names.function(node):
+            return False
+        return names.order(call) <= names.end(node) if self.prepare.side is Side.AFTER else _before(self, call)
+
+
+@dataclass(eq=False)
+class Early:
+    """Answers whether a model is needed on the device before ``prepare`` puts it there."""
+
+    state: State
+    reach: Reach
+    training: Training
+    stands: dict[Origin, Stands]
+    _uses: dict[Origin, list[cst.Call]] = field(default_factory=dict)
+    _sites: dict[Code, list[tuple[cst.Call, set[Code]]]] = field(default_factory=dict)
+    _hosted: list[CallRecord] | None = None
+
+    def use(self, move: cst.Call, unit: Unit, model: Origin) -> cst.Call | None:
+        """The first call that works with a model's weights behind ``move`` and before the model is prepared."""
+        stands = self.stands.get(model)
+        if stands is None:
+            return None
+        code = stands.unit.names.function(stands.prepare.node)
+        home = unit.names.function(move)
+        for call in self._of(model):
+            for here in self._places(call, {code, home}):
+                where = self.reach.function_of(here)
+                if where is home and unit.names.order(here) < unit.names.order(move):
+                    continue
+                if where is not code or _before(stands, here):
+                    return call
+        return None
+
+    def drawn(self, call: cst.Call, loader: Origin) -> bool:
+        """Whether something done with a batch happens before its loader is prepared."""
+        stands = self.stands.get(loader)
+        if stands is None or stands.prepare.wraps is not None:
+            return False
+        code = stands.unit.names.function(stands.prepare.node)
+        return any(_before(stands, here) for here in self._places(call, {code}))
+
+    def away(self, move: cst.Call, unit: Unit, model: Origin) -> bool:
+        """Whether a model may have been taken to the CPU, ``model.cpu()``, by the time that ``move`` brings it back."""
+        if self._hosted is None:
+            self._hosted = [r for r in self.state.calls.values() if _takes_away(r)]
+        home = unit.names.function(move)
+        around = set(unit.names.enclosing(move, cst.For, cst.While))
+        for record in self._hosted:
+            if not any(whole(self.state, o) is model for o in origins(record.receiver, Role.MODEL)):
+                continue
+            first = record.unit is unit and unit.names.order(move) < unit.names.order(record.node)
+            again = around.intersection(record.unit.names.enclosing(record.node, cst.For, cst.While))
+            if not first or again or record.unit.names.function(record.node) is not home:
+                return not self._built_by(move, model)
+        return False
+
+    def _built_by(self, move: cst.Call, model: Origin) -> bool:
+        """``Net().to(device)``: the model is new."""
+        return model.node in set(descendants(move))
+
+    def _of(self, model: Origin) -> list[cst.Call]:
+        """The calls that compute with a model's weights, copy them, or hand the model to code that was not seen."""
+        if model not in self._uses:
+            records = self.state.calls.values()
+            self._uses[model] = [r.node for r in records if self._works_with(r, model)]
+        return self._uses[model]
+
+    def _works_with(self, record: CallRecord, model: Origin) -> bool:
+        forward = self.training.forwards.get(record.node)
+        if forward is not None:
+            return whole(self.state, forward) is model
+        if self.reach.called(record.node):
+            return False  # what the called function does with the model is seen there
+        receiver = [o for o in origins(record.receiver, Role.MODEL) if whole(self.state, o) is model]
+        if receiver:
+            return method_name(record.node) not in OF_MODULES
+        if not any(self._is(arg, model) for arg in record.node.args):
+            return False
+        name = outside_name(record)
+        harmless = name in _HARMLESS_NAMES or name.startswith(_HARMLESS) or method_name(record.node) == "prepare"
+        return not harmless and not origins(record.result, Role.OPTIMIZER, Role.SCHEDULER)
+
+    def _is(self, arg: cst.Arg, model: Origin) -> bool:
+        return any(whole(self.state, o) is model for o in origins(self.state.values.get(arg.value), Role.MODEL))
+
+    def _places(self, call: cst.Call, codes: set[Code]) -> list[cst.Call]:
+        """The calls in some functions' own code through which ``call`` is reached."""
+        where = self.reach.function_of(call)
+        found = [call] if where in codes else []
+        return found + [site for code in codes for site, below in self._calls(code) if where in below]
+
+    def _calls(self, code: Code) -> list[tuple[cst.Call, set[Code]]]:
+        """The calls of the program's functions in some code, each with everything that it reaches."""
+        if code not in self._sites:
+            calls = (n for n in self.reach.own(code) if isinstance(n, cst.Call))
+            self._sites[code] = [
+                (call, {c for callee in called for c in self.reach.below(callee)})
+                for call in calls
+                if (called := self.reach.called(call))
+            ]
+        return self._sites[code]
+
+
+def _takes_away(record: CallRecord) -> bool:
+    """``model.cpu()``, ``model.to("cpu")``."""
+    if not origins(record.receiver, Role.MODEL):
+        return False
+    if method_name(record.node) == "cpu":
+        return True
+    word = record.node.args[0].value if method_name(record.node) == "to" and record.node.args else None
+    if isinstance(word, cst.Call) and method_name(word) == "device" and word.args:
+        word = word.args[0].value
+    return isinstance(word, cst.SimpleString) and word.evaluated_value == "cpu"
+
+
+def _before(stands: Stands, call: cst.CSTNode) -> bool:
+    """Whether a call of the function that prepares runs before it does."""
+    names, node = stands.unit.names, stands.prepare.node
+    if node in names.ancestors(call):
+        return stands.prepare.side is Side.AFTER
+    return names.order(call) < names.order(node)

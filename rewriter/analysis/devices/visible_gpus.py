@@ -1,0 +1,93 @@
+"""Which GPUs a script may see, chosen in the script: behind a launcher every process would take the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from ...facts.torch_api import knowledge
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit
+from ..syntax.walk import descendants
+from ..training.training import method_name, outside_name
+
+_VISIBLE = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
+_NONE = frozenset({"", "-1"})
+"""No GPU at all: such a script stays on the CPU, and that is meant."""
+
+
+def visible_devices(state: State, unit: Unit, reach: Reach) -> list[cst.SimpleStatementLine]:
+    """The statements that set the visible GPUs in the environment, in source order."""
+    found = []
+    for statement in _statements(unit, reach):
+        small = statement.body[0]
+        if isinstance(small, cst.Assign) and len(small.targets) == 1:
+            target = small.targets[0].target
+            if isinstance(target, cst.Subscript) and _is_environment(unit, target.value):
+                index = target.slice[0].slice
+                if isinstance(index, cst.Index) and _word(index.value) in _VISIBLE and _word(small.value) not in _NONE:
+                    found.append(statement)
+        elif isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
+            call = small.value
+            puts = method_name(call) in ("setdefault", "putenv") and len(call.args) == 2
+            if puts and _word(call.args[0].value) in _VISIBLE and _word(call.args[1].value) not in _NONE:
+                found.append(statement)
+    return found
+
+
+def _statements(unit: Unit, reach: Reach) -> Iterator[cst.SimpleStatementLine]:
+    for node in unit.names.every(cst.SimpleStatementLine):
+        if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:
+            if unit.names.function(node) in reach.reachable:
+                yield node
+
+
+def _is_environment(unit: Unit, node: cst.BaseExpression) -> bool:
+    return unit.names.module.code_for_node(node) in ("os.environ", "environ")
+
+
+def _word(node: cst.BaseExpression) -> str | None:
+    value = node.evaluated_value if isinstance(node, cst.SimpleString) else None
+    return value if isinstance(value, str) else None
+
+
+def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[cst.CSTNode]) -> Iterator[Finding]:
+    """What the user is told of GPUs that the script numbers by itself."""
+    for statement in removed:
+        if "VISIBLE" in unit.names.module.code_for_node(statement):
+            yield Finding(
+                "launcher", statement, "the script chose its GPUs by itself: every process would see the same ones, "
+                "and the second one none of its own",
+                "choose them at the launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...", Severity.NOTE,
+            )  # fmt: skip
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is None or unit.names.function(call) not in reach.reachable:
+            continue
+        if outside_name(record) in knowledge.PINS and any(_is_chosen(arg.value) for arg in call.args):
+            yield Finding(
+                "launcher", call, "which GPU a process drives is the launcher's choice now; the script's own "
+                "number has no effect any more",
+                "choose the GPUs at the launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...", Severity.NOTE,
+            )  # fmt: skip
+        elif outside_name(record) == "builtins.input":
+            yield Finding(
+                "once", call, "every process asks, and waits for an answer of its own",
+                "make it an argument of the script", Severity.REVIEW,
+            )  # fmt: skip
+
+
+def chosen_for_others(statement: cst.CSTNode) -> Finding:
+    """What is told of such a statement in a function that other programs use: it stays."""
+    return Finding(
+        "launcher", statement, "the visible GPUs are chosen here for other programs, too, so that this stays: in this "
+        "one every process would see the same ones, and the second one none of its own",
+        "choose them at the launch instead: CUDA_VISIBLE_DEVICES=... torchlift launch ...", Severity.REVIEW,
+    )  # fmt: skip
+
+
+def _is_chosen(node: cst.BaseExpression) -> bool:
+    """Whether a device number is the user's choice, not a constant."""
+    return any(isinstance(n, (cst.Name, cst.Attribute)) for n in descendants(node))

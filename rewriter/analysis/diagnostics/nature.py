@@ -1,0 +1,93 @@
+"""What a script does that several processes do differently by nature: statistics of a batch, noise, lengths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.module import ModuleFacts, Side
+from ...facts.roles import Role
+from ..syntax.names import Names
+from ..syntax.nodes import dotted
+
+_STATISTICS = re.compile(r"(Lazy)?BatchNorm([123]d)?$")
+_NETWORKS = re.compile(
+    r"(resnet\d|resnext|wide_resnet|densenet|mobilenet|efficientnet|shufflenet|mnasnet|googlenet|inception|regnet|vgg\d+_bn)"
+)
+_NOISE = re.compile(r"((Feature)?(Alpha)?Dropout([123]d)?|(feature_)?(alpha_)?dropout([123]d)?|DropPath)$")
+_TRANSFORMS = re.compile(
+    r"(Random(?!State|Sampler|Forest|Search|ized[A-Z]\w*CV|Agent|Policy|Walk)\w+|ColorJitter|TrivialAugmentWide|AutoAugment"
+    r"|RandAugment|AugMix)$"
+)
+"""Augmentations; what else is called random (NumPy's ``RandomState``, samplers, forests) changes no image."""
+_ROWS = re.compile(r"\blen\(|(num|n)_(samples|examples|train\w*|rows|data)\b|dataset_size")
+
+
+def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
+    """
+    Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
+    ``steps``, ``cadence``, ``limit``, ``bar``, ``mac``, ``precision``;
+    ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
+    """
+    by_hand = bool(facts.by_hand or facts.unwrapped)
+    if by_hand:
+        first = facts.unwrapped[0].node if facts.unwrapped else facts.by_hand[0].node
+        yield first, "by-hand", "distributed before"
+    yield from facts.counts
+    if _takes_mac(facts):
+        assert facts.home is not None
+        yield facts.home.node, "mac", "device"
+    yield from _cuda_only(facts)
+    loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
+    prepared = {name for prepare in facts.prepares for name in prepare.names}
+    for call in names.calls:
+        written = dotted(call.func)
+        last = written.rpartition(".")[2]
+        if _STATISTICS.match(last) or ("models." in written and _NETWORKS.match(last)):
+            if not by_hand:
+                yield call, "statistics", last
+        elif _NOISE.match(last):
+            yield call, "noise", last
+        elif _TRANSFORMS.match(last):
+            yield call, "transforms", last
+        elif written == "len" and len(call.args) == 1:
+            loader = dotted(call.args[0].value)
+            if not by_hand and loader and loader in loaders | prepared:
+                yield call, "length", loader
+    yield from () if by_hand else _steps(names, loaders | prepared)
+
+
+def _steps(names: Names, loaders: set[str]) -> Iterator[tuple[cst.CSTNode, str, str]]:
+    """``len(data) // batch_size``: the steps of an epoch, counted as on one process."""
+    for node in names.every(cst.BinaryOperation):
+        if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, (cst.Divide, cst.FloorDivide)):
+            continue
+        if "batch" not in dotted(node.right).lower().rpartition(".")[2]:
+            continue
+        text = names.module.code_for_node(node)
+        rows = names.module.code_for_node(node.left)
+        if _ROWS.search(rows) and not any(f"len({loader})" in rows for loader in loaders):
+            yield node, "steps", " ".join(text.split())
+
+
+def _takes_mac(facts: ModuleFacts) -> bool:
+    """Whether the accelerator takes the place of a choice between CUDA and the CPU: on a Mac it finds a third."""
+    home = facts.home
+    if home is None or home.side is not Side.INSTEAD or home.arguments:
+        return False
+    text = "".join(facts.module.code_for_node(node) for node in (home.node, *home.removed))
+    return "cuda" in text and "cpu" in text and "mps" not in text
+
+
+def _cuda_only(facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
+    """Regions of low precision that were off where there is no CUDA; as the accelerator's setting they are not."""
+    setting = facts.mixed_precision or ""
+    if "available" in setting or "cuda" in setting:
+        return
+    word = "fp16" if "fp16" in setting else "bf16"
+    for node in (*facts.precision.regions, *facts.precision.makers, *facts.precision.made_early):
+        if "cuda" in facts.module.code_for_node(node):
+            yield node, "precision", word
+            return

@@ -1,0 +1,237 @@
+"""Programs that are not migrated, or not as a whole: each refusal with its id, its place and its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeGuard
+
+import libcst as cst
+
+from ...facts.roles import Role
+from ...facts.torch_api import knowledge
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import Function, State, Unit, origins
+from ..distributed.manual_ddp import ByHand
+from ..distributed.replacements import distributed
+from ..syntax.definitions import plain_values
+from ..syntax.nodes import import_source
+from ..training.random_windows import drawn_alike, find_windows
+from ..training.training import Training, method_name, outside_name
+
+
+def refusals(state: State, reach: Reach, training: Training, hand: ByHand | None) -> Iterator[tuple[Unit, Finding]]:
+    """What stands in the way of migrating a program at all; ``hand``: how it distributes itself, if that goes."""
+    by_hand = list(distributed(state, reach.units)) if hand is None else hand.obstacles
+    if by_hand:
+        yield from by_hand
+        return
+    for unit in reach.units:
+        framework = next(_framework(unit), None)
+        if framework is not None:
+            yield unit, framework
+            return
+    own = _own_processes(state, reach)
+    if own is not None:
+        yield own
+        return
+    search = _search(state, reach)
+    if training.backwards and search is not None:
+        yield search
+    if not training.backwards:
+        unstarted = list(_without_entry(state, reach)) if not training.probes else []
+        yield from [search] if unstarted and search is not None else unstarted  # whoever searches starts it
+        return
+    if not training.train_loops:
+        yield from find_windows(state, reach, training)
+    if not training.train_loops:
+        yield _unfed(state, reach, training)
+
+
+_EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
+
+
+def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+    """Variables for which the evidence speaks of several roles at once: no role is better than a guess."""
+    for scope in unit.names.scopes.values():
+        if scope.function.node not in reach.reachable:
+            continue
+        for binding in scope.bindings.values():
+            held = origins(state.binding(binding), *_EXCLUSIVE)
+            first = {origin.role: origin for origin in held}
+            if len(first) < 2 or any(origin.qualified == "assumed" for origin in held) or not binding.definitions:
+                continue
+            told = " and ".join(f"{role.value} ({origin.because})" for role, origin in first.items())
+            yield _blocked(
+                "conflicting-roles", binding.definitions[0], f"{binding.name} is taken for two things: {told}",
+                f"give the two different names, or say which it is: --assume {held[0].role.value}={binding.name}",
+            )  # fmt: skip
+
+
+def _unfed(state: State, reach: Reach, training: Training) -> tuple[Unit, Finding]:
+    """No known loader feeds the training: say whether there is none, or one that cannot be seen."""
+    record = training.backwards[0]
+    for loop in reach.loops(record.node, record.unit):
+        if isinstance(loop, cst.For):
+            source = loop.iter
+            while isinstance(source, cst.Call) and source.args and method_name(source) not in ("range", "trange"):
+                source = source.args[0].value
+            name = record.unit.names.module.code_for_node(source)
+            if isinstance(source, cst.Name) and _counts(record.unit, source):
+                continue
+            if isinstance(source, cst.Name) and _is_undefined(record.unit, source):
+                return record.unit, _blocked(
+                    "unknown-loader", loop, f"{name}, which feeds this training, is defined nowhere: the script stops "
+                    "here as it is", "correct the script first: run it on one device, then migrate it",
+                )  # fmt: skip
+            if isinstance(source, (cst.Name, cst.Attribute)) and not origins(state.values.get(source)):
+                return record.unit, _blocked(
+                    "unknown-loader", loop, f"cannot see whether {name}, which feeds this training, is a data loader",
+                    f"pass --assume loader={name} if it is a torch.utils.data.DataLoader",
+                )  # fmt: skip
+    alike = drawn_alike(state, reach, training)
+    if alike is not None:
+        return alike.unit, _blocked(
+            "no-data-parallel-axis", alike.node, "python or numpy draws the batches of this training, and draws the "
+            "same ones on every process", "draw the rows with torch (torch.randint), or feed the training from a "
+            "torch.utils.data.DataLoader",
+        )  # fmt: skip
+    return record.unit, _blocked(
+        "no-data-parallel-axis", record.node,
+        "no data loader feeds this training: every process would do the same work on the same data",
+        "feed it from a torch.utils.data.DataLoader, or keep it on one device",
+    )  # fmt: skip
+
+
+def _counts(unit: Unit, name: cst.Name) -> bool:
+    """Whether a variable is a counter of rounds with something around it: ``bar = tqdm(range(100))``."""
+    values = plain_values(unit.names, name)
+    for value in values:
+        while isinstance(value, cst.Call) and value.args and method_name(value) not in ("range", "trange"):
+            value = value.args[0].value
+        if not isinstance(value, cst.Call) or method_name(value) not in ("range", "trange"):
+            return False
+    return bool(values)
+
+
+def _is_undefined(unit: Unit, name: cst.Name) -> bool:
+    binding = unit.names.binding(name)
+    return (binding is None or not binding.definitions) and not unit.names.stars
+
+
+def _blocked(id: str, node: cst.CSTNode | None, message: str, remedy: str) -> Finding:
+    return Finding(id, node, message, remedy, Severity.BLOCKED)
+
+
+_STARTS = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
+
+
+def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
+    """A script that trains in processes of its own making (Hogwild)."""
+    for record in state.calls.values():
+        if outside_name(record) not in _STARTS:
+            continue
+        for arg in record.node.args:
+            held = state.values.get(arg.value)
+            for thing in held.things if held is not None else ():
+                inside = reach.below(thing.node) if isinstance(thing, Function) else {}
+                if any(method_name(n) == "backward" for code in inside for n in reach.own(code) if _is_call(n)):
+                    return record.unit, _blocked(
+                        "already-distributed", record.node, "the script trains in processes that it starts by itself",
+                        "migrate a version of it that trains in one process: torchlift launch starts the others",
+                    )  # fmt: skip
+    return None
+
+
+_SUGGESTS = frozenset(
+    "suggest_float suggest_int suggest_categorical suggest_uniform suggest_loguniform suggest_discrete_uniform".split()
+)
+_SEARCHES = frozenset(
+    "hyperopt.fmin ray.tune.run ray.tune.Tuner ray.tune.run_experiments skopt.gp_minimize optuna.create_study "
+    "optuna.study.create_study optuna.load_study nni.get_next_parameter".split()
+)
+
+
+def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
+    """A search for hyperparameters around the training: each process would try its own."""
+    for call, record in state.calls.items():
+        if reach.function_of(call) not in reach.reachable:
+            continue
+        if outside_name(record) in _SEARCHES or (method_name(call) in _SUGGESTS and not reach.called(call)):
+            return record.unit, _blocked(
+                "hyperparameter-search", call, "a search chooses the settings of this training, and every process "
+                "would search by itself: they would build different models, and wait for each other for ever",
+                "search on one device, or let the main process choose: broadcast_object_list([settings])",
+            )  # fmt: skip
+    return None
+
+
+def _is_call(node: cst.CSTNode) -> TypeGuard[cst.Call]:
+    return isinstance(node, cst.Call)
+
+
+def _framework(unit: Unit) -> Iterator[Finding]:
+    for node in _imports(unit):
+        for name in _modules(node):
+            framework = knowledge.FRAMEWORKS.get(name.partition(".")[0])
+            if framework is not None and not _leaves_loop(node, name):
+                yield _blocked(
+                    "framework-owns-loop", node, f"{framework} runs the training loop of this script",
+                    f"distribute it with {framework}'s own settings",
+                )  # fmt: skip
+    for call in unit.names.calls:
+        if method_name(call) == "Trainer" and "transformers" in {m for n in _imports(unit) for m in _modules(n)}:
+            yield _blocked(
+                "framework-owns-loop", call, "the Trainer of transformers runs the training loop of this script",
+                "launch it with torchrun: the Trainer is distributed by itself",
+            )  # fmt: skip
+
+
+def _leaves_loop(node: cst.Import | cst.ImportFrom, module: str) -> bool:
+    """Whether what is imported of a framework does not run a loop: its metrics, its seeding."""
+    if any(f"{module}.".startswith(f"{part}.") for part in knowledge.FRAMEWORK_PARTS):
+        return True
+    names = node.names if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar) else ()
+    return bool(names) and all(alias.evaluated_name in knowledge.FRAMEWORK_HELPERS for alias in names)
+
+
+def _imports(unit: Unit) -> Iterator[cst.Import | cst.ImportFrom]:
+    found: dict[cst.Import | cst.ImportFrom, None] = {}
+    for scope in unit.names.scopes.values():
+        for binding in scope.bindings.values():
+            for node in binding.definitions:
+                statement = unit.names.parents.get(node)
+                if isinstance(node, cst.ImportAlias) and isinstance(statement, (cst.Import, cst.ImportFrom)):
+                    found[statement] = None
+    yield from found
+
+
+def _modules(node: cst.Import | cst.ImportFrom) -> list[str]:
+    if isinstance(node, cst.ImportFrom):
+        return [import_source(node)]
+    return [alias.evaluated_name for alias in node.names]
+
+
+def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]:
+    for unit in reach.units:
+        for call in unit.names.calls:
+            record = state.calls.get(call)
+            if method_name(call) == "backward" and record is not None and record.receiver is not None:
+                if origins(record.receiver, Role.ACCELERATOR) or _keeps_accelerator(state, unit, call):
+                    continue
+                yield unit, _blocked(
+                    "no-entry-point", call, "this file trains, but nothing in it starts the training",
+                    "migrate the script that calls it: the two are then edited together. Where an installed command "
+                    "does, let the file start it as well: if __name__ == '__main__': ...",
+                )  # fmt: skip
+                return
+
+
+def _keeps_accelerator(state: State, unit: Unit, call: cst.Call) -> bool:
+    """Whether the file gives an attribute an accelerator, in a class of which it makes no object: ``self.fabric``."""
+    owner = call.func.value if isinstance(call.func, cst.Attribute) else None
+    if not isinstance(owner, cst.Attribute):
+        return False
+    named = (n for n in state.values if isinstance(n, cst.Attribute) and n.attr.value == owner.attr.value)
+    kept = (n for n in named if isinstance(unit.names.parents.get(n), cst.AssignTarget))
+    return any(origins(state.values.get(node), Role.ACCELERATOR) for node in kept)

@@ -1,0 +1,299 @@
+"""
+Remarks on the training itself: what becomes another computation when each process sees its share of the batch, and
+hand-made precision that cannot be carried over. They change nothing in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.roles import SHARES, TENSORS, Role
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
+from ..layouts.reductions import forward_of, reduces_rows, reduction_of
+from ..syntax.definitions import bindings_value
+from ..syntax.nodes import is_none
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name, outside_name
+
+
+def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+    """All remarks on one module."""
+    yield from _batch_norms(state, unit, reach)
+    yield from _masked_means(state, unit, training)
+    yield from _pairs(state, unit, reach, training)
+    yield from _memories(state, unit, training)
+    yield from _apex(state, unit)
+    yield from _unstepped(state, unit, reach)
+    yield from _unseen_savers(state, unit, reach)
+
+
+def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+    """One remark a program, in the first of its modules that has such layers."""
+    layers = [c for c in unit.names.calls if _is_batch_norm(state, c)]
+    others = [
+        other for other in reach.units if other is not unit and any(_is_batch_norm(state, c) for c in other.names.calls)
+    ]
+    if layers and not any(reach.units.index(other) < reach.units.index(unit) for other in others):
+        count = f"{len(layers)} layers" if len(layers) > 1 else "a layer"
+        more = f" (and more in {len(others)} other modules)" if len(others) > 1 else " (and more in another module)"
+        yield Finding(
+            "batch-norm", layers[0], f"{count} of BatchNorm{more if others else ''}: each process normalises over its "
+            "own batch, so that training on N processes is close to the original's and not equal to it, also with the "
+            "global batch kept",
+            "nothing to do, if batches stay large; on GPUs: nn.SyncBatchNorm.convert_sync_batchnorm(model)",
+            Severity.NOTE,
+        )  # fmt: skip
+
+
+def _is_batch_norm(state: State, call: cst.Call) -> bool:
+    record = state.calls.get(call)
+    return record is not None and outside_name(record).startswith("torch.nn.BatchNorm")
+
+
+def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
+    """Losses divided by a sum of the batch: ``(loss * mask).sum() / mask.sum()``."""
+    for record in training.backwards:
+        for where, node in _followed(state, unit, record) if record.unit is unit else ():
+            if _is_curved(state, where, node):
+                yield Finding(
+                    "weighted-mean", record.node if where is not unit else node, "this loss takes a logarithm (or a "
+                    "root) of a sum or a mean over the batch: each process takes it of its own share, close to the "
+                    "original's and not equal to it",
+                    "nothing to do, if close is good enough; else keep this script on one device",
+                )  # fmt: skip
+                return
+        for node in _behind(unit, record) if record.unit is unit else ():
+            if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+                if _is_sum(state, node.right) and reduction_of(state, unit, node.left) == "sum":
+                    yield Finding(
+                        "weighted-mean", node, "this loss is divided by a sum over the batch, process by process: its "
+                        "gradient is a mean of such means, close to the original's and not equal to it",
+                        "nothing to do, if close is good enough; exact: sum the losses and divide by a reduced count",
+                    )  # fmt: skip
+                    return
+
+
+def _is_curved(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """``torch.sqrt(mse)``, ``mse ** 0.5``, ``total.log()`` of what the rows of the batch were reduced to."""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Power):
+        return isinstance(node.right, cst.Float) and reduces_rows(state, unit, node.left)
+    if not isinstance(node, cst.Call) or method_name(node) not in ("log", "log2", "log10", "sqrt", "rsqrt"):
+        return False
+    operand = node.func.value if isinstance(node.func, cst.Attribute) else None
+    operands = [*(arg.value for arg in node.args[:1]), *([operand] if operand is not None and not node.args else [])]
+    return any(reduces_rows(state, unit, value) for value in operands)
+
+
+def _is_sum(state: State, node: cst.BaseExpression) -> bool:
+    """``mask.sum()``, and a number or a bound made of it."""
+    calls = [n for n in descendants(node) if isinstance(n, cst.Call) and method_name(n) in ("sum", "count_nonzero")]
+    return any(origins(state.values.get(call), *SHARES) for call in calls)
+
+
+def _behind(unit: Unit, record: CallRecord) -> Iterator[cst.CSTNode]:
+    """The nodes of the expressions from which a backward pass starts, through variables."""
+    return _through(unit, record.node)
+
+
+def _through(unit: Unit, start: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes of an expression, and of what its variables hold."""
+    pending: list[cst.CSTNode] = [start]
+    seen: set[cst.CSTNode] = set()
+    while pending:
+        for node in descendants(pending.pop()):
+            yield node
+            binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+            for value in bindings_value(unit.names, binding) if binding is not None else ():
+                if value not in seen:
+                    seen.add(value)
+                    pending.append(value)
+
+
+def _followed(state: State, unit: Unit, record: CallRecord) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    """The same with the functions of the program, and the criteria, that a loss comes from."""
+    pending: list[tuple[Unit, cst.CSTNode]] = [(unit, node) for node in _behind(unit, record)]
+    seen: set[cst.CSTNode] = set()
+    while pending:
+        where, node = pending.pop(0)
+        yield where, node
+        made = state.calls.get(node) if isinstance(node, cst.Call) else None
+        for function in _called(state, made) if made is not None else ():
+            if function.node not in seen:
+                seen.add(function.node)
+                returned = (r.value for r in function.unit.names.returns.get(function.node, ()) if r.value is not None)
+                for value in returned:
+                    pending += [(function.unit, part) for part in _through(function.unit, value)]
+
+
+def _called(state: State, record: CallRecord) -> Iterator[Function]:
+    for thing in record.callees:
+        function = thing if isinstance(thing, Function) else forward_of(state, thing)
+        if function is not None:
+            yield function
+
+
+def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+    """Products or differences of all rows of a batch with all rows: contrastive losses, minibatch discrimination."""
+    steps = {n for loop in training.train_loops for n in _runs(reach, loop)}
+    for node in unit.names.every(cst.BinaryOperation, cst.Call):
+        if node not in steps:
+            continue
+        sides = _product(node)
+        joined = sides is not None and all(origins(state.values.get(side), Role.OUTPUT) for side in sides)
+        if joined or _is_difference_of_rows(state, unit, node):
+            yield Finding(
+                "in-batch-pairs", node, "pairs are formed within the batch of one process: on N processes each row "
+                "meets only the rows of its share, not those of the whole batch",
+                "raise the batch size, or gather the other side with its gradient and shift the labels by "
+                "accelerator.process_index * len(batch)",
+            )  # fmt: skip
+            return
+
+
+def _is_difference_of_rows(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """``x.unsqueeze(1) - x.unsqueeze(0)``, ``x[:, None] - x[None]``, ``torch.cdist(x, x)``."""
+    if isinstance(node, cst.Call):
+        names = [arg.value for arg in node.args[:2] if isinstance(arg.value, cst.Name)]
+        same = len(names) == 2 and names[0].value == names[1].value and method_name(node) == "cdist"
+        return same and bool(origins(state.values.get(names[0]), *SHARES))
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
+        return False
+    if not all(origins(state.values.get(side), *SHARES) for side in (node.left, node.right)):
+        return False  # positions, anchors
+    left, right = _spread(unit, node.left), _spread(unit, node.right)
+    return left is not None and right is not None and left[0] == right[0] and left[1] is not right[1]
+
+
+def _spread(unit: Unit, node: cst.BaseExpression) -> tuple[str, bool] | None:
+    """The variable that an expression gives another dimension, and whether it stands in front of its rows."""
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    values = bindings_value(unit.names, binding) if binding is not None else []
+    part: cst.BaseExpression = values[0] if len(values) == 1 else node
+    found, front = False, False
+    while isinstance(part, (cst.Call, cst.Subscript)):
+        if isinstance(part, cst.Subscript):
+            empty = [i for i, e in enumerate(part.slice) if isinstance(e.slice, cst.Index) and is_none(e.slice.value)]
+            found, front = found or bool(empty), front or 0 in empty
+            part = part.value
+            continue
+        if not isinstance(part.func, cst.Attribute):
+            return None
+        if part.func.attr.value == "unsqueeze" and part.args:
+            place = part.args[0].value
+            found, front = True, front or (isinstance(place, cst.Integer) and place.evaluated_value == 0)
+        part = part.func.value
+    return (part.value, front) if found and isinstance(part, cst.Name) else None
+
+
+def _runs(reach: Reach, loop: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    unit = next((u for u in reach.units if loop in u.names.parents), None)
+    if unit is not None and isinstance(loop, (cst.For, cst.While)):
+        yield from reach.runs(loop.body, unit)
+
+
+def _product(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """The factors of a matrix product whose second one is transposed."""
+    sides: tuple[cst.BaseExpression, cst.BaseExpression] | None = None
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
+        sides = node.left, node.right
+    elif isinstance(node, cst.Call) and method_name(node) in ("mm", "matmul"):
+        values = [arg.value for arg in node.args if arg.keyword is None]
+        if isinstance(node.func, cst.Attribute) and len(values) == 1:
+            values.insert(0, node.func.value)
+        sides = (values[0], values[1]) if len(values) == 2 else None
+    return sides if sides is not None and _is_transposed(sides[1]) else None
+
+
+def _is_transposed(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.Attribute):
+        return node.attr.value == "T"
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    sizes = [a.value.evaluated_value for a in node.args if isinstance(a.value, cst.Integer)]
+    return node.func.attr.value == "t" or (node.func.attr.value in ("transpose", "permute") and set(sizes) == {0, 1})
+
+
+def _memories(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
+    """Tensors that collect what the model gives from step to step: a queue of keys, a bank of features."""
+    for loop in training.train_loops:
+        if loop not in unit.names.parents or not isinstance(loop, (cst.For, cst.While)):
+            continue
+        inside = set(descendants(loop.body))
+        for node in inside:
+            if isinstance(node, cst.Assign) and len(node.targets) == 1 and _remembers(state, unit, node, inside):
+                yield Finding(
+                    "process-memory", node, "what the model gives is kept from step to step: each process remembers "
+                    "only its own share, and a checkpoint holds that of process 0",
+                    "gather the rows before they are kept: accelerator.gather(...)",
+                )  # fmt: skip
+                return
+
+
+def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNode]) -> bool:
+    target, value = node.targets[0].target, node.value
+    if not origins(state.values.get(value), Role.OUTPUT, Role.BATCH):
+        return False
+    base = target.value if isinstance(target, cst.Subscript) else target
+    binding = unit.names.binding(base) if isinstance(base, cst.Name) else None
+    if binding is None or all(d in inside for d in binding.definitions):
+        return False
+    if isinstance(target, cst.Subscript):
+        made = [v for v in bindings_value(unit.names, binding) if v not in inside]
+        return any(isinstance(v, cst.Call) and _makes_tensor(state, v) for v in made)
+    joins = any(isinstance(n, cst.Call) and method_name(n) in ("cat", "concat", "vstack") for n in descendants(value))
+    again = any(isinstance(n, cst.Name) and unit.names.binding(n) is binding for n in descendants(value))
+    return joins and again and bool(origins(state.values.get(value), *TENSORS))
+
+
+def _makes_tensor(state: State, call: cst.Call) -> bool:
+    while isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call):
+        call = call.func.value
+    return call in state.calls and outside_name(state.calls[call]).startswith("torch.")
+
+
+def _apex(state: State, unit: Unit) -> Iterator[Finding]:
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        names = [t.qualified for t in record.callees if isinstance(t, External)] if record is not None else []
+        if any(name.startswith("apex.amp.") for name in names):
+            yield Finding(
+                "apex", call, "apex patches the model and the optimizer, and scales the loss by itself: what it does "
+                "to prepared ones is not known",
+                "use torch.autocast and torch.amp.GradScaler in its place; these are migrated", Severity.BLOCKED,
+            )  # fmt: skip
+            return
+
+
+def _unstepped(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+    """A scaler that scales the loss, and never steps: the original steps on scaled gradients."""
+    uses: dict[str, CallRecord] = {}
+    for record in state.calls.values():
+        if origins(record.receiver, Role.SCALER) and reach.function_of(record.node) in reach.reachable:
+            uses.setdefault(method_name(record.node), record)
+    if "scale" in uses and "step" not in uses and uses["scale"].unit is unit:
+        yield Finding(
+            "unstepped-scaler", uses["scale"].node, "the loss is scaled, and no scaler.step(optimizer) takes the scale "
+            "out again: the original does so, and the migrated script, too",
+            "step through the scaler: scaler.step(optimizer), scaler.update()",
+        )  # fmt: skip
+
+
+def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+    """Objects of other packages that are given the model and save it: early stopping, checkpoint callbacks."""
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is None or unit.names.function(call) not in reach.reachable:
+            continue
+        names = [t.qualified for t in record.callees if isinstance(t, Unknown)]
+        saves = any("stop" in n.lower() or "checkpoint" in n.lower() for n in names)
+        if saves and any(origins(state.values.get(arg.value), Role.MODEL) for arg in call.args):
+            yield Finding(
+                "once", call, f"{names[0].rpartition('.')[2]} is not part of this program: if it saves the model, "
+                "every process writes the file",
+                "migrate the module that defines it, too, or call it on the main process and share its verdict",
+            )  # fmt: skip
+            return

@@ -1,0 +1,1 @@
+"""Distribution by hand: process groups, ranks, wrappers, and what takes their place."""

@@ -1,0 +1,434 @@
+"""
+Distribution by hand, understood: a group that the script opens, models wrapped in DistributedDataParallel, ranks.
+
+Its author has thought of several processes already: which prints once, what is summed, which rows each process reads.
+All of that stays as it is. What is replaced is that with which it was brought about, piece by piece, and only where
+every piece has something that takes its place; one that has not stands in the way of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+import libcst as cst
+
+from ...facts.abilities import Abilities
+from ...facts.manual_ddp import Instead
+from ...facts.roles import Origin, Role
+from ...facts.torch_api import knowledge
+from ...findings import Finding, Severity
+from ..dataflow import ranks
+from ..dataflow.call_binding import argument_of
+from ..dataflow.call_graph import Code, Reach
+from ..dataflow.values import CallRecord, Function, State, Unit, origins
+from ..syntax.nodes import is_docstring, positional
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name, outside_name
+from .init_sites import Start
+from .manual_ddp import ByHand
+from .obstacles import blocked, obstacle, unsure
+from .rank_spellings import number
+from .replacements import INSTEAD, calls, of_torch
+
+_PURE = frozenset(
+    "is_available device_count device int getenv get get_rank get_world_size get_default_backend_for_device".split()
+)
+OPENS = "torch.distributed.init_process_group"
+_CLOSES = "torch.distributed.destroy_process_group"
+_ASKS = (
+    "is_initialized",
+    "is_available",
+    "get_backend",
+    "get_default_backend_for_device",
+    "is_nccl_available",
+    "is_gloo_available",
+    "is_mpi_available",
+)
+_SUMS = {"": "sum", "SUM": "sum", "AVG": "mean"}
+_SETS = frozenset({"MASTER_ADDR", "MASTER_PORT"})
+_SETTINGS = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_cap_mb")
+_MATTER = frozenset({"broadcast_buffers"})
+"""Settings of DistributedDataParallel that change anything in an engine that finds out by itself what is unused."""
+
+
+def by_hand(
+    state: State, reach: Reach, training: Training, abilities: Abilities, shared: Container[Code]
+) -> ByHand | None:
+    """How a program distributes itself; None where it does not."""
+    if not any(name in knowledge.DISTRIBUTED for unit in reach.units for _, name in calls(state, unit)):
+        return None
+    found = _Reader(state, reach, abilities, shared)
+    found.read()
+    loops = [loop for loop in training.train_loops if not found.result.sharded.isdisjoint(reach.loaders(loop))]
+    if training.train_loops and not loops and not found.result.obstacles:
+        loop = next(iter(training.train_loops))
+        unit = next(unit for unit in reach.units if loop in unit.names.parents)
+        cause = "no DistributedSampler shares the rows that this loop reads, as far as can be seen"
+        found.result.obstacles.append((unit, blocked(loop, cause, "give its loader sampler=DistributedSampler(...)")))
+    return found.result
+
+
+def settled(state: State) -> bool:
+    """Whether a script that has an accelerator shares its rows by itself: its author has settled the rest as well."""
+    return any(outside_name(record) in knowledge.DISTRIBUTED_SAMPLERS for record in state.calls.values())
+
+
+class _Reader:
+    """Reads one program."""
+
+    def __init__(self, state: State, reach: Reach, abilities: Abilities, shared: Container[Code]) -> None:
+        self.state, self.reach, self.abilities, self.shared = state, reach, abilities, shared
+        self.result = ByHand()
+
+    def read(self) -> None:
+        result = self.result
+        self._upwards()
+        for unit in self.reach.units:
+            for call, name in calls(self.state, unit):
+                if call in self.state.calls:
+                    found = obstacle(self.state, self.reach, unit, call, name)
+                    if found is not None:
+                        result.obstacles.append((unit, found))
+                    elif name in knowledge.DISTRIBUTED or of_torch(name):
+                        self._piece(unit, call, name)
+            result.obstacles.extend((unit, finding) for finding in unsure(self.state, unit))
+            self._variables(unit)
+            self._methods(unit)
+        result.sharded.update(self._sharded())
+        if result.obstacles:
+            return
+        for unit in self.reach.units:
+            self._pins(unit)
+        self._idle()
+        self._starts()
+
+    def _upwards(self) -> None:
+        """Where a helper joins with the rank that it is handed, what its callers hand it is the rank as well."""
+        pending = [
+            (r.unit, value, name)
+            for r in self.state.calls.values()
+            if outside_name(r) == OPENS
+            for word, name in (("rank", ranks.RANK), ("world_size", ranks.WORLD_SIZE))
+            if (value := _keyword(r.node, word)) is not None
+        ]
+        seen: set[cst.CSTNode] = set()
+        while pending:
+            unit, value, name = pending.pop()
+            binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
+            if binding is None or value in seen:
+                continue
+            seen.add(value)
+            self.state.solver.add(self.state.binding(binding), ranks.place(self.state, value, name))
+            function = binding.scope.function.node
+            params = positional(function) if isinstance(function, cst.FunctionDef) else []
+            index = next((i for i, p in enumerate(params) if p in binding.definitions), None)
+            for site in self.reach.sites(function):
+                if index is None:
+                    break
+                given = argument_of(site, params[index], index)
+                if given is not None and outside_name(self.state.calls[site]) not in knowledge.SPAWNS:
+                    pending.append((self.state.calls[site].unit, given.value, name))
+        self.state.solver.run()
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def _piece(self, unit: Unit, call: cst.Call, name: str) -> None:
+        last = name.rpartition(".")[2]
+        alone = isinstance(unit.names.parents.get(call), cst.Expr)
+        if name == OPENS:
+            self._opens(unit, call)
+        elif name == _CLOSES:
+            self._goes(unit, call, "the accelerator closes what it opened")
+        elif name in knowledge.SPAWNS:
+            self._spawns(unit, call)
+        elif name in knowledge.DISTRIBUTED_DATA_PARALLEL:
+            self._settings(call)
+        elif name in knowledge.DISTRIBUTED_SAMPLERS:
+            self._sampler(unit, call)
+        elif last == "barrier" and alone:
+            self._add(unit, call, "{}.wait_for_everyone()", "all processes wait for each other here")
+        elif last in ("all_reduce", "reduce") and alone and self._reduces(unit, call):
+            return
+        elif name not in ranks.CALLS and last not in _ASKS:
+            self._kept(unit, call, last)
+
+    def _add(self, unit: Unit, node: cst.CSTNode, text: str, because: str) -> None:
+        needed = "{}" in text
+        self.result.pieces.append((unit, Instead(node, text, because, needed=needed)))
+
+    def _goes(self, unit: Unit, call: cst.Call, because: str) -> None:
+        statement = unit.names.statement(call)
+        self.result.removed.add(statement)
+        self._add(unit, statement, "", because)
+
+    def _kept(self, unit: Unit, call: cst.Call, last: str) -> None:
+        if _asks_first(unit, call):
+            return
+        self.result.told.append(
+            (
+                unit,
+                Finding(
+                    "hand_written_ddp", call, f"torch.distributed.{last} stays as it is: it works on the group that "
+                    "the accelerator opens when the script is launched on several processes, and on one there is none",
+                    INSTEAD.get(last, "do it through the accelerator where the script must run on one process, too"),
+                    Severity.REVIEW,
+                ),
+            )
+        )  # fmt: skip
+
+    def _opens(self, unit: Unit, call: cst.Call) -> None:
+        timeout = _keyword(call, "timeout")
+        if timeout is not None:
+            self.result.arguments["InitProcessGroupKwargs"] = f"timeout={_text(unit, timeout)}"
+        self._goes(unit, call, "the accelerator opens the group, under torchrun as well")
+
+    def _settings(self, call: cst.Call) -> None:
+        unit = self.state.calls[call].unit
+        given = {name: _text(unit, value) for name in _SETTINGS if (value := _keyword(call, name)) is not None}
+        if self.abilities.transparent_models:
+            given = {name: text for name, text in given.items() if name in _MATTER}
+        given = {name: text for name, text in given.items() if (name, text) != ("broadcast_buffers", "True")}
+        if given:
+            told = ", ".join(f"{name}={text}" for name, text in given.items())
+            self.result.arguments["DistributedDataParallelKwargs"] = told
+
+    def _sampler(self, unit: Unit, call: cst.Call) -> None:
+        names = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+        plain = len([arg for arg in call.args if arg.keyword is None])
+        wanted = (("num_replicas", "{}.num_processes", 1), ("rank", "{}.process_index", 2))
+        more = tuple((name, text) for name, text, index in wanted if name not in names and plain <= index)
+        if more:
+            because = "each process reads the rows that it read before, and one process reads them all"
+            breaks = "\n" not in _text(unit, unit.names.statement(call)).strip()
+            self.result.pieces.append((unit, Instead(call, "", because, more, needed=True, breaks=breaks)))
+
+    def _spawns(self, unit: Unit, call: cst.Call) -> None:
+        worker = next(t for t in self.state.slot(_given(call, 0, "fn")).things if isinstance(t, Function))
+        node = worker.node
+        assert isinstance(node, cst.FunctionDef)
+        scope, params = worker.unit.names.scopes[node], positional(node)
+        held = [self.state.binding(scope.bindings[p.name.value]).things for p in params]
+        gone = {0, *(index for index, things in enumerate(held) if number(things) is not None)}
+        given = _given(call, 1, "args") if _has(call, 1, "args") else None
+        values = [e.value for e in given.elements] if isinstance(given, (cst.Tuple, cst.List)) else []
+        kept = [_text(unit, value) for i, value in enumerate(values, 1) if i not in gone]
+        func = _text(unit, _given(call, 0, "fn"))
+        self._add(unit, call, f"{func}({', '.join(kept)})", "the launcher starts the processes, each runs this")
+        self.result.workers[node] = {params[i].name.value for i in gone}
+        for index in sorted(gone):
+            self._add(worker.unit, params[index], "", "the accelerator knows the place of the process")
+        self.result.told.append(
+            (
+                unit,
+                Finding(
+                    "hand_written_ddp", call, "the script no longer starts its processes by itself",
+                    "start it with torchlift launch --num-processes N (or torchrun --nproc-per-node N)", Severity.NOTE,
+                ),
+            )
+        )  # fmt: skip
+
+    def _reduces(self, unit: Unit, call: cst.Call) -> bool:
+        """``dist.all_reduce(x)`` changes ``x``, the accelerator gives a new tensor: right where only ``x`` reads it."""
+        target = call.args[0].value
+        index = 2 if method_name(call) == "reduce" else 1  # ``reduce`` says who gets the result: now all processes do
+        plain = [arg.value for arg in call.args if arg.keyword is None]
+        op = _keyword(call, "op") or (plain[index] if len(plain) > index else None)
+        reduction = _SUMS.get(_text(unit, op).rpartition(".")[2] if op is not None else "")
+        waits = _keyword(call, "async_op")
+        if reduction is None or waits is not None or not self._is_own(unit, target):
+            return False
+        text = _text(unit, target)
+        because = "all processes get the sum" if reduction == "sum" else "all processes get the mean"
+        small = unit.names.parents[call]
+        self._add(unit, small, f'{text} = {{}}.reduce({text}, reduction="{reduction}")', because)
+        return True
+
+    def _is_own(self, unit: Unit, target: cst.BaseExpression) -> bool:
+        """Whether nothing but this expression can see that the tensor changes in place."""
+        if isinstance(target, cst.Subscript):
+            return True  # written into the same place
+        if isinstance(target, cst.Attribute):
+            return isinstance(target.value, cst.Name)
+        if not isinstance(target, cst.Name):
+            return False
+        binding = unit.names.binding(target)
+        function = unit.names.function(target)
+        if binding is None or binding.scope.function.node is not function:
+            return False
+        returned = {
+            n.value
+            for r in unit.names.returns.get(function, ())
+            if r.value is not None
+            for n in descendants(r.value)
+            if isinstance(n, cst.Name)
+        }
+        for definition in binding.definitions:
+            if isinstance(definition, cst.Param) and target.value not in returned:
+                return False
+            if isinstance(definition, cst.Param) and self._read_behind(function):
+                return False
+            assign = next(unit.names.enclosing(definition, cst.Assign), None)
+            value = assign.value if isinstance(assign, cst.Assign) else None
+            if isinstance(value, (cst.Name, cst.Attribute)):
+                return False  # another name for the same tensor
+        return True
+
+    def _read_behind(self, function: cst.CSTNode) -> bool:
+        """Whether a caller throws away what a function returns: it counts on its argument having changed."""
+        for site in self.reach.sites(function):
+            if isinstance(self.state.calls[site].unit.names.parents.get(site), cst.Expr):
+                return True
+        return False
+
+    # Variables, methods, places ---------------------------------------------------------------------------------------
+
+    def _variables(self, unit: Unit) -> None:
+        """``os.environ["MASTER_ADDR"] = "localhost"``."""
+        for node in unit.names.parents:
+            if not isinstance(node, cst.SimpleString) or node.evaluated_value not in _SETS:
+                continue
+            line = unit.names.statement(node)
+            small = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+            text = _text(unit, small) if small is not None else ""
+            target = isinstance(small, cst.Assign) and isinstance(small.targets[0].target, cst.Subscript)
+            called = isinstance(small, cst.Expr) and ".setdefault(" in text
+            if text.startswith(("os.environ", "environ")) and (target or called):
+                self.result.removed.add(line)
+                self._add(unit, line, "", "the launcher says where the processes meet")
+
+    def _methods(self, unit: Unit) -> None:
+        """``model.no_sync()``."""
+        for call in unit.names.calls:
+            record = self.state.calls.get(call)
+            if record is None or method_name(call) != "no_sync" or not origins(record.receiver, Role.MODEL):
+                continue
+            if isinstance(call.func, cst.Attribute):
+                model = _text(unit, call.func.value)
+                self._add(unit, call, f"{{}}.no_sync({model})", "gradients are not exchanged in here")
+
+    # Where it starts --------------------------------------------------------------------------------------------------
+
+    def _pins(self, unit: Unit) -> None:
+        for call in unit.names.calls:
+            record = self.state.calls.get(call)
+            if record is not None and outside_name(record) in knowledge.PINS:
+                self.result.removed.add(unit.names.statement(call))
+
+    def _idle(self) -> None:
+        """Functions that do nothing but join and leave: they go, with their calls."""
+        for unit in self.reach.units:
+            for function in unit.names.functions:
+                if not isinstance(function, cst.FunctionDef) or function in self.shared or function.decorators:
+                    continue
+                body = [s for s in getattr(function.body, "body", ()) if not is_docstring(s)]
+                gives = any(r.value is not None for r in unit.names.returns.get(function, ()))
+                if gives or not self._joins(body) or not all(self._chooses(s) for s in body):
+                    continue
+                sites = [self.state.calls[site] for site in self.reach.sites(function)]
+                alone = all(isinstance(r.unit.names.parents.get(r.node), cst.Expr) for r in sites)
+                within = unit.names.within.get(function)
+                if sites and alone and within is not None and not isinstance(within.node, cst.ClassDef):
+                    self._leaves(unit, function, sites)
+
+    def _joins(self, body: list[cst.CSTNode]) -> bool:
+        """Whether something of a function's body goes."""
+        return any(node in self.result.removed for statement in body for node in descendants(statement))
+
+    def _only_chooses(self, unit: Unit, code: Code) -> bool:
+        """Whether a function joins the processes and gives a device or a rank, and does nothing else."""
+        body = getattr(getattr(code, "body", None), "body", ())
+        return all(self._chooses(statement) for statement in body)
+
+    def _chooses(self, statement: cst.CSTNode) -> bool:
+        if statement in self.result.removed or is_docstring(statement):
+            return True
+        if isinstance(statement, cst.If):
+            branches = (statement.body, statement.orelse.body if isinstance(statement.orelse, cst.Else) else None)
+            inner = [s for branch in branches for s in getattr(branch, "body", ())]
+            return not isinstance(statement.orelse, cst.If) and all(self._chooses(s) for s in inner)
+        smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+        return bool(smalls) and all(self._is_plain(small) for small in smalls)
+
+    def _is_plain(self, small: cst.CSTNode) -> bool:
+        """Whether a statement gives a variable a value, or returns one, without any other effect."""
+        if isinstance(small, (cst.Pass, cst.Import, cst.ImportFrom)):
+            return True
+        if isinstance(small, cst.Assign) and all(isinstance(t.target, cst.Name) for t in small.targets):
+            value: cst.CSTNode | None = small.value
+        elif isinstance(small, cst.Return):
+            value = small.value
+        else:
+            return False
+        asked = (n for n in descendants(value) if isinstance(n, cst.Call)) if value is not None else ()
+        return all(method_name(n) in _PURE for n in asked)
+
+    def _leaves(self, unit: Unit, function: cst.FunctionDef, sites: list[CallRecord]) -> None:
+        result, inside = self.result, set(descendants(function))
+        result.idle[function] = unit
+        result.pieces = [(u, p) for u, p in result.pieces if p.node not in inside]
+        self._add(unit, function, "", "nothing is left for it to do")
+        for record in sites:
+            self._goes(record.unit, record.node, "nothing is left for it to do")
+
+    def _starts(self) -> None:
+        for unit in self.reach.units:
+            for call, name in calls(self.state, unit):
+                if name != OPENS or unit.names.function(call) not in self.reach.reachable:
+                    continue
+                here, statement, whole = unit, unit.names.statement(call), True
+                self.result.starts.append(Start(here, statement, whole))
+                for _ in range(4):  # and where the function around it is called
+                    code = here.names.function(statement)
+                    sites = [s for s in self.reach.sites(code) if self.reach.function_of(s) in self.reach.reachable]
+                    if isinstance(code, cst.Module) or len(sites) != 1:
+                        break
+                    whole = whole and code in self.result.idle
+                    only = code if self._only_chooses(here, code) and code not in self.shared else None
+                    here = self.state.calls[sites[0]].unit
+                    statement = here.names.statement(sites[0])
+                    self.result.starts.append(Start(here, statement, whole, only))
+
+    def _sharded(self) -> Iterator[Origin]:
+        """The loaders that are given a DistributedSampler, as far as can be seen."""
+        samplers = {r.node for r in self.state.calls.values() if outside_name(r) in knowledge.DISTRIBUTED_SAMPLERS}
+        for record in self.state.calls.values():
+            for loader in origins(record.result, Role.LOADER):
+                words = ("sampler", "batch_sampler") if loader.node is record.node else ()
+                given = [value for word in words if (value := _keyword(record.node, word)) is not None]
+                if any(not samplers.isdisjoint(self._made(value, 2)) for value in given):
+                    yield loader
+
+    def _made(self, value: cst.BaseExpression, depth: int) -> set[cst.CSTNode]:
+        """The calls that make what an expression gives, and what those are given."""
+        held = self.state.values.get(value)
+        nodes = {getattr(thing, "node", None) for thing in (held.things if held is not None else ())}
+        found = {node for node in nodes if isinstance(node, cst.Call)}
+        inner = [arg.value for node in found for arg in node.args] if depth else []
+        return found | {node for value in inner for node in self._made(value, depth - 1)}
+
+
+def _asks_first(unit: Unit, call: cst.Call) -> bool:
+    """Whether the function around a call asks whether there is a group."""
+    function = unit.names.function(call)
+    if isinstance(function, cst.Module):
+        return False
+    return any(isinstance(n, cst.Attribute) and n.attr.value in _ASKS for n in descendants(function))
+
+
+def _text(unit: Unit, node: cst.CSTNode) -> str:
+    return unit.names.module.code_for_node(node)
+
+
+def _keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
+    return next((a.value for a in call.args if a.keyword is not None and a.keyword.value == name), None)
+
+
+def _has(call: cst.Call, index: int, name: str) -> bool:
+    plain = [a for a in call.args if a.keyword is None]
+    return len(plain) > index or _keyword(call, name) is not None
+
+
+def _given(call: cst.Call, index: int, name: str) -> cst.BaseExpression:
+    """An argument by position or keyword, which is there."""
+    named = _keyword(call, name)
+    return named if named is not None else call.args[index].value

@@ -1,0 +1,212 @@
+"""What stands in the way of replacing distribution by hand: pieces of it that the accelerator has nothing for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.roles import Origin, Role
+from ...facts.torch_api import knowledge
+from ...findings import Finding, Severity
+from ..dataflow import ranks
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import Function, State, Unit, origins
+from ..syntax.walk import descendants
+from ..training.training import method_name
+from .replacements import INSTEAD, of_torch
+
+_OPENS = "torch.distributed.init_process_group"
+_KNOWN = {
+    "init_process_group": frozenset("backend init_method world_size rank timeout group_name device_id".split()),
+    "destroy_process_group": frozenset(),
+    "DistributedDataParallel": frozenset(
+        "module device_ids output_device broadcast_buffers find_unused_parameters gradient_as_bucket_view "
+        "static_graph bucket_cap_mb dim".split()
+    ),
+    "DistributedSampler": frozenset("dataset num_replicas rank shuffle seed drop_last".split()),
+    "spawn": frozenset("fn args nprocs join start_method".split()),
+    "start_processes": frozenset("fn args nprocs join start_method".split()),
+    "barrier": frozenset({"device_ids"}),
+    "get_rank": frozenset(),
+    "get_world_size": frozenset(),
+    "get_node_local_rank": frozenset({"fallback_rank"}),
+}
+"""What may be given to each of these by keyword."""
+_COLLECTIVES = frozenset(
+    "all_reduce reduce broadcast all_gather all_gather_into_tensor all_gather_object gather gather_object scatter "
+    "scatter_object_list broadcast_object_list reduce_scatter reduce_scatter_tensor all_to_all all_to_all_single send "
+    "recv isend irecv is_initialized is_available get_backend get_default_backend_for_device "
+    "is_nccl_available is_gloo_available is_mpi_available "
+    "is_torchelastic_launched monitored_barrier".split()
+)
+"""What torch does with the group that the accelerator opens as it did with the script's own."""
+_HARMLESS = ("torch.distributed.elastic.multiprocessing.errors.", "torch.distributed.ReduceOp")
+_HOOKS = frozenset("register_comm_hook join _set_static_graph".split())
+_WRITES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
+
+
+def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Finding | None:
+    """Why a call cannot be replaced or kept, where it cannot."""
+    last = name.rpartition(".")[2]
+    if name not in knowledge.DISTRIBUTED and not of_torch(name):
+        return None
+    if name.startswith(_HARMLESS):
+        return None
+    group = next(
+        (a for a in call.args if a.keyword is not None and a.keyword.value in ("group", "process_group")), None
+    )
+    if group is not None:
+        return blocked(call, f"{last} works on a group of its own", "let it work on all processes together")
+    direct = (
+        name.count(".") == 2 or name in knowledge.DISTRIBUTED or name.startswith("torch.distributed.distributed_c10d.")
+    )
+    if last in _KNOWN and direct:
+        return _of_arguments(call, last) or _of_place(state, reach, unit, call, name)
+    if last in _COLLECTIVES and direct:
+        return None
+    return blocked(call, f"{name} has no counterpart", INSTEAD.get(last, "leave it out, or keep the script as it is"))
+
+
+def _of_arguments(call: cst.Call, last: str) -> Finding | None:
+    known = _KNOWN[last]
+    for arg in call.args:
+        if arg.star:
+            return blocked(call, f"{last} is given arguments that cannot be seen here", "write them out")
+        if arg.keyword is not None and arg.keyword.value not in known:
+            return blocked(call, f"{last} is given {arg.keyword.value}, which has no counterpart", "leave it out")
+    if last in ("destroy_process_group", "get_rank", "get_world_size", "barrier") and any(
+        a.keyword is None for a in call.args
+    ):
+        return blocked(call, f"{last} works on a group of its own", "let it work on all processes together")
+    return None
+
+
+def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Finding | None:
+    """Why a call stands where it cannot be replaced."""
+    alone = isinstance(unit.names.parents.get(call), cst.Expr)
+    last = name.rpartition(".")[2]
+    if (name == _OPENS or last == "destroy_process_group") and not alone:
+        return blocked(call, f"something is made of what {last} gives", "call it in a statement of its own")
+    if name == _OPENS:
+        return _conditional(state, reach, unit, call)
+    if name in knowledge.SPAWNS:
+        return _worker(state, reach, unit, call)
+    if name in knowledge.DISTRIBUTED_DATA_PARALLEL:
+        return _spread(state, unit, call)
+    return None
+
+
+def _conditional(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Finding | None:
+    """A group that is opened only where the user says so: elsewhere the script means a single process."""
+    for around in unit.names.enclosing(call, cst.If):
+        assert isinstance(around, cst.If)
+        if not _asks_launcher(state, around.test):
+            return blocked(
+                around, "whether the processes are connected hangs on this condition",
+                'let it hang on the launcher alone: int(os.environ.get("WORLD_SIZE", 1)) > 1',
+            )  # fmt: skip
+    return None
+
+
+def _asks_launcher(state: State, test: cst.BaseExpression) -> bool:
+    """Whether a condition asks for what the launcher says, for devices, or whether the file is the script."""
+    for node in descendants(test):
+        if origins(state.values.get(node), Role.PLACE):
+            return True
+        if isinstance(node, cst.Call) and method_name(node) in ("is_available", "is_initialized", "device_count"):
+            return True
+        if isinstance(node, cst.Name) and node.value == "__name__":
+            return True
+        if isinstance(node, cst.SimpleString) and node.evaluated_value in ranks.VARIABLES:
+            return True
+    return False
+
+
+def _worker(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Finding | None:
+    """Why the function that is started as a process cannot simply be called."""
+    named = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    plain = [a.value for a in call.args if a.keyword is None]
+    worker = plain[0] if plain else named.get("fn")
+    given = plain[1] if len(plain) > 1 else named.get("args")
+    join = plain[3] if len(plain) > 3 else named.get("join")
+    held = state.values.get(worker) if worker is not None else None
+    functions = [t for t in (held.things if held is not None else ()) if isinstance(t, Function)]
+    alone = isinstance(unit.names.parents.get(call), cst.Expr)
+    if len(functions) != 1 or not isinstance(functions[0].node, cst.FunctionDef):
+        return blocked(call, "cannot see which function the processes run", "name it: mp.spawn(main_worker, ...)")
+    others = [site for site in reach.sites(functions[0].node) if site is not call]
+    if others:
+        return blocked(
+            call, "the function that the processes run is called in other ways, too: the script has several modes",
+            "keep the one in which the script runs on several processes",
+        )  # fmt: skip
+    listed = given is None or isinstance(given, (cst.Tuple, cst.List))
+    if not listed or (join is not None and getattr(join, "value", "") != "True") or not alone:
+        return blocked(call, "cannot see with what the processes are started", "write mp.spawn(f, args=(a, b))")
+    if any(isinstance(around, (cst.For, cst.While)) for around in unit.names.enclosing(call, cst.For, cst.While)):
+        return blocked(call, "processes are started again and again", "start them once")
+    params = functions[0].node.params
+    if isinstance(params.star_arg, cst.Param) or params.star_kwarg is not None:
+        return blocked(call, "the function that the processes run takes any arguments", "write its parameters out")
+    return None
+
+
+def _spread(state: State, unit: Unit, call: cst.Call) -> Finding | None:
+    """A model on several devices of one process."""
+    ids = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "device_ids"), None)
+    if isinstance(ids, (cst.List, cst.Tuple)) and len(ids.elements) > 1:
+        return blocked(call, "the model lies on several devices of one process", "give each process one device")
+    if not call.args:
+        return blocked(call, "cannot see which model is wrapped", "write DistributedDataParallel(model)")
+    return None
+
+
+def unsure(state: State, unit: Unit) -> Iterator[Finding]:
+    """What else the accelerator would undo: hooks of the wrapper, devices worked out from the rank, own variables."""
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is None:
+            continue
+        if method_name(call) in _HOOKS and origins(record.receiver, Role.MODEL):
+            if isinstance(call.func, cst.Attribute) and not _of_program(state, record.receiver, call):
+                yield blocked(
+                    call, f".{method_name(call)}() belongs to the wrapper, which goes", "leave it out: "
+                    "DistributedDataParallelKwargs(comm_hook=...) compresses gradients, no other hook exists",
+                )  # fmt: skip
+        takes = method_name(call) in ("to", "cuda", "device") or bool(origins(record.result, Role.MODEL))
+        for arg in call.args if takes else ():
+            if any(o.qualified == ranks.MULTIPLE for o in origins(state.values.get(arg.value), Role.PLACE)):
+                yield blocked(
+                    call, "a device is worked out from the number of the process: the model may lie on several",
+                    "give each process one device",
+                )  # fmt: skip
+                break
+    for node in unit.names.parents:
+        if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
+            if node.target.attr.value == "require_backward_grad_sync":
+                yield blocked(node, "require_backward_grad_sync belongs to the wrapper, which goes", "use no_sync()")
+        elif isinstance(node, cst.SimpleString) and node.evaluated_value in _WRITES:
+            target = unit.names.statement(node)
+            small = target.body[0] if isinstance(target, cst.SimpleStatementLine) else None
+            first = small.targets[0].target if isinstance(small, cst.Assign) else None
+            if isinstance(first, cst.Subscript) and node in descendants(first):
+                if unit.names.module.code_for_node(first).startswith(("os.environ", "environ")):
+                    yield blocked(
+                        node, f"the script sets {node.evaluated_value} by itself", "leave that to the launcher"
+                    )  # fmt: skip
+
+
+def _of_program(state: State, receiver: object, call: cst.Call) -> bool:
+    """Whether a method is one that the program's own model has."""
+    things = getattr(receiver, "things", ())
+    return any(
+        klass.method(method_name(call)) is not None
+        for t in things
+        if isinstance(t, Origin) and (klass := state.klass.get(t)) is not None
+    )
+
+
+def blocked(node: cst.CSTNode, message: str, remedy: str) -> Finding:
+    """The finding that refuses a program for one thing that stands in the way."""
+    return Finding("already-distributed", node, f"distributed by hand: {message}", remedy, Severity.BLOCKED)

@@ -1,0 +1,187 @@
+"""Checkpoints: what is saved and loaded, by whom, and where the plain model is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import libcst as cst
+
+from ...facts.module import Load, Save, StateDict
+from ...facts.roles import Origin, Role
+from ..dataflow.call_graph import Code, Reach
+from ..dataflow.containers import members
+from ..dataflow.values import CallRecord, State, Unit, origins
+from ..devices.use_before_prepare import Stands
+from ..layouts.metrics import bound_by
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name, outside_name
+from .guards import guarded
+
+
+def saves(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iterator[Save]:
+    """The ``torch.save`` calls of a module that the script reaches."""
+    for record in _reached(state, unit, reach, "torch.save"):
+        call = record.node
+        if not call.args or guarded(state, unit, call):
+            continue
+        held = origins(state.values.get(call.args[0].value), Role.MODEL)
+        yield Save(call, any(o in prepared for o in held), "every process would write the file")
+
+
+def state_dicts(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iterator[StateDict]:
+    """Calls of ``model.state_dict()`` on prepared models whose result ends up in a ``torch.save``."""
+    wanted: dict[cst.CSTNode, None] = {}
+    for other in reach.units:
+        for record in _reached(state, other, reach, "torch.save"):
+            if record.node.args:
+                held = members(state, state.slot(record.node.args[0].value))
+                state.solver.run()
+                for origin in origins(held, Role.STATE):
+                    source = origin.source
+                    if source is not None and source.role is Role.MODEL and source in prepared:
+                        wanted[origin.node] = None
+    for node in wanted:
+        if isinstance(node, cst.Call) and node in unit.names.parents and isinstance(node.func, cst.Attribute):
+            if node.func.attr.value == "state_dict":
+                yield StateDict(node, node.func.value)
+
+
+def plain_models(
+    state: State, unit: Unit, reach: Reach, stands: Mapping[Origin, Stands], saved: set[cst.Call]
+) -> Iterator[cst.BaseExpression]:
+    """
+    Where a prepared model is read or loaded by its plain names, or exported: the model itself is wanted.
+
+    ``stands``: where each prepared model is prepared; in front of that it is the plain one.
+    """
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is None or unit.names.function(call) not in reach.reachable or call in saved:
+            continue
+        wanted: cst.BaseExpression | None = None
+        if method_name(call) in ("state_dict", "load_state_dict", "save_pretrained"):
+            wanted = call.func.value if isinstance(call.func, cst.Attribute) else None
+        elif outside_name(record) in _EXPORTS or method_name(call) == "add_graph":
+            wanted = call.args[0].value if call.args and not call.args[0].star else None
+        if isinstance(wanted, cst.Call):
+            continue  # unwrapped already, or made on the way
+        held = origins(state.values.get(wanted), Role.MODEL) if wanted is not None else []
+        if wanted is not None and any(o in stands and not in_front(stands[o], unit, reach, call) for o in held):
+            yield wanted
+
+
+def in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
+    """Whether a call runs only in front of a ``prepare``, through whatever function it is reached."""
+    code = unit.names.function(call)
+    if code in seen or code is stands.unit.names.function(stands.prepare.node):
+        return stands.follows(unit, call)
+    sites = reach.sites(code)
+    below = seen | {code}
+    return bool(sites) and all(in_front(stands, reach.unit(reach.function_of(s)), reach, s, below) for s in sites)
+
+
+_EXPORTS = frozenset("torch.onnx.export torch.jit.script torch.jit.trace torch.export.export pickle.dump".split())
+
+
+def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Load]:
+    """The ``torch.load`` calls of a module that the script reaches."""
+    written = [
+        path
+        for other in reach.units
+        for record in _reached(state, other, reach, "torch.save")
+        if (path := _path(other, record.node, 1)) is not None
+    ]
+    for record in _reached(state, unit, reach, "torch.load"):
+        call = record.node
+        names = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+        starred = any(arg.star for arg in call.args)
+        needs_map = "map_location" not in names and len([a for a in call.args if a.keyword is None]) < 2 and not starred
+        path = _path(unit, call, 0)
+        may_be = path is not None and any(_may_be_same(path, other) for other in written)
+        statement = unit.names.statement(call) if may_be else None
+        if statement is not None and before_training(unit, reach, training, call):
+            statement = None  # an earlier run wrote it
+        if statement is not None and (waits(unit, statement) or guarded(state, unit, call)):
+            statement = None
+        if needs_map or statement is not None:
+            data = _is_data(state, unit, reach, call)
+            yield Load(call, needs_map, statement, "each process would load to the device of the one that saved", data)
+
+
+def _is_data(state: State, unit: Unit, reach: Reach, call: cst.Call) -> bool:
+    """Whether a file holds data: a class of data sets loads it, or what was loaded is made a data set or a loader."""
+    for klass in unit.names.ancestors(call):
+        bases = klass.bases if isinstance(klass, cst.ClassDef) else ()
+        if any(unit.names.module.code_for_node(base.value).endswith("Dataset") for base in bases):
+            return True
+    assign = unit.names.parents.get(call)
+    targets = assign.targets if isinstance(assign, cst.Assign) else ()
+    named = {b for t in targets for b in bound_by(unit, t.target)}
+    for other in reach.units:
+        for taker in other.names.calls:
+            record = state.calls.get(taker)
+            kept = origins(state.values.get(taker), Role.DATASET, Role.LOADER)
+            if record is None or not (kept or outside_name(record).startswith("torch.utils.data.")):
+                continue
+            for arg in taker.args:
+                held = members(state, state.slot(arg.value))
+                state.solver.run()
+                read = {other.names.binding(n) for n in descendants(arg) if isinstance(n, cst.Name)}
+                if any(o.node is call for o in origins(held, Role.CHECKPOINT)) or not named.isdisjoint(read):
+                    return True
+    return False
+
+
+def _may_be_same(one: str, other: str) -> bool:
+    """Whether the source texts of two paths may mean one file: yes, unless both are constants, and different."""
+    return one == other or not (one[-1:] in "'\"" and other[-1:] in "'\"" and one[:1] in "'\"" and other[:1] in "'\"")
+
+
+def before_training(
+    unit: Unit, reach: Reach, training: Training, call: cst.CSTNode, seen: frozenset[Code] = frozenset()
+) -> bool:
+    """Whether a node stands in front of all code that trains, and is run once, by whatever way it is reached."""
+    code, order = unit.names.function(call), unit.names.order
+    if any(unit.names.enclosing(call, cst.For, cst.While)):
+        return False
+    uses = [node for node in (*training.train_loops, *(r.node for r in training.steps)) if node in unit.names.parents]
+    working = {reach.unit(c).names.function(n) for c in reach.reachable for n in _uses(training, reach.unit(c))}
+    calls = [s for c in reach.reachable if not working.isdisjoint(reach.below(c)) for s in reach.sites(c)]
+    here = [node for node in (*uses, *calls) if node in unit.names.parents and unit.names.function(node) is code]
+    if here:
+        return all(order(call) < order(node) for node in here)
+    sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
+    if code in seen or not sites:
+        return False
+    return all(before_training(reach.unit(reach.function_of(s)), reach, training, s, seen | {code}) for s in sites)
+
+
+def _uses(training: Training, unit: Unit) -> Iterator[cst.CSTNode]:
+    nodes = (*training.train_loops, *(record.node for record in training.steps))
+    return (node for node in nodes if node in unit.names.parents)
+
+
+def waits(unit: Unit, statement: cst.CSTNode) -> bool:
+    """Whether the statement before one waits for everyone already."""
+    block = unit.names.parents.get(statement)
+    body = getattr(block, "body", ())
+    position = next((i for i, s in enumerate(body) if s is statement), 0)
+    if position == 0:
+        return False
+    before = body[position - 1]
+    return any(isinstance(node, cst.Call) and method_name(node) == "wait_for_everyone" for node in descendants(before))
+
+
+def _path(unit: Unit, call: cst.Call, position: int) -> str | None:
+    """The text of the path argument of a save or a load, as a sign of which file it is."""
+    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+    named = [arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "f"]
+    value = plain[position] if len(plain) > position else (named[0] if named else None)
+    return unit.names.module.code_for_node(value) if value is not None else None
+
+
+def _reached(state: State, unit: Unit, reach: Reach, *qualified: str) -> Iterator[CallRecord]:
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is not None and outside_name(record) in qualified and unit.names.function(call) in reach.reachable:
+            yield record

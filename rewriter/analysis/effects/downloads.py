@@ -1,0 +1,107 @@
+"""Downloads and archives: one process brings the files, the others find them."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.effects import Effect, EffectKind
+from ...findings import Finding
+from ..dataflow.values import State, Unit, Unknown
+from ..syntax.walk import descendants
+from ..training.training import method_name, outside_name
+from .guards import Together, in_turn, is_elif, keyword
+from .handles import asks_existence
+
+_FETCHERS = frozenset(
+    "urllib.request.urlretrieve urllib.urlretrieve wget.download gdown.download gdown.cached_download "
+    "gdown.download_folder torch.hub.download_url_to_file torchvision.datasets.utils.download_url "
+    "torchvision.datasets.utils.download_and_extract_archive torchvision.datasets.utils.extract_archive "
+    "torchvision.datasets.utils.download_file_from_google_drive shutil.unpack_archive nltk.download "
+    "patoolib.extract_archive kaggle.api.dataset_download_files".split()
+)
+"""Outside functions that bring files, by full name."""
+
+_COMMANDS = ("wget", "curl", "unzip", "tar ", "git clone", "gdown", "7z ", "gunzip")
+
+_TESTS = "every process would download at the same time"
+
+
+class Fetches:
+    """Finds the downloads of one module."""
+
+    def __init__(self, state: State, unit: Unit, together: Together) -> None:
+        self.state, self.unit, self.together = state, unit, together
+
+    def of(self, call: cst.Call) -> Effect | Finding | None:
+        """What is to become of a call, if it is one that brings files."""
+        if in_turn(self.state, self.unit, call):
+            return None
+        if keyword(call, "download") is not None and _is_true(keyword(call, "download")):
+            return self._line(call, optional=False)
+        if self._loads_weights(call):
+            return self._line(call, optional=True)
+        if self._fetches(call):
+            return self._fetched(call)
+        return None
+
+    def _line(self, call: cst.Call, *, optional: bool) -> Effect | None:
+        """A thing that every process makes, whose files the first one brings."""
+        statement = self.unit.names.statement(call)
+        if not isinstance(statement, cst.SimpleStatementLine) or self.together(self.unit, statement):
+            return None
+        return Effect(statement, EffectKind.DOWNLOAD, _TESTS, optional=optional)
+
+    def _loads_weights(self, call: cst.Call) -> bool:
+        """``resnet18(pretrained=True)``: a model whose weights are downloaded, where they are not there yet."""
+        name = outside_name(self.state.calls[call])
+        if name in ("torch.hub.load_state_dict_from_url", "torch.utils.model_zoo.load_url"):
+            return True
+        if not (name.startswith("torchvision.models.") or name in ("timm.create_model", "timm.models.create_model")):
+            return False
+        wanted = [v for word in ("pretrained", "weights", "weights_backbone") if (v := keyword(call, word)) is not None]
+        return any(not (isinstance(v, cst.Name) and v.value in ("None", "False")) for v in wanted)
+
+    def _fetches(self, call: cst.Call) -> bool:
+        record = self.state.calls[call]
+        name = outside_name(record)
+        if name in _FETCHERS:
+            return True
+        if method_name(call) in ("extractall", "extract"):
+            things = record.receiver.things if record.receiver is not None else ()
+            return any(isinstance(t, Unknown) and t.qualified.startswith(("zipfile.", "tarfile.")) for t in things)
+        if name in ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call"):
+            words = (n.value for arg in call.args for n in descendants(arg) if isinstance(n, cst.SimpleString))
+            return any(word.strip("rfb\"'").startswith(_COMMANDS) for word in words)
+        return False
+
+    def _fetched(self, call: cst.Call) -> Effect | Finding | None:
+        """Files that are brought: asked for first, or brought again in every run."""
+        asked = None
+        for around in self.unit.names.enclosing(call, cst.If):
+            assert isinstance(around, cst.If)
+            if any(asks_existence(node) for node in descendants(around.test)):
+                asked = around
+        if asked is not None and not is_elif(self.unit, asked) and not self.together(self.unit, asked):
+            return Effect(asked, EffectKind.DOWNLOAD, _TESTS)
+        statement: cst.CSTNode = self.unit.names.statement(call)
+        around_it = next(self.unit.names.enclosing(call, cst.With), None)
+        if method_name(call) in ("extractall", "extract") and isinstance(around_it, cst.With):
+            statement = around_it
+        elif not isinstance(self.unit.names.parents.get(call), cst.Expr):
+            return _used(call)
+        if not isinstance(self.unit.names.parents.get(statement), (cst.IndentedBlock, cst.Module)):
+            return _used(call)
+        if self.together(self.unit, statement):
+            return _used(call)
+        return Effect(statement, EffectKind.FETCH, "every process would bring the same files")
+
+
+def _is_true(node: cst.BaseExpression | None) -> bool:
+    return isinstance(node, cst.Name) and node.value == "True"
+
+
+def _used(call: cst.Call) -> Finding:
+    return Finding(
+        "downloads", call, "every process would bring the same files at the same time",
+        "ask first whether they are there, under with accelerator.main_process_first()",
+    )  # fmt: skip

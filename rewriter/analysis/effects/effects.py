@@ -1,0 +1,352 @@
+"""Effects outside the process: what is printed, written and fetched, and whether one process may do it alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ...facts.effects import Effect, EffectKind, Handle
+from ...findings import Finding
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Trail, Unit, Unknown, traces
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name, outside_name, outside_names
+from .downloads import Fetches
+from .file_caches import Makings
+from .guards import Together, guarded, keyword, names_main, starred
+from .handles import Handles
+
+WRITERS = frozenset(
+    "numpy.save numpy.savez numpy.savez_compressed numpy.savetxt matplotlib.pyplot.savefig "
+    "matplotlib.pyplot.imsave matplotlib.image.imsave torchvision.utils.save_image torchvision.io.write_png "
+    "torchvision.io.write_jpeg torchvision.io.write_video torchaudio.save soundfile.write scipy.io.wavfile.write "
+    "imageio.imwrite imageio.imsave imageio.mimsave imageio.v2.imwrite imageio.v2.imsave imageio.v2.mimsave "
+    "imageio.v3.imwrite cv2.imwrite skimage.io.imsave scipy.io.savemat scipy.misc.imsave json.dump pickle.dump "
+    "joblib.dump dill.dump yaml.dump yaml.safe_dump toml.dump shutil.copy shutil.copy2 shutil.copyfile shutil.move "
+    "shutil.rmtree shutil.copytree shutil.make_archive os.remove os.unlink os.rename os.replace os.rmdir os.removedirs "
+    "os.mkdir os.makedirs os.symlink os.link matplotlib.pyplot.show torch.onnx.export torch.jit.save "
+    "torchvision.utils.save_image safetensors.torch.save_file safetensors.torch.save_model wandb.login "
+    "logging.config.dictConfig logging.config.fileConfig tensorboard_logger.configure "
+    "tensorboard_logger.log_value".split()
+)
+"""Outside functions that change something outside the process, by full name."""
+
+CONSOLE = frozenset("sys.stdout.write sys.stderr.write sys.stdout.flush tqdm.tqdm.write tqdm.auto.tqdm.write".split())
+
+WRITING_METHODS = frozenset(
+    "savefig to_csv to_json to_excel to_pickle to_parquet to_feather to_hdf to_html to_markdown to_latex write_text "
+    "write_bytes write_html write_image unlink save_pretrained push_to_hub".split()
+)
+"""Methods that change the file system, by whatever object they are called on."""
+
+_SAVING = ("PIL.", "matplotlib.", "torch.jit.", "torchvision.")
+"""Where objects come from that write a file when their ``save`` is called."""
+
+_MLFLOW = ("log_", "set_tag", "set_experiment", "start_run", "end_run", "autolog", "register_model")
+
+_BARS = frozenset("rich.progress.track rich.progress.Progress alive_progress.alive_bar alive_progress.alive_it".split())
+"""Progress bars beside tqdm's that take ``disable``."""
+
+_TQDM = frozenset({"tqdm", "trange", "tqdm_notebook", "tnrange"})
+
+
+@dataclass
+class Output:
+    """What a module prints, writes and fetches."""
+
+    effects: list[Effect] = field(default_factory=list)
+    handles: list[Handle] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def output(state: State, unit: Unit, reach: Reach, training: Training, together: Together) -> Output:
+    """The effects of the code of a module that the script reaches."""
+    return _Search(state, unit, reach, training, together).run()
+
+
+class _Search:
+    """One pass over the calls of a module."""
+
+    def __init__(self, state: State, unit: Unit, reach: Reach, training: Training, together: Together) -> None:
+        self.state, self.unit, self.reach, self.training, self.together = state, unit, reach, training, together
+        self.found = Output()
+        self.settled: set[cst.CSTNode] = set()
+        """Statements that only the main process will run."""
+        self.made: set[cst.CSTNode] = set()
+        """Questions for a file that the processes ask one after the other."""
+        self.lines: dict[tuple[cst.CSTNode, EffectKind], list[int]] = {}
+        """Lines of several statements -> the positions of those that write."""
+        self.handles = Handles(state, unit)
+        self.fetches = Fetches(state, unit, together)
+        self.makings = Makings(state, unit, reach, together)
+
+    def run(self) -> Output:
+        calls = [c for c in self.unit.names.calls if c in self.state.calls]
+        calls = [c for c in calls if self.unit.names.function(c) in self.reach.reachable]
+        calls = [c for c in calls if not guarded(self.state, self.unit, c)]
+        for call in calls:
+            self._fetch(call)
+        for call in calls:
+            self._make(call)
+        for call in calls:
+            self._write(call)
+        for (line, kind), parts in self.lines.items():
+            self._add(Effect(line, kind, _WHY, parts=tuple(sorted(parts))))
+        for call in calls:
+            if not self._is_settled(call):
+                self._made(call)
+        for call in calls:
+            if not self._is_settled(call):
+                self._print(call)
+        for answer in self.handles.trackers(self.reach, self.settled):
+            self._add(answer)
+        return self.found
+
+    def _is_settled(self, call: cst.Call) -> bool:
+        return call in self.settled or any(around in self.settled for around in self.unit.names.ancestors(call))
+
+    def _add(self, answer: Effect | Handle | Finding | None) -> None:
+        if isinstance(answer, Effect):
+            self.found.effects.append(answer)
+        elif isinstance(answer, Handle):
+            self.found.handles.append(answer)
+        elif answer is not None:
+            self.found.findings.append(answer)
+
+    # Writes -----------------------------------------------------------------------------------------------------------
+
+    def _fetch(self, call: cst.Call) -> None:
+        """Calls that download or unpack. They come first: what one process brings it writes there as well."""
+        fetched = self.fetches.of(call) if not self._is_settled(call) else None
+        if fetched is not None:
+            self.settled.update([fetched.node] if isinstance(fetched, Effect) else [call])
+            self._add(fetched)
+
+    def _make(self, call: cst.Call) -> None:
+        """Files that are made where they are missing: one process makes them before the others ask."""
+        name = outside_name(self.state.calls[call])
+        makes = name not in CONSOLE and (self._writes(call, name) or self._opens(call))
+        makes = makes or (name == "torch.save" and not self.makings.holds_state(call))
+        question = self.makings.of(call) if makes and not self._is_settled(call) else None
+        if question is None:
+            return
+        again = question in self.made
+        self.made.add(question)
+        if not again and not self.makings.is_done(call):
+            why = "the first process makes the file, and the others find it"
+            self._add(Effect(question, EffectKind.DOWNLOAD, why))
+
+    def _write(self, call: cst.Call) -> None:
+        """Calls that write: guarded as statements."""
+        if self._is_settled(call) or any(around in self.made for around in self.unit.names.ancestors(call)):
+            return
+        name = outside_name(self.state.calls[call])
+        if self._writes(call, name):
+            self._written(call, EffectKind.CONSOLE if name in CONSOLE else EffectKind.WRITE)
+        elif self._opens(call):
+            self._opened(call)
+
+    def _writes(self, call: cst.Call, name: str) -> bool:
+        """Whether a call changes something outside the process, which once is enough for."""
+        if name in ("os.makedirs", "os.mkdir") or method_name(call) == "mkdir":
+            return self.handles.must_be_new(call)
+        if name.startswith("mlflow."):
+            return name.rpartition(".")[2].startswith(_MLFLOW)
+        if name in WRITERS or name in CONSOLE:
+            return True
+        if not isinstance(call.func, cst.Attribute):
+            return False
+        return call.func.attr.value in WRITING_METHODS or (call.func.attr.value == "save" and self._saves(call))
+
+    def _saves(self, call: cst.Call) -> bool:
+        receiver = self.state.calls[call].receiver
+        things = receiver.things if receiver is not None else ()
+        return any(isinstance(t, Unknown) and t.qualified.startswith(_SAVING) for t in things)
+
+    def _written(self, call: cst.Call, kind: EffectKind) -> None:
+        if self._into_handle(call):
+            return
+        around = next((w for w in self.unit.names.enclosing(call, cst.With) if self._writes_file(w)), None)
+        if around is not None:  # the file is opened by a ``with``: guarded as a whole when its ``open`` is met
+            return
+        statement = self.unit.names.statement(call)
+        if not stands_alone(self.unit, call):
+            if outside_name(self.state.calls[call]) == "mlflow.start_run":
+                return  # its handle is what counts
+            self.found.findings.append(_used(call))
+        elif _takes_along(call):
+            self.found.findings.append(_used(call))
+        elif self.together(self.unit, call):
+            self._hoisted(call, statement, kind)
+        elif isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+            self.settled.add(statement)
+            self._add(Effect(statement, kind, _WHY))
+        else:
+            self._in_line(call, kind)
+
+    def _in_line(self, call: cst.Call, kind: EffectKind) -> None:
+        """A write beside other statements on a line, or behind the colon of an ``if``."""
+        small = self.unit.names.parents[call]
+        line = self.unit.names.parents[small]
+        assert isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
+        self.settled.add(small)
+        self.lines.setdefault((line, kind), []).append(next(i for i, s in enumerate(line.body) if s is small))
+
+    def _hoisted(self, call: cst.Call, statement: cst.CSTNode, kind: EffectKind) -> None:
+        """A write whose argument is computed by all: computed first, then written by one."""
+        forwards = [
+            node
+            for arg in call.args
+            for node in descendants(arg)
+            if isinstance(node, cst.Call) and self.together.starts(node)
+        ]
+        outer = [f for f in forwards if not any(f is not g and f in set(descendants(g)) for g in forwards)]
+        alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
+        if len(outer) != 1 or not alone or _moves_ahead(call, outer[0]):
+            self.found.findings.append(_both(call))
+            return
+        self.settled.add(statement)
+        name = self._free_name(call, ("batch",) if method_name(outer[0]) == "next" else _NAMES)
+        forward: cst.CSTNode = outer[0]
+        if forward in self.together.reduced:  # a rule edits it: what stands around it is edited here
+            forward = self.unit.names.parents[forward]
+        self._add(Effect(statement, kind, "all compute it, one writes it", forward=forward, name=name))
+
+    def _free_name(self, call: cst.Call, wanted: tuple[str, ...]) -> str:
+        scope = self.unit.names.scopes[self.unit.names.function(call)]
+        return next(n for n in (*wanted, *(f"result_{i}" for i in range(99))) if scope.lookup(n) is None)
+
+    def _into_handle(self, call: cst.Call) -> bool:
+        """Whether a call writes to a file that is inert on the other processes, or will be."""
+        return any(traces(self.state.values.get(arg.value), Trail.FILE) for arg in call.args) and not any(
+            isinstance(arg.value, cst.Call) for arg in call.args
+        )
+
+    # Files that are opened --------------------------------------------------------------------------------------------
+
+    def _opens(self, call: cst.Call) -> bool:
+        names = outside_names(self.state.calls[call])
+        if any(n in ("builtins.open", "io.open", "codecs.open", "gzip.open") for n in names):
+            return opens_to_write(call, 1)
+        return method_name(call) == "open" and not names and isinstance(call.func, cst.Attribute) and _path_opens(call)
+
+    def _writes_file(self, node: cst.CSTNode) -> bool:
+        assert isinstance(node, cst.With)
+        calls = [item.item for item in node.items if isinstance(item.item, cst.Call)]
+        return any(c in self.state.calls and self._opens(c) for c in calls)
+
+    def _opened(self, call: cst.Call) -> None:
+        if call.args and names_main(self.state, call.args[0].value):
+            return
+        with_ = next((w for w in self.unit.names.enclosing(call, cst.With) if _is_item(w, call)), None)
+        whole = with_ is not None and not self.together(self.unit, with_) and not _binds_for_later(self.unit, with_)
+        if with_ is not None and whole:
+            self.settled.add(with_)
+            self._add(Effect(with_, EffectKind.WRITE, "every process would write the same file"))
+        else:
+            self._add(self.handles.file(call))
+
+    # What is made and used elsewhere ----------------------------------------------------------------------------------
+
+    def _made(self, call: cst.Call) -> None:
+        name = outside_name(self.state.calls[call])
+        if (
+            name.startswith("tqdm.") and name.rpartition(".")[2] in ("tqdm", "trange", "tqdm_notebook", "tnrange")
+        ) or name in _BARS:
+            self._bar(call)
+        else:
+            self._add(self.handles.log(call))
+
+    def _bar(self, call: cst.Call) -> None:
+        if keyword(call, "disable") is None and not starred(call):
+            self._add(Effect(call, EffectKind.BAR, "every process would draw a bar of its own"))
+
+    def _print(self, call: cst.Call) -> None:
+        if outside_name(self.state.calls[call]) != "builtins.print":
+            return
+        file = keyword(call, "file")
+        if file is None or not traces(self.state.values.get(file), Trail.FILE):
+            self._add(Effect(call.func, EffectKind.PRINT, "every process would print it"))
+
+
+_WHY = "every process would do the same"
+_NAMES = ("output", "outputs", "result", "results")
+
+
+def stands_alone(unit: Unit, call: cst.Call) -> bool:
+    """Whether a call is all that its statement does, on a line of its own or beside others."""
+    parent = unit.names.parents.get(call)
+    return isinstance(parent, cst.Expr)
+
+
+def _takes_along(call: cst.Call) -> bool:
+    """Whether the arguments of a call change something that all processes keep: ``os.remove(kept.pop(0))``."""
+    inner = (n for arg in call.args for n in descendants(arg) if isinstance(n, (cst.Call, cst.NamedExpr)))
+    return any(isinstance(n, cst.NamedExpr) or method_name(n) in ("pop", "popleft", "popitem") for n in inner)
+
+
+def _moves_ahead(call: cst.Call, forward: cst.Call) -> bool:
+    """Whether some other call in a statement would run later than it did, were one part of it computed first."""
+    for node in descendants(call):
+        if node is forward:
+            return False
+        if isinstance(node, cst.Call) and node is not call and forward not in set(descendants(node)):
+            return True
+    return False
+
+
+def _is_item(node: cst.CSTNode, call: cst.Call) -> bool:
+    return isinstance(node, cst.With) and any(item.item is call for item in node.items)
+
+
+def _used(call: cst.Call) -> Finding:
+    return Finding(
+        "main_process", call, "every process would do this write, and its result is used",
+        "let only the main process write: if accelerator.is_main_process: ...",
+    )  # fmt: skip
+
+
+def _both(call: cst.Call) -> Finding:
+    return Finding(
+        "main_process", call, "every process would write this file, and the statement does what all must do together",
+        "compute first, on all processes, and guard only the write with if accelerator.is_main_process",
+    )  # fmt: skip
+
+
+def _binds_for_later(unit: Unit, block: cst.CSTNode) -> bool:
+    """Whether names set inside a block are read outside of it: other processes would miss them."""
+    inside, names = set(descendants(block)), unit.names
+    loops = set(names.enclosing(block, cst.For, cst.While))
+    for scope in names.scopes.values():
+        for binding in scope.bindings.values():
+            if not any(d in inside for d in binding.definitions):
+                continue
+            others = [d for d in binding.definitions if d not in inside and d in names.parents]
+            for read in binding.reads:
+                if read in inside or read not in names.parents:
+                    continue
+                later = names.order(read) > names.order(block)
+                around = None if later else loops & set(names.enclosing(read, cst.For, cst.While))
+                if not later and not around:
+                    continue
+                start = names.order(block) if later else min(names.order(loop) for loop in around or ())
+                if not any(start < names.order(d) < names.order(read) for d in others):
+                    return True
+    return False
+
+
+def opens_to_write(call: cst.Call, position: int) -> bool:
+    """Whether the mode of an ``open``, at a position of its arguments, is one that writes."""
+    mode = keyword(call, "mode")
+    if mode is None and len(call.args) > position and call.args[position].keyword is None:
+        mode = call.args[position].value
+    text = mode.evaluated_value if isinstance(mode, cst.SimpleString) else ""
+    return isinstance(text, str) and any(letter in text for letter in "wax+")
+
+
+def _path_opens(call: cst.Call) -> bool:
+    """Whether ``path.open("w")`` says so in its first argument, a mode and nothing else."""
+    mode = keyword(call, "mode") or (call.args[0].value if call.args and call.args[0].keyword is None else None)
+    text = mode.evaluated_value if isinstance(mode, cst.SimpleString) else None
+    return isinstance(text, str) and bool(text) and set(text) <= set("waxbt+") and bool(set(text) & set("wax"))

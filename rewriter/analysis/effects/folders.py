@@ -1,0 +1,212 @@
+"""Folders that a run makes: who may make them, and that all processes mean the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from ...facts.effects import Folder, Received
+from ...findings import Finding
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Trail, Unit, traces
+from ..syntax.walk import descendants
+from ..training.training import method_name, outside_name
+from .guards import guarded, starred
+from .handles import Handles, asks_existence
+
+_MAKING = frozenset("os.makedirs os.mkdir os.chdir".split())
+_READING = frozenset("torch.load numpy.load json.load pickle.load os.chdir".split())
+
+
+def folders(state: State, unit: Unit, reach: Reach) -> Iterator[Folder]:
+    """Folders that are made if they are not there: any process may be the first."""
+    handles = Handles(state, unit)
+    for call in _making(state, unit, reach):
+        if handles.may_exist(call) or not handles.is_tested(call) or starred(call):
+            continue
+        name = outside_name(state.calls[call])
+        if name == "os.mkdir":
+            bare = isinstance(call.func, cst.Name) and "makedirs" not in unit.names.scope.bindings
+            if (bare or isinstance(call.func, cst.Attribute)) and len(call.args) == 1:
+                yield Folder(call, renamed=True)
+        elif name == "os.makedirs" and len(call.args) > 2:
+            continue
+        else:
+            yield Folder(call, renamed=False)
+
+
+def _making(state: State, unit: Unit, reach: Reach) -> Iterator[cst.Call]:
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is None or unit.names.function(call) not in reach.reachable or guarded(state, unit, call):
+            continue
+        name = outside_name(record)
+        method = method_name(call) == "mkdir" and isinstance(call.func, cst.Attribute) and name != "os.mkdir"
+        if name in ("os.makedirs", "os.mkdir") or (method and not name.startswith("os.")):
+            yield call
+
+
+def made_by_all(state: State, statements: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, Folder]:
+    """The statements that make a folder which must be new, where nobody can say which process is to make it."""
+    found: dict[cst.CSTNode, Folder] = {}
+    for statement in statements:
+        small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        call = small.value if isinstance(small, cst.Expr) else None
+        if isinstance(call, cst.Call) and call in state.calls and len(call.args) < 3 and not starred(call):
+            name = outside_name(state.calls[call])
+            if name == "os.mkdir" and isinstance(call.func, cst.Attribute) and len(call.args) == 1:
+                found[statement] = Folder(call, renamed=True)
+            elif name == "os.makedirs" or (method_name(call) == "mkdir" and not name.startswith("os.")):
+                found[statement] = Folder(call, renamed=False)
+    return found
+
+
+def may_be_there(folder: Folder) -> Finding:
+    """What is told of such a folder."""
+    return Finding(
+        "directories", folder.call, "every process makes this folder, so that it may be there already: that it is new "
+        "is not made sure any more", "look whether it is there where the run begins, on the main process",
+    )  # fmt: skip
+
+
+def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Finding]]:
+    """Names of folders that would differ from process to process: made by the main process, handed to the others."""
+    sources: dict[cst.CSTNode, None] = {}
+    for unit in reach.units:
+        for call in unit.names.calls:
+            if call in state.calls and unit.names.function(call) in reach.reachable:
+                for value in _paths(state, unit, call):
+                    sources.update(dict.fromkeys(t.node for t in traces(state.values.get(value), Trail.STAMP)))
+    done: set[cst.CSTNode] = set()
+    for source in sources:
+        unit = next(u for u in reach.units if source in u.names.parents)
+        assert isinstance(source, cst.Call)
+        node = _whole(state, unit, source)
+        if node not in done and not _is_handed_out(state, unit, source) and not guarded(state, unit, source):
+            done.add(node)
+            yield unit, Received(node, source, "each process would have a name of its own")
+    for unit in reach.units:
+        yield from ((unit, answer) for answer in _numbered(state, unit, reach))
+
+
+def _paths(state: State, unit: Unit, call: cst.Call) -> Iterator[cst.BaseExpression]:
+    """The expressions that name the folder which a call makes, or the file which it reads on every process."""
+    name = outside_name(state.calls[call])
+    if name in _MAKING or name in _READING:
+        yield from (arg.value for arg in call.args[:1])
+    elif method_name(call) == "mkdir" and isinstance(call.func, cst.Attribute):
+        yield call.func.value
+    elif name in ("torch.utils.tensorboard.SummaryWriter", "tensorboardX.SummaryWriter"):
+        return
+
+
+_BUILDING = (cst.Attribute, cst.FormattedString, cst.ConcatenatedString, cst.BinaryOperation, cst.Subscript)
+_TEXT = frozenset("str int round float format join hex".split())
+
+
+def _whole(state: State, unit: Unit, source: cst.Call) -> cst.BaseExpression:
+    """The whole of the name that an expression makes, from the clock on outwards."""
+    names = unit.names
+    here: cst.BaseExpression = source
+    for around in names.ancestors(source):
+        if isinstance(around, _BUILDING):
+            here = around
+        elif isinstance(around, cst.Call):
+            record = state.calls.get(around)
+            name = outside_name(record) if record is not None else ""
+            method = isinstance(around.func, cst.Attribute) and around.func is here
+            makes = name.startswith(("os.path.", "pathlib.", "datetime.", "time.strf")) or (
+                name.rpartition(".")[0] == "builtins" and name.rpartition(".")[2] in _TEXT
+            )
+            if not (method or makes or method_name(around) in ("format", "join")):
+                break
+            here = around
+        elif not isinstance(around, (cst.Arg, cst.FormattedStringExpression, cst.Index, cst.SubscriptElement)):
+            break
+    if isinstance(here, cst.Attribute):  # the last step is a call that does something else: Path(...).mkdir()
+        here = here.value
+    return here
+
+
+def _is_handed_out(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a value goes through a broadcast already."""
+    calls = (a for a in unit.names.ancestors(node) if isinstance(a, cst.Call))
+    return any(method_name(call) in ("broadcast_object_list", "gather_object") for call in calls)
+
+
+# Names found by counting ----------------------------------------------------------------------------------------------
+
+
+def _numbered(state: State, unit: Unit, reach: Reach) -> Iterator[Received | Finding]:
+    """Loops that look for a name that is still free: another process may have taken it meanwhile."""
+    for loop in unit.names.loops:
+        if unit.names.function(loop) not in reach.reachable or not isinstance(loop, (cst.While, cst.For)):
+            continue
+        asked = _question(unit, loop)
+        if asked is None or guarded(state, unit, loop) or _followed_by_broadcast(unit, loop):
+            continue
+        returns = [n for n in descendants(loop.body) if isinstance(n, cst.Return)]
+        if returns:
+            yield Finding(
+                "directories", asked, "looks for a name that is still free: the processes may find different ones",
+                "let the main process look, and hand the name out: broadcast_object_list([name])[0]",
+            )  # fmt: skip
+            continue
+        names = _set_and_read(unit, loop)
+        if names:
+            yield Received(loop, asked, "the processes may find different names free", names)
+
+
+def _question(unit: Unit, loop: cst.While | cst.For) -> cst.Call | None:
+    """The call that asks whether a name is taken, where a loop goes on until one is free."""
+    parts: list[cst.CSTNode] = [loop.test] if isinstance(loop, cst.While) else []
+    for statement in getattr(loop.body, "body", ()):
+        leaves = isinstance(statement, cst.If) and any(
+            isinstance(n, (cst.Break, cst.Return)) for n in descendants(statement.body)
+        )
+        if leaves and isinstance(statement, cst.If):
+            parts.append(statement.test)
+    for part in parts:
+        for node in descendants(part):
+            if asks_existence(node) and isinstance(node, cst.Call):
+                return node if _only_counts(unit, loop) else None
+    return None
+
+
+def _only_counts(unit: Unit, loop: cst.While | cst.For) -> bool:
+    """Whether a loop does nothing but to make names: no waiting, no training, no reading of files."""
+    counted = isinstance(loop, cst.For)
+    for node in descendants(loop.body):
+        if isinstance(node, (cst.AugAssign, cst.Assign)):
+            counted = True
+        if isinstance(node, cst.Call):
+            known = asks_existence(node) or method_name(node) in ("join", "format", "str", "Path", "int", "mkdir")
+            if not known and method_name(node) not in ("makedirs", "print", "with_name", "strip", "count"):
+                return False
+    return counted
+
+
+def _set_and_read(unit: Unit, loop: cst.While | cst.For) -> tuple[str, ...]:
+    """The variables that a loop sets and the code behind it reads."""
+    inside = set(descendants(loop))
+    order = unit.names.order
+    found = []
+    for scope in unit.names.scopes.values():
+        for binding in scope.bindings.values():
+            if any(d in inside for d in binding.definitions):
+                reads = [r for r in binding.reads if r in unit.names.parents and r not in inside]
+                if any(order(r) > order(loop) for r in reads):
+                    found.append(binding.name)
+    return tuple(found)
+
+
+def _followed_by_broadcast(unit: Unit, loop: cst.CSTNode) -> bool:
+    block = unit.names.parents.get(loop)
+    body = list(getattr(block, "body", ()))
+    position = next((i for i, statement in enumerate(body) if statement is loop), len(body))
+    return any(
+        isinstance(node, cst.Call) and method_name(node) == "broadcast_object_list"
+        for statement in body[position + 1 : position + 2]
+        for node in descendants(statement)
+    )

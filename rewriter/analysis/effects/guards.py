@@ -1,0 +1,91 @@
+"""What stands under a condition on the main process already, and what no such condition may enclose."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import libcst as cst
+
+from ...facts.roles import Role
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit, origins
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name
+
+
+def keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
+    """The value of a keyword argument of a call; None where it is not given."""
+    return next((a.value for a in call.args if a.keyword is not None and a.keyword.value == name), None)
+
+
+def starred(call: cst.Call) -> bool:
+    """Whether a call hides some of its keywords behind ``**``."""
+    return any(arg.star == "**" for arg in call.args)
+
+
+def guarded(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether only the main process (of the job, or of a machine) comes to a node."""
+    below: cst.CSTNode = node
+    for around in unit.names.ancestors(node):
+        if around.__class__ in _BRANCHES and below is around.body and names_main(state, around.test):
+            return True
+        below = around
+    return False
+
+
+def names_main(state: State, expression: cst.CSTNode) -> bool:
+    """Whether an expression asks the accelerator for the main process."""
+    for part in descendants(expression):
+        if isinstance(part, cst.Attribute) and part.attr.value.endswith("main_process"):
+            if origins(state.values.get(part.value), Role.ACCELERATOR):
+                return True
+    return False
+
+
+def is_elif(unit: Unit, node: cst.If) -> bool:
+    """Whether an ``if`` goes on with another one, and is no statement of a block."""
+    return not isinstance(unit.names.parents.get(node), (cst.IndentedBlock, cst.Module))
+
+
+def in_turn(state: State, unit: Unit, call: cst.Call) -> bool:
+    """Whether a call stands under ``accelerator.main_process_first()`` already."""
+    return any(
+        origins(state.calls[item.item].receiver, Role.ACCELERATOR)
+        for around in unit.names.enclosing(call, cst.With)
+        for item in getattr(around, "items", ())
+        if isinstance(item.item, cst.Call) and item.item in state.calls
+    )
+
+
+class Together:
+    """What all processes must do together: no guard stands around it."""
+
+    def __init__(self, state: State, reach: Reach, training: Training, reduced: Container[cst.CSTNode]) -> None:
+        """``reduced``: nodes at which a rule will put a collective call."""
+        self.state, self.reach, self.training, self.reduced = state, reach, training, reduced
+
+    def __call__(self, unit: Unit, statement: cst.CSTNode) -> bool:
+        """Whether a piece of code runs a model, draws from a loader or calls a collective."""
+        return any(self._is(node) for node in self.reach.runs(statement, unit))
+
+    def starts(self, call: cst.Call) -> bool:
+        """Whether a call itself, not one of its arguments, is such a thing."""
+        return self._is(call) or any(self(self.reach.unit(f), f.body) for f in self.reach.called(call))
+
+    def _is(self, node: cst.CSTNode) -> bool:
+        training = self.training
+        if node in training.forwards or node in training.train_loops or node in training.eval_loops:
+            return True
+        if node in self.reduced:
+            return True
+        record = self.state.calls.get(node) if isinstance(node, cst.Call) else None
+        if record is None:
+            return False
+        if method_name(record.node) in ("iter", "next") and origins(record.first, Role.LOADER, Role.BATCH):
+            return True
+        return bool(origins(record.receiver, Role.ACCELERATOR)) and method_name(record.node) not in _LOCAL
+
+
+_BRANCHES = frozenset({cst.If, cst.IfExp})
+_LOCAL = frozenset("print save unwrap_model".split())
+"""Methods of the accelerator that the main process may call alone."""

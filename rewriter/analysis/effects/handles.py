@@ -1,0 +1,287 @@
+"""
+What is made at one place and used at many: trackers, log files, open files, folders.
+
+The uses stay as they are. Where the thing is made, the other processes get one that does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+import libcst as cst
+
+from ...facts.effects import Handle
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import External, State, Unit, Unknown
+from ..syntax.nodes import dotted
+from ..syntax.walk import descendants
+from ..training.training import method_name, outside_name, outside_names
+from .guards import guarded, keyword, names_main, starred
+
+INERT = "Inert()"
+
+_MODES = {"wandb.init": '"disabled"', "swanlab.init": '"disabled"'}
+"""Trackers that have a mode in which nothing is done."""
+
+_SWITCHED = frozenset(f"comet_ml.{n}" for n in ("Experiment", "OfflineExperiment", "ExistingExperiment"))
+"""Trackers with a parameter ``disabled``."""
+
+_TRACKERS = frozenset(
+    "torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.writer.SummaryWriter tensorboardX.SummaryWriter "
+    "tensorboardX.writer.SummaryWriter tensorboard_logger.Logger neptune.init neptune.init_run neptune.new.init "
+    "neptune.new.init_run aim.Run clearml.Task.init visdom.Visdom dvclive.Live comet_ml.start mlflow.start_run "
+    "trackio.init".split()
+)
+"""Trackers whose handle is all that a script uses."""
+
+_TELLS = frozenset("log_dir logdir get_logdir dir id name url path info run_id get_key get_name".split())
+"""What a handle tells, and scripts name files by."""
+
+_ONCE = {
+    "wandb.agent": "starts one sweep a process",
+    "wandb.sweep": "starts one sweep a process",
+    "loguru.logger.add": "every process writes to the log",
+    "coloredlogs.install": "every process logs to the console",
+    "h5py.File": "every process would write the same file",
+    "pandas.ExcelWriter": "every process would write the same file",
+    "os.system": "every process runs the command",
+    "os.popen": "every process runs the command",
+    "subprocess.run": "every process runs the command",
+    "subprocess.call": "every process runs the command",
+    "subprocess.check_call": "every process runs the command",
+    "subprocess.check_output": "every process runs the command",
+    "subprocess.Popen": "every process runs the command",
+}
+
+_LOG_FILES = frozenset(
+    "logging.FileHandler logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler "
+    "logging.handlers.WatchedFileHandler".split()
+)
+
+_QUIET = frozenset({"WARNING", "WARN", "ERROR", "CRITICAL", "FATAL"})
+
+
+class Handles:
+    """Finds the handles of one module."""
+
+    def __init__(self, state: State, unit: Unit) -> None:
+        self.state, self.unit = state, unit
+
+    # Trackers ---------------------------------------------------------------------------------------------------------
+
+    def trackers(self, reach: Reach, settled: Container[cst.CSTNode]) -> Iterator[Handle | Finding]:
+        """The trackers of a module, and what else is made by every process and cannot be settled here."""
+        for call in self.unit.names.calls:
+            record = self.state.calls.get(call)
+            if record is None or self.unit.names.function(call) not in reach.reachable:
+                continue
+            around = (call, *self.unit.names.ancestors(call))
+            if guarded(self.state, self.unit, call) or any(node in settled for node in around):
+                continue
+            names = outside_names(record)
+            if names and all(n in _TRACKERS or n in _MODES or n in _SWITCHED for n in names):
+                yield from self._tracker(call, names, settled)
+            elif outside_name(record) in _ONCE and self._counts(call, outside_name(record)):
+                yield once(call, _ONCE[outside_name(record)])
+
+    def _tracker(self, call: cst.Call, names: list[str], settled: Container[cst.CSTNode]) -> Iterator[Handle | Finding]:
+        because = "each process would track a run of its own"
+        if all(n in _MODES for n in names):
+            value = next((a for a in call.args if a.keyword is not None and a.keyword.value == "mode"), None)
+            if starred(call) and value is None:
+                yield once(call, because)
+            elif value is None or not names_main(self.state, value.value):
+                yield Handle(call, because, _MODES[names[0]], argument="mode", value=value)
+                yield from self._module_told(names[0].partition(".")[0], settled)
+        elif all(n in _SWITCHED for n in names):
+            value = next((a for a in call.args if a.keyword is not None and a.keyword.value == "disabled"), None)
+            if value is None and not starred(call):
+                yield Handle(call, because, "", argument="disabled")
+            elif value is None or not names_main(self.state, value.value):
+                yield once(call, because)
+        elif not self._can_give_way(call):
+            yield once(call, because)
+        elif (told := self._told(call, settled)) is not None:
+            yield Finding(
+                "once", told, "what a tracker tells (its folder, its run) is used by every process: only one has it",
+                "take it from the script's own settings, then make the tracker inert off the main process",
+            )  # fmt: skip
+        else:
+            yield Handle(call, because, INERT)
+
+    def _can_give_way(self, call: cst.Call) -> bool:
+        """Whether a conditional expression can take the place of a call as it stands."""
+        parent = self.unit.names.parents.get(call)
+        kinds = (cst.Assign, cst.AnnAssign, cst.Return, cst.WithItem, cst.DictElement, cst.Element, cst.Arg)
+        return isinstance(parent, kinds) or (isinstance(parent, cst.NamedExpr) and parent.value is call)
+
+    def _told(self, call: cst.Call, settled: Container[cst.CSTNode]) -> cst.CSTNode | None:
+        """Where all processes read what the handle tells."""
+        for node in self.state.values:
+            if not isinstance(node, cst.Attribute) or node.attr.value not in _TELLS:
+                continue
+            held = self.state.values.get(node.value)
+            if held is None or not any(isinstance(t, Unknown) and t.node is call for t in held.things):
+                continue
+            if self._is_read_by_all(node, settled):
+                return node
+        return None
+
+    def _module_told(self, module: str, settled: Container[cst.CSTNode]) -> Iterator[Finding]:
+        """``wandb.run.dir`` and the like."""
+        for node in self.state.values:
+            if isinstance(node, cst.Attribute) and node.attr.value in _TELLS and node in self.unit.names.parents:
+                held = self.state.values.get(node.value)
+                run = held is not None and any(
+                    isinstance(t, External) and t.qualified == f"{module}.run" for t in held.things
+                )
+                if run and self._is_read_by_all(node, settled):
+                    yield Finding(
+                        "once", node, "only the main process has a run: its name differs from process to process",
+                        "take the name from the script's own settings, or hand it out with broadcast_object_list",
+                    )  # fmt: skip
+
+    def _is_read_by_all(self, node: cst.Attribute, settled: Container[cst.CSTNode]) -> bool:
+        names = self.unit.names
+        if node not in names.parents:
+            return True  # in another module
+        if isinstance(names.parents[node], (cst.AssignTarget, cst.Expr)) or guarded(self.state, self.unit, node):
+            return False
+        around = list(names.ancestors(node))
+        if any(a in settled for a in around):
+            return False
+        calls = (a for a in around if isinstance(a, cst.Call) and a in self.state.calls)
+        return not any(outside_name(self.state.calls[c]) == "builtins.print" for c in calls)
+
+    def _counts(self, call: cst.Call, name: str) -> bool:
+        """Whether a call of something that may or may not write does."""
+        if name == "h5py.File":
+            mode = keyword(call, "mode") or (call.args[1].value if len(call.args) > 1 else None)
+            return isinstance(mode, cst.SimpleString) and "r" not in str(mode.evaluated_value)
+        return True
+
+    # Files ------------------------------------------------------------------------------------------------------------
+
+    def file(self, call: cst.Call) -> Handle | Finding:
+        """A file that is opened for writing and used in many places: the other processes write to nowhere."""
+        plain = outside_name(self.state.calls[call]) in ("builtins.open", "io.open", "codecs.open")
+        reads = any(isinstance(n, cst.SimpleString) and "+" in n.value for a in call.args for n in descendants(a.value))
+        path = call.args[0] if call.args and not call.args[0].star else None
+        if not plain or reads or path is None or (path.keyword is not None and path.keyword.value != "file"):
+            return Finding(
+                "main_process", call, "every process would open this file for writing",
+                'open it on the main process only, e.g. open(path if accelerator.is_main_process else os.devnull, "w")',
+            )  # fmt: skip
+        null, imports = self._devnull()
+        why = "every process would write the same file"
+        return Handle(call, why, null, argument="file", value=path, imports=imports, tracker=False)
+
+    def _devnull(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        binding = self.unit.names.scope.bindings.get("os")
+        if binding is not None and all(isinstance(d, cst.ImportAlias) for d in binding.definitions):
+            return "os.devnull", ()
+        return "devnull", (("os", "devnull"),)
+
+    # Logging ----------------------------------------------------------------------------------------------------------
+
+    def log(self, call: cst.Call) -> Handle | Finding | None:
+        """A log file, or the level at which everything is logged."""
+        name = outside_name(self.state.calls[call])
+        if name in _LOG_FILES:
+            return self._log_file(call)
+        if name == "logging.basicConfig":
+            return self._basic_config(call)
+        if method_name(call) == "setLevel" and self._is_logger(call) and len(call.args) == 1:
+            return self._level(call, call.args[0], dotted(call.args[0].value).rpartition(".")[0])
+        return None
+
+    def _log_file(self, call: cst.Call) -> Handle | Finding:
+        module = dotted(call.func).partition(".")[0]
+        binding = self.unit.names.scope.bindings.get("logging")
+        imported = binding is not None and all(isinstance(d, cst.ImportAlias) for d in binding.definitions)
+        null = "logging.NullHandler()" if module == "logging" or imported else "NullHandler()"
+        imports = () if null.startswith("logging.") else (("logging", "NullHandler"),)
+        if not self._can_give_way(call):
+            return once(call, "every process writes to the log file")
+        return Handle(call, "every process would write to the log file", null, imports=imports, tracker=False)
+
+    def _basic_config(self, call: cst.Call) -> Handle | Finding | None:
+        module = dotted(call.func).rpartition(".")[0]
+        filename = next((a for a in call.args if a.keyword is not None and a.keyword.value == "filename"), None)
+        if starred(call) or (filename is not None and not module):
+            return once(call, "every process logs")
+        if filename is not None:
+            if names_main(self.state, filename.value):
+                return None
+            null, imports = self._devnull()
+            why = "every process would write to the log file"
+            return Handle(call, why, null, argument="filename", value=filename, imports=imports, tracker=False)
+        level = next((a for a in call.args if a.keyword is not None and a.keyword.value == "level"), None)
+        return self._level(call, level, module) if level is not None else None
+
+    def _level(self, call: cst.Call, level: cst.Arg, module: str) -> Handle | Finding | None:
+        """``level=logging.INFO``: of the others only what has gone wrong is wanted."""
+        word = dotted(level.value).rpartition(".")[2]
+        if word in _QUIET or names_main(self.state, level.value):
+            return None
+        binding = self.unit.names.scope.bindings.get("logging")
+        imported = binding is not None and all(isinstance(d, cst.ImportAlias) for d in binding.definitions)
+        if not module and not imported:
+            return once(call, "every process logs")
+        why = "every process would log the same lines"
+        where = module if module else "logging"
+        key = level.keyword.value if level.keyword is not None else "level"
+        return Handle(call, why, f"{where}.ERROR", argument=key, value=level, each_machine=True, tracker=False)
+
+    def _is_logger(self, call: cst.Call) -> bool:
+        receiver = self.state.calls[call].receiver
+        things = receiver.things if receiver is not None else ()
+        return any(isinstance(t, Unknown) and t.qualified in ("logging.getLogger", "logging.Logger") for t in things)
+
+    # Folders ----------------------------------------------------------------------------------------------------------
+
+    def must_be_new(self, call: cst.Call) -> bool:
+        """Whether making a folder fails where another process was quicker, so that only one may try."""
+        return not self.may_exist(call) and not self.is_tested(call)
+
+    def may_exist(self, call: cst.Call) -> bool:
+        """Whether ``exist_ok=True`` is given, or the error is caught."""
+        value = keyword(call, "exist_ok")
+        if isinstance(value, cst.Name) and value.value == "True":
+            return True
+        for around in self.unit.names.enclosing(call, cst.Try):
+            assert isinstance(around, cst.Try)
+            if any(node is call for node in descendants(around.body)) and any(_catches(h) for h in around.handlers):
+                return True
+        return False
+
+    def is_tested(self, call: cst.Call) -> bool:
+        """Whether a folder is made under a question whether it exists: it was meant to be there or not."""
+        if keyword(call, "exist_ok") is not None or starred(call):
+            return False
+        for around in self.unit.names.enclosing(call, cst.If):
+            assert isinstance(around, cst.If)
+            if any(asks_existence(n) for n in descendants(around.test)):
+                return True
+        return False
+
+
+def asks_existence(node: cst.CSTNode) -> bool:
+    """Whether a node is a call such as ``os.path.exists(path)``."""
+    return isinstance(node, cst.Call) and method_name(node) in ("exists", "isdir", "is_dir", "isfile", "is_file")
+
+
+def _catches(handler: cst.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    types = {n.value for n in descendants(handler.type) if isinstance(n, cst.Name)}
+    return bool(types & {"OSError", "FileExistsError", "IOError", "EnvironmentError", "Exception", "BaseException"})
+
+
+def once(call: cst.CSTNode, why: str) -> Finding:
+    """What every process does, and is left to the user."""
+    return Finding(
+        "once", call, f"done by every process, where once is meant: {why}",
+        "do it on the main process only, and guard its uses or give the others one that does nothing", Severity.REVIEW,
+    )  # fmt: skip

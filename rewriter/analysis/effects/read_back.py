@@ -1,0 +1,126 @@
+"""
+Files that the main process has just written, and that every process reads: all of them wait in between.
+
+Told by the text of the path, within one function, where whoever reads has come past the writing on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from ...facts.effects import Effect, EffectKind
+from ...facts.module import Save
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit
+from ..syntax.walk import descendants
+from ..training.training import method_name, outside_name
+from .checkpoints import waits
+from .effects import opens_to_write
+from .guards import guarded
+
+_READERS = frozenset(
+    "builtins.open io.open gzip.open numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_json "
+    "pandas.read_pickle pandas.read_parquet pandas.read_table pandas.read_excel joblib.load PIL.Image.open "
+    "safetensors.torch.load_file safetensors.safe_open scipy.io.loadmat yaml.safe_load h5py.File".split()
+)
+_READING_METHODS = frozenset({"read_text", "read_bytes"})
+_PATHS = (cst.Name, cst.Attribute, cst.SimpleString, cst.FormattedString, cst.Call, cst.BinaryOperation)
+_PASSED = (cst.For, cst.With, cst.IndentedBlock)
+"""What a reading may stand in below the block of the writing, to be sure to be run: there all processes can wait."""
+
+
+def read_back(
+    state: State, unit: Unit, reach: Reach, effects: Iterable[Effect], saves: Iterable[Save]
+) -> Iterator[cst.CSTNode]:
+    """The statements in front of which all processes must wait, because the main process alone wrote what they read."""
+    written = [effect.node for effect in effects if effect.kind is EffectKind.WRITE]
+    written += [unit.names.statement(save.call) for save in saves]
+    if not written:
+        return
+    rows = {
+        code
+        for unit_ in reach.units
+        for item in unit_.names.functions
+        if _gives_rows(item)
+        for code in reach.below(item)
+    }
+    paths: dict[str, list[cst.CSTNode]] = {}
+    inside: set[cst.CSTNode] = set()
+    for node in written:
+        below = list(descendants(node))
+        inside.update(below)
+        for call in below:
+            for path in _given(call) if isinstance(call, cst.Call) else ():
+                paths.setdefault(_text(unit, path), []).append(node)
+    found: dict[cst.CSTNode, None] = {}
+    for call in unit.names.calls:
+        read = _read(state, call)
+        if read is None or call in inside:
+            continue
+        code = unit.names.function(call)
+        writers = paths.get(_text(unit, read), ())
+        if (
+            not writers
+            or code in rows
+            or code not in reach.reachable
+            or opens_to_write(call, 1)
+            or guarded(state, unit, call)
+        ):
+            continue
+        statement = unit.names.statement(call)
+        for meeting in (_meeting(unit, node, statement) for node in writers):
+            if meeting is not None and not waits(unit, meeting):
+                found[meeting] = None
+    yield from found
+
+
+def _gives_rows(code: cst.CSTNode) -> bool:
+    """A method by which a data set gives rows: workers run it, or each process for rows of its own."""
+    return isinstance(code, cst.FunctionDef) and code.name.value in (
+        "__getitem__",
+        "__getitems__",
+        "__iter__",
+        "__next__",
+    )
+
+
+def _meeting(unit: Unit, writing: cst.CSTNode, reading: cst.CSTNode) -> cst.CSTNode | None:
+    """The statement behind the writing in front of which all processes can meet, before the reading; None where the
+    writing does not come first: the reading itself, or what it depends on whether that is run."""
+    if unit.names.function(writing) is not unit.names.function(reading):
+        return None
+    above = [writing, *unit.names.ancestors(writing)]
+    here, sure = reading, True
+    for around in unit.names.ancestors(reading):
+        if around in above:
+            position = above.index(around)
+            before = above[position - 1] if position else None
+            body = around.body if isinstance(around, (cst.Module, cst.IndentedBlock)) else ()
+            order: dict[cst.CSTNode | None, int] = {statement: index for index, statement in enumerate(body)}
+            if before in order and here in order and order[before] < order[here]:
+                return reading if sure else here
+            return None
+        sure = sure and isinstance(around, _PASSED)
+        here = around
+    return None
+
+
+def _given(call: cst.Call) -> Iterator[cst.BaseExpression]:
+    """What may be a path in a call that writes: its arguments, and the object of ``path.write_text(...)``."""
+    yield from (arg.value for arg in call.args if isinstance(arg.value, _PATHS))
+    if isinstance(call.func, cst.Attribute):
+        yield call.func.value
+
+
+def _read(state: State, call: cst.Call) -> cst.BaseExpression | None:
+    """The path that a call reads."""
+    record = state.calls.get(call)
+    if isinstance(call.func, cst.Attribute) and method_name(call) in _READING_METHODS:
+        return call.func.value
+    return call.args[0].value if record is not None and call.args and outside_name(record) in _READERS else None
+
+
+def _text(unit: Unit, node: cst.BaseExpression) -> str:
+    return unit.names.module.code_for_node(node)

@@ -1,0 +1,109 @@
+"""Shapes that are tied to the number of rows which the script's loader gives: ``x.view(args.batch_size, -1)``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import libcst as cst
+
+from ...facts.roles import Origin
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import Unit
+from ..syntax.nodes import is_zero
+from ..syntax.scopes import Binding
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name
+
+_SHAPING = frozenset(
+    "view reshape expand unflatten repeat zeros ones full empty rand randn eye arange init_hidden Tensor FloatTensor "
+    "LongTensor normal new_zeros new_ones new_full new_empty fill_".split()
+)
+
+
+def batch_sizes(loaders: Iterable[Origin]) -> list[cst.BaseExpression]:
+    """The names that the constructors of loaders are given as the size of a batch."""
+    found: list[cst.BaseExpression] = []
+    for loader in loaders:
+        args = loader.node.args if isinstance(loader.node, cst.Call) else ()
+        named = [a.value for a in args if a.keyword is not None and a.keyword.value == "batch_size"]
+        value = named[0] if named else (args[1].value if len(args) > 1 and args[1].keyword is None else None)
+        if isinstance(value, (cst.Name, cst.Attribute)):
+            found.append(value)
+    return found
+
+
+def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Call | None:
+    """The first call below a node that makes a shape of such a size."""
+    for call in descendants(node) if sizes else ():
+        if isinstance(call, cst.Call) and method_name(call) in _SHAPING:
+            given = [part for arg in call.args for part in (arg.value, *_members(arg.value))]
+            if any(part.deep_equals(size) for part in given for size in sizes):
+                return call
+    return None
+
+
+def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.CSTNode]) -> bool:
+    """Whether statements shape something by a number of rows that was counted in front of them:
+    ``n = x.size(0)``, and then ``out.view(n, -1)``."""
+    counts = {b for statement in front for b in _row_counts(unit, statement)}
+    for node in (n for statement in tail for n in descendants(statement)) if counts else ():
+        if isinstance(node, cst.Call) and method_name(node) in _SHAPING:
+            names = (n for arg in node.args for n in descendants(arg) if isinstance(n, cst.Name))
+            if any(unit.names.binding(name) in counts for name in names):
+                return True
+    return False
+
+
+def _row_counts(unit: Unit, statement: cst.CSTNode) -> Iterator[Binding]:
+    """The variables that a statement gives the number of a tensor's rows: the first of its sizes."""
+    for node in descendants(statement):
+        if not isinstance(node, cst.Assign):
+            continue
+        target: cst.BaseExpression = node.targets[0].target
+        value = node.value
+        if isinstance(target, (cst.Tuple, cst.List)) and _is_shape(value):
+            target = target.elements[0].value
+        elif not is_row_count(value):
+            continue
+        binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
+        if binding is not None:
+            yield binding
+
+
+def _is_shape(value: cst.BaseExpression) -> bool:
+    """``x.shape``, ``x.size()``."""
+    if isinstance(value, cst.Call):
+        return method_name(value) == "size" and not value.args
+    return isinstance(value, cst.Attribute) and value.attr.value == "shape"
+
+
+def is_row_count(value: cst.CSTNode | None) -> bool:
+    """``x.shape[0]``, ``x.size(0)``, ``len(x)``."""
+    if isinstance(value, cst.Subscript) and _is_shape(value.value) and len(value.slice) == 1:
+        first = value.slice[0].slice
+        return isinstance(first, cst.Index) and is_zero(first.value)
+    if not isinstance(value, cst.Call) or len(value.args) != 1:
+        return False
+    if isinstance(value.func, cst.Name):
+        return value.func.value == "len"
+    return method_name(value) == "size" and is_zero(value.args[0].value)
+
+
+def _members(value: cst.BaseExpression) -> list[cst.BaseExpression]:
+    return [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else []
+
+
+def tied_shapes(unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+    """Training steps that shape tensors by the size of the whole batch, of which each process has its share."""
+    for loop in training.train_loops:
+        if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
+            call = shaped_by(loop.body, batch_sizes(reach.loaders(loop)))
+            if call is not None:
+                yield Finding(
+                    "batch-size-shape", call, "this shape is the script's batch size, and with the global batch kept "
+                    "each process has only its share of the rows",
+                    "take the number of rows from the batch (x.size(0)), or leave out --keep-global-batch",
+                    Severity.BLOCKED,
+                )  # fmt: skip
+                return

@@ -1,0 +1,196 @@
+"""
+Decisions that could fall differently on each process: a step skipped, a loop left, a rate lowered on a value of one's
+own share of the data.
+
+The others would wait for the one that left, or train on with another rate. Where the value is a loss, it is averaged
+over the processes first; a script whose decisions hang on anything else is not migrated before a person has said how
+the processes decide together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.module import Gather
+from ...facts.roles import Role
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit, origins
+from ..syntax.walk import children, descendants
+from ..training.training import Training, method_name, outside_name
+from .divergence import Equality
+from .losses import Reducer
+
+_CAUSE = (
+    "whether this step goes on is decided by a value of one process's own share of the data: "
+    "the other processes would wait for it for ever"
+)
+_REMEDY = (
+    "decide on a value that is equal everywhere (accelerator.reduce(...)), or use drop_last=True for a short last batch"
+)
+_BECAUSE = "all processes must decide alike, and each holds only its share"
+
+
+class Joint:
+    """What all processes must do together: a branch that runs it must be taken by all of them or by none."""
+
+    def __init__(self, state: State, reach: Reach, training: Training, equality: Equality) -> None:
+        self.state, self.reach, self.equality = state, reach, equality
+        self._nodes: set[cst.CSTNode] = {r.node for r in (*training.backwards, *training.steps, *training.ticks)}
+        self._nodes.update(equality.shared)
+
+    def runs(self, node: cst.CSTNode, unit: Unit) -> cst.CSTNode | None:
+        """The first thing that all must do together among what runs with a node."""
+        for found in self.reach.runs(node, unit):
+            if found in self._nodes or self._is_collective(found):
+                return found
+        return None
+
+    def _is_collective(self, node: cst.CSTNode) -> bool:
+        if not isinstance(node, cst.Call) or node not in self.state.calls:
+            return False
+        record = self.state.calls[node]
+        return method_name(node) in _COLLECTIVES and bool(origins(record.receiver, Role.ACCELERATOR))
+
+
+_COLLECTIVES = frozenset(
+    "backward clip_grad_norm_ gather gather_for_metrics reduce broadcast wait_for_everyone get_state_dict save_state "
+    "save_model prepare".split()
+)
+
+
+def decisions(
+    state: State, unit: Unit, reach: Reach, training: Training, equality: Equality
+) -> Iterator[Gather | Finding]:
+    """What becomes of the local decisions of a module: a loss that is reduced first, or a finding."""
+    reducer = Reducer(state, training, equality)
+    joint = Joint(state, reach, training, equality)
+    for node in unit.names.every(cst.If, cst.While):
+        if isinstance(node, (cst.If, cst.While)) and unit.names.function(node) in reach.reachable:
+            if equality.is_local(unit, node.test):
+                yield from _test(unit, node, reducer, joint)
+    for record in training.ticks:
+        if record.unit is unit:
+            for arg in record.node.args:
+                if equality.is_local(unit, arg.value):
+                    cause = "the learning rate follows a value of one process's own share of the data"
+                    yield from _settled(reducer, unit, arg.value, record.node, cause)
+    for value, node in _rates(unit, reach):
+        if equality.is_local(unit, value):
+            cause = "the learning rate is computed from a value of one process's own share of the data"
+            yield from _settled(reducer, unit, value, node, cause)
+
+
+def _test(unit: Unit, node: cst.If | cst.While, reducer: Reducer, joint: Joint) -> Iterator[Gather | Finding]:
+    branches = [node.body, *([node.orelse] if node.orelse is not None else [])]
+    runs = any(joint.runs(branch, unit) is not None for branch in branches)
+    if runs or any(_changes_rate(branch) for branch in branches) or _leaves(unit, node, joint):
+        yield from _settled(reducer, unit, node.test, node, _CAUSE)
+    elif any(_saves(joint, unit, branch) for branch in branches):
+        what = "which state is saved is decided by a value of one process's own share of the data: that of the process "
+        yield from _better_settled(reducer, unit, node, f"{what}that writes")
+    elif any(_chooses_loss(joint.state, unit, branch) for branch in branches):
+        what = "what the loss is made of is decided by a value of one process's own share of the data"
+        yield from _better_settled(reducer, unit, node, f"{what}: each process may train on another one")
+
+
+def _better_settled(reducer: Reducer, unit: Unit, node: cst.If | cst.While, cause: str) -> Iterator[Gather | Finding]:
+    """A decision that hangs nothing when processes differ, but is not the original's."""
+    gathers = reducer.whole(unit, node.test, _BECAUSE)
+    if gathers is not None:
+        yield from gathers
+        return
+    remedy = "decide on a value that is equal everywhere: accelerator.reduce(...)"
+    yield Finding("local-decision", node, cause, remedy, Severity.REVIEW)
+
+
+def _chooses_loss(state: State, unit: Unit, branch: cst.CSTNode) -> bool:
+    """Whether a branch gives a loss another value."""
+    for node in descendants(branch):
+        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+        targets += [node.target] if isinstance(node, cst.AugAssign) else []
+        for target in targets:
+            binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
+            if binding is not None and origins(state.binding(binding), Role.LOSS):
+                return True
+    return False
+
+
+def _settled(
+    reducer: Reducer, unit: Unit, value: cst.BaseExpression, node: cst.CSTNode, cause: str
+) -> Iterator[Gather | Finding]:
+    gathers = reducer.whole(unit, value, _BECAUSE)
+    if gathers is None:
+        yield Finding("local-decision", node, cause, _REMEDY, Severity.BLOCKED)
+    else:
+        yield from gathers
+
+
+def _rates(unit: Unit, reach: Reach) -> Iterator[tuple[cst.BaseExpression, cst.CSTNode]]:
+    """The values that become a learning rate: ``group["lr"] = ...``."""
+    for node in unit.names.every(cst.Assign, cst.AugAssign):
+        if isinstance(node, (cst.Assign, cst.AugAssign)) and unit.names.function(node) in reach.reachable:
+            if _is_rate(node):
+                yield node.value, node
+
+
+def _is_rate(node: cst.CSTNode) -> bool:
+    targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+    targets += [node.target] if isinstance(node, cst.AugAssign) else []
+    for target in targets:
+        index = target.slice[0].slice if isinstance(target, cst.Subscript) else None
+        word = index.value if isinstance(index, cst.Index) else None
+        if isinstance(word, cst.SimpleString) and word.evaluated_value in ("lr", "momentum", "weight_decay"):
+            return True
+    return False
+
+
+def _changes_rate(branch: cst.CSTNode) -> bool:
+    return any(_is_rate(node) for node in descendants(branch))
+
+
+def _saves(joint: Joint, unit: Unit, branch: cst.CSTNode) -> bool:
+    calls = (n for n in joint.reach.runs(branch, unit) if isinstance(n, cst.Call) and n in joint.state.calls)
+    return any(outside_name(joint.state.calls[call]) == "torch.save" for call in calls)
+
+
+def _leaves(unit: Unit, node: cst.If | cst.While, joint: Joint) -> bool:
+    """Whether a branch leaves a loop, a function or the program while all processes work together."""
+    branches = [node.body, node.orelse] if node.orelse is not None else [node.body]
+    words = {word for branch in branches for word in _jumps(branch, inner=isinstance(node, cst.While))}
+    if any(_ends(joint.state, part) for branch in branches for part in descendants(branch)):
+        loops = [a for a in unit.names.enclosing(node, cst.For, cst.While) if isinstance(a, (cst.For, cst.While))]
+        if any(joint.runs(loop.body, unit) is not None for loop in loops):
+            return True
+    if "loop" in words:
+        loop = next(unit.names.enclosing(node, cst.For, cst.While), None)
+        if isinstance(loop, (cst.For, cst.While)):
+            return joint.runs(loop.body, unit) is not None or loop in joint.equality.shared
+    if "function" in words:
+        code = unit.names.function(node)
+        body = code.body if isinstance(code, (cst.FunctionDef, cst.Lambda)) else code
+        return joint.runs(body, unit) is not None
+    return False
+
+
+def _ends(state: State, node: cst.CSTNode) -> bool:
+    """Whether a call ends the process without an error that would end the others: ``exit()``, ``sys.exit()``."""
+    if not isinstance(node, cst.Call):
+        return False
+    record = state.calls.get(node)
+    name = outside_name(record) if record is not None else ""
+    return name in ("sys.exit", "os._exit") or (isinstance(node.func, cst.Name) and node.func.value in ("exit", "quit"))
+
+
+def _jumps(node: cst.CSTNode, inner: bool) -> Iterator[str]:
+    if isinstance(node, cst.Return):
+        yield "function"
+    elif isinstance(node, (cst.Break, cst.Continue)) and not inner:
+        yield "loop"
+    if isinstance(node, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+        return
+    inner = inner or isinstance(node, (cst.For, cst.While))
+    for child in children(node):
+        yield from _jumps(child, inner)

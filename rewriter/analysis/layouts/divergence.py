@@ -1,0 +1,433 @@
+"""
+Which values are equal on all processes, and which are one process's own.
+
+What comes from a batch of a prepared loader is one process's own until it is gathered or reduced. From there it follows
+assignments, arguments, returns, and objects that collect. A function's result is judged by the arguments of each call,
+an object of the program's own classes as a whole: two meters of one class are two things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ...facts.module import Form, Gather, Side
+from ...facts.roles import Origin, Role
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import CallRecord, External, Instance, State, Unit, origins
+from ..syntax.definitions import reaching
+from ..syntax.nodes import FunctionNode, is_zero, positional
+from ..syntax.scopes import Binding
+from ..syntax.walk import children, descendants
+from ..training.training import Training, method_name, outside_name
+
+_SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
+"""Attributes of a share that are equal on all processes."""
+_SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_grad_".split())
+_JOINS = frozenset("gather gather_for_metrics reduce broadcast broadcast_object_list gather_object".split())
+_NOISE = ("torch.rand", "torch.bernoulli", "torch.multinomial", "torch.normal")
+"""Torch's generators differ from process to process."""
+_WRITING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Call)
+"""The kinds of node by which something is written."""
+_STRIPPED = frozenset("tqdm trange track progress auto list iter islice reversed tqdm_notebook".split())
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place at which something that is one process's own comes in."""
+
+    node: cst.CSTNode
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable as one read of it sees it: of its definitions those that can reach that place."""
+
+    binding: Binding
+    definitions: tuple[cst.CSTNode, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the values that a call gives: ``loss`` of ``loss, accuracy = evaluate(model)``."""
+
+    call: cst.Call
+    place: int
+
+
+Key = Hashable
+"""A variable, an object of the program, or an attribute of the objects of a class."""
+
+
+@dataclass(eq=False)
+class _Summary:
+    """On what the result of a function hangs."""
+
+    parameters: set[str] = field(default_factory=set)
+    keys: set[Key] = field(default_factory=set)
+
+
+class Equality:
+    """
+    Answers for one program.
+
+    Args:
+        shared: loops whose loader gives each process its own share.
+        gathers: what is made whole, and where.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        reach: Reach,
+        training: Training,
+        shared: Iterable[cst.CSTNode],
+        gathers: Iterable[tuple[Unit, Gather]],
+    ) -> None:
+        self.state, self.reach, self.training = state, reach, training
+        self.shared = set(shared)
+        self._whole: set[cst.CSTNode] = set()
+        self._covered: dict[Binding, list[int]] = {}
+        for unit, gather in gathers:
+            self._join(unit, gather)
+        for record in state.calls.values():
+            if method_name(record.node) in _JOINS and origins(record.receiver, Role.ACCELERATOR):
+                self._joined_already(record)
+        self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
+        self._summaries: dict[tuple[FunctionNode, int | None], _Summary] = {}
+        self._verdicts: dict[Key, bool] = {}
+        for unit in reach.units:
+            self._index(unit)
+
+    def is_local(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether an expression may differ from process to process."""
+        return any(self._comes_from_share(key) for key in self._keys(unit, node))
+
+    def local_names(self, unit: Unit, node: cst.CSTNode) -> list[cst.Name]:
+        """The names in an expression that hold something of one process's own."""
+        names = [n for n in descendants(node) if isinstance(n, cst.Name) and n in unit.names.within]
+        return [n for n in names if any(self._comes_from_share(key) for key in self._keys(unit, n))]
+
+    def source(self, binding: Binding) -> cst.CSTNode | None:
+        """The place from which something of one process's own comes into a variable; None where nothing does."""
+        seen: set[Key] = set()
+        pending: list[Key] = [Variable(binding, tuple(binding.definitions))]
+        while pending:
+            key = pending.pop(0)
+            if isinstance(key, Source):
+                return key.node
+            if key not in seen and self._verdicts.get(key) is not False:
+                seen.add(key)
+                pending.extend(self._behind(key))
+        return None
+
+    # What is made whole -----------------------------------------------------------------------------------------------
+
+    def _join(self, unit: Unit, gather: Gather) -> None:
+        if gather.form is Form.REDUCE:
+            self._whole.add(gather.node)
+            return
+        self._whole.update(gather.inline)
+        self._whole.update(read for read, _ in gather.counts)
+        position = unit.names.order(gather.node) - 1 if gather.side is Side.BEFORE else unit.names.end(gather.node)
+        scope = unit.names.scopes[unit.names.function(gather.node)]
+        for name in (*gather.names, *gather.means):
+            self._cover(scope.lookup(name), position)
+
+    def _joined_already(self, record: CallRecord) -> None:
+        """A gather that the script itself assigns."""
+        statement = record.unit.names.statement(record.node)
+        for node in descendants(statement):
+            if isinstance(node, cst.Assign) and node.value is record.node:
+                for target in descendants(node.targets[0].target):
+                    if isinstance(target, cst.Name):
+                        self._cover(record.unit.names.binding(target), record.unit.names.end(statement))
+
+    def _cover(self, binding: Binding | None, position: int) -> None:
+        if binding is not None:
+            self._covered.setdefault(binding, []).append(position)
+
+    def _is_covered(self, unit: Unit, binding: Binding, read: cst.Name) -> bool:
+        """Whether a variable was gathered in front of a read, and not set again in between."""
+        order, statement = unit.names.order, unit.names.statement
+        for position in self._covered.get(binding, ()):
+            if position < order(read):
+                between = [d for d in binding.definitions if position < order(d) < order(read)]
+                if all(statement(d) is statement(read) for d in between):  # output = output.float() reads it first
+                    return True
+        return False
+
+    # What is written where --------------------------------------------------------------------------------------------
+
+    def _index(self, unit: Unit) -> None:
+        for node in unit.names.every(*_WRITING):
+            if isinstance(node, cst.Assign):
+                for target in node.targets:
+                    self._written(unit, target.target, node.value)
+            elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr)) and node.value is not None:
+                self._written(unit, node.target, node.value)
+            elif isinstance(node, (cst.For, cst.CompFor)):
+                self._iterated(unit, node, node.target, node.iter)
+            elif isinstance(node, cst.Call):
+                self._called_on(unit, node)
+
+    def _note(
+        self, key: Key | None, unit: Unit, value: cst.CSTNode | Part, definition: cst.CSTNode | None = None
+    ) -> None:
+        if key is not None:
+            self._writes.setdefault(key, []).append((unit, value, definition))
+
+    def _written(self, unit: Unit, target: cst.CSTNode, value: cst.CSTNode | Part) -> None:
+        if isinstance(target, (cst.Tuple, cst.List)):
+            starred = any(isinstance(element, cst.StarredElement) for element in target.elements)
+            for index, element in enumerate(target.elements):
+                part: cst.CSTNode | Part = value
+                if isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(target.elements):
+                    part = value.elements[index].value
+                elif isinstance(value, cst.Call) and not starred:
+                    part = Part(value, index)
+                elif isinstance(value, Part):
+                    part = value.call
+                self._written(unit, element.value, part)
+        else:
+            self._note(self._target(unit, target), unit, value, target if isinstance(target, cst.Name) else None)
+
+    def _target(self, unit: Unit, target: cst.CSTNode) -> Key | None:
+        while isinstance(target, cst.Subscript):
+            target = target.value
+        if isinstance(target, cst.Name):
+            return unit.names.binding(target)
+        if isinstance(target, cst.Attribute):
+            return self._field(unit, target) or self._target(unit, target.value)
+        return None
+
+    def _field(self, unit: Unit, node: cst.Attribute) -> Key | None:
+        """For ``self.name`` in a method: the attribute of that class."""
+        base = node.value
+        if not isinstance(base, cst.Name) or base.value != "self":
+            return None
+        klass = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
+        return (klass, node.attr.value) if klass is not None else None
+
+    def _iterated(self, unit: Unit, loop: cst.CSTNode, target: cst.CSTNode, source: cst.BaseExpression) -> None:
+        name = method_name(source) if isinstance(source, cst.Call) else ""
+        args = [a.value for a in source.args if a.keyword is None] if isinstance(source, cst.Call) else []
+        elements = [e.value for e in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else []
+        if name == "enumerate" and args and len(elements) == 2:
+            self._iterated(unit, loop, elements[1], args[0])
+        elif name == "zip" and len(args) == len(elements):
+            for element, arg in zip(elements, args, strict=True):
+                self._iterated(unit, loop, element, arg)
+        elif name in _STRIPPED and args:
+            self._iterated(unit, loop, target, args[0])
+        elif loop in self.shared and origins(self.state.values.get(source), Role.LOADER):
+            self._written(unit, target, loop)
+        else:
+            self._written(unit, target, source)
+
+    def _called_on(self, unit: Unit, call: cst.Call) -> None:
+        """What a method is given stays in its object: in a list, a meter."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or not call.args or call not in self.state.calls:
+            return
+        things = self.state.values.get(func.value)
+        instances = [t for t in things.things if isinstance(t, Instance)] if things is not None else []
+        for thing in instances:
+            if not (isinstance(func.value, cst.Name) and func.value.value == "self"):
+                for arg in call.args:
+                    self._note(thing, unit, arg.value)
+        roles = origins(things)
+        outside = things is not None and any(isinstance(t, External) for t in things.things)  # torch.save(state, path)
+        if not instances and not roles and not outside and isinstance(unit.names.parents.get(call), cst.Expr):
+            for arg in call.args:
+                self._note(self._target(unit, func.value), unit, arg.value)
+
+    # Where it comes from ----------------------------------------------------------------------------------------------
+
+    def _comes_from_share(self, start: Key) -> bool:
+        if start in self._verdicts:
+            return self._verdicts[start]
+        seen: set[Key] = set()
+        pending = [start]
+        found = False
+        while pending and not found:
+            key = pending.pop()
+            if key in seen:
+                continue
+            seen.add(key)
+            if isinstance(key, Source) or self._verdicts.get(key):
+                found = True
+            else:
+                pending.extend(self._behind(key))
+        self._verdicts[start] = found
+        if not found:
+            self._verdicts.update(dict.fromkeys(seen, False))
+        return found
+
+    def _behind(self, key: Key) -> Iterator[Key]:
+        """What a variable, an object or an attribute was made from."""
+        seen = key.definitions if isinstance(key, Variable) else ()
+        for unit, value, definition in self._writes.get(key.binding if isinstance(key, Variable) else key, ()):
+            if definition is not None and definition not in seen:
+                continue
+            if isinstance(value, Part):
+                yield from self._call(unit, value.call, value.place) if value.call not in self._whole else ()
+            elif value in self.shared and isinstance(value, (cst.For, cst.CompFor)):
+                yield Source(value)
+            else:
+                yield from self._keys(unit, value)
+        if isinstance(key, Variable) and any(isinstance(d, cst.Param) for d in seen):
+            yield from self._handed(key.binding)
+
+    def _handed(self, param: Binding) -> Iterator[Key]:
+        """What the callers of a function hand to one of its parameters."""
+        function = param.scope.node
+        for site in self.reach.sites(function):
+            if isinstance(function, (cst.FunctionDef, cst.Lambda)):
+                unit = self.state.calls[site].unit
+                for value in _arguments(site, function, param.name):
+                    yield from self._keys(unit, value)
+
+    def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
+        """What an expression hangs on."""
+        if node in self._whole:
+            return
+        if isinstance(node, cst.Name):
+            yield from self._name(unit, node)
+        elif isinstance(node, cst.Attribute):
+            yield from self._attribute(unit, node)
+        elif isinstance(node, cst.Call):
+            yield from self._call(unit, node)
+        elif not isinstance(node, (cst.Lambda, cst.FunctionDef)) and not _is_width(node):
+            for child in children(node):
+                yield from self._keys(unit, child)
+
+    def _name(self, unit: Unit, node: cst.Name) -> Iterator[Key]:
+        binding = unit.names.binding(node)
+        if binding is None or node.value == "self" or self._is_covered(unit, binding, node):
+            return
+        slot = self.state.values.get(node)
+        if slot is not None:
+            yield from (t for t in slot.things if isinstance(t, Instance))
+        yield Variable(binding, reaching(unit.names, binding, node))
+
+    def _attribute(self, unit: Unit, node: cst.Attribute) -> Iterator[Key]:
+        if node.attr.value in _SAME:
+            return
+        own = self._field(unit, node)
+        if own is not None:
+            yield own
+        slot = self.state.values.get(node)
+        if slot is not None:
+            yield from (t for t in slot.things if isinstance(t, Instance))
+        yield from self._keys(unit, node.value)
+
+    def _call(self, unit: Unit, node: cst.Call, place: int | None = None) -> Iterator[Key]:
+        """What a call's result hangs on; ``place``: one of the values that it gives."""
+        record = self.state.calls.get(node)
+        name = method_name(node)
+        if record is not None and name in _JOINS and origins(record.receiver, Role.ACCELERATOR):
+            return
+        if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
+            return
+        if (name == "next" and self._drawn(node)) or (record is not None and self._is_noise(record)):
+            yield Source(node)
+            return
+        called = self.reach.called(node)
+        if called and node not in self.training.forwards:
+            for function in called:
+                yield from self._result(unit, node, function, place)
+            if isinstance(node.func, cst.Attribute):
+                yield from self._keys(unit, node.func.value)
+            return
+        for part in (node.func, *node.args):
+            yield from self._keys(unit, part)
+
+    def _drawn(self, node: cst.Call) -> bool:
+        batches = origins(self.state.values.get(node), Role.BATCH)
+        prepared: set[Origin] = {o for loop in self.shared for o in self.reach.loaders(loop)}
+        return any(batch.source in prepared for batch in batches)
+
+    def _is_noise(self, record: CallRecord) -> bool:
+        """Whether a training step draws from torch's generators: before ``prepare`` they are the same everywhere."""
+        if not outside_name(record).startswith(_NOISE):
+            return False
+        return not self.shared.isdisjoint(self.reach.batch_loops(record.node, record.unit))
+
+    def _result(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
+        """What one call of a function of the program gives, by its arguments."""
+        summary = self._summary(function, place)
+        yield from summary.keys
+        for name in summary.parameters:
+            for value in _arguments(call, function, name):
+                yield from self._keys(unit, value)
+
+    def _summary(self, function: FunctionNode, place: int | None) -> _Summary:
+        """On which of its parameters, and on what else, a function's result hangs, or one of its results."""
+        if (function, place) in self._summaries:
+            return self._summaries[function, place]
+        summary = self._summaries[function, place] = _Summary()
+        unit = self.reach.unit(function)
+        own = unit.names.scopes[function]
+        given = (r.value for r in unit.names.returns.get(function, ()))
+        returns: list[cst.CSTNode] = [_at(value, place) for value in given if value is not None]
+        if isinstance(function, cst.Lambda):
+            returns = [function.body]
+        seen: set[Key] = set()
+        pending = [key for value in returns for key in self._keys(unit, value)]
+        while pending:
+            key = pending.pop()
+            if key in seen:
+                continue
+            seen.add(key)
+            if not isinstance(key, Variable) or key.binding.scope.function is not own:
+                summary.keys.add(key)
+            elif any(isinstance(d, cst.Param) for d in key.definitions):
+                summary.parameters.add(key.binding.name)
+                rest = tuple(d for d in key.definitions if not isinstance(d, cst.Param))
+                pending.extend(self._behind(Variable(key.binding, rest)))
+            else:
+                pending.extend(self._behind(key))
+        return summary
+
+
+def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression:
+    """What stands at a place of what a function gives; all of it where that is not in plain sight."""
+    if place is None or not isinstance(value, (cst.Tuple, cst.List)) or place >= len(value.elements):
+        return value
+    starred = any(isinstance(element, cst.StarredElement) for element in value.elements)
+    return value if starred else value.elements[place].value
+
+
+def _arguments(call: cst.Call, function: FunctionNode, name: str) -> Iterator[cst.BaseExpression]:
+    """What a call hands to a parameter; everything where a star hides it."""
+    if any(arg.star for arg in call.args):
+        yield from (arg.value for arg in call.args)
+        return
+    places = [param.name.value for param in positional(function)]
+    if places[:1] in (["self"], ["cls"]):
+        places = places[1:]
+    for index, arg in enumerate(call.args):
+        if arg.keyword is not None:
+            if arg.keyword.value == name:
+                yield arg.value
+        elif index >= len(places) or places[index] == name:
+            yield arg.value
+
+
+def _is_width(node: cst.CSTNode) -> bool:
+    """``x.shape[1]``: the rows of a share are its own, its other sizes are not."""
+    base = node.value if isinstance(node, cst.Subscript) else None
+    if (
+        not isinstance(node, cst.Subscript)
+        or not isinstance(base, cst.Attribute)
+        or base.attr.value != "shape"
+        or len(node.slice) != 1
+    ):
+        return False
+    first = node.slice[0].slice
+    if isinstance(first, cst.Index):
+        return not is_zero(first.value)
+    return isinstance(first, cst.Slice) and isinstance(first.lower, cst.Integer) and not is_zero(first.lower)

@@ -1,0 +1,128 @@
+"""
+The statements of a training loop that collect something to be read when the loop is over: in a variable, an attribute,
+an entry of a dict, a list that has another name elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ..dataflow.call_graph import Reach
+from ..dataflow.containers import collects
+from ..dataflow.values import State, Unit
+from ..syntax.definitions import bindings_value
+from ..syntax.scopes import Binding
+from ..syntax.walk import descendants
+from ..training.step_counts import BARS
+from ..training.training import method_name
+from .losses import assigned
+from .metrics import is_synchronised
+
+_COLLECTING = frozenset("append extend update add".split())
+_LISTS = frozenset({"append", "extend"})
+
+
+@dataclass(eq=False)
+class Total:
+    """One statement that collects."""
+
+    node: cst.CSTNode
+    value: list[cst.BaseExpression]
+    """What is added."""
+
+
+class Totals:
+    """Finds them in one loop."""
+
+    def __init__(self, state: State, unit: Unit, reach: Reach, loop: cst.CSTNode) -> None:
+        self.state, self.unit, self.reach = state, unit, reach
+        self.inside = set(descendants(loop))
+
+    def among(self, statements: list[cst.CSTNode]) -> Iterator[Total]:
+        """Those below some statements of the loop."""
+        for node in (n for statement in statements for n in descendants(statement)):
+            if isinstance(node, cst.AugAssign):
+                if self._outlives(node.target):
+                    yield Total(node, [node.value])
+            elif isinstance(node, cst.Assign) and len(node.targets) == 1:
+                added = _added(node)
+                if added is not None and self._outlives(node.targets[0].target):
+                    yield Total(node, [added])
+            elif isinstance(node, cst.Call) and collects(self.state, node, _COLLECTING):
+                holder = node.func.value if isinstance(node.func, cst.Attribute) else None
+                if is_synchronised(self.state, node) or holder is None or self._is_bar(holder):
+                    continue
+                if self._outlives(holder) or (method_name(node) in _LISTS and self._has_another_name(holder)):
+                    yield Total(node, [arg.value for arg in node.args])
+
+    def _outlives(self, place: cst.CSTNode) -> bool:
+        """Whether what is kept in a place is read when the loop is over."""
+        if isinstance(place, cst.Name):
+            return self._is_read_behind(self.unit.names.binding(place))
+        if isinstance(place, cst.Subscript):
+            return self._outlives(place.value)
+        if isinstance(place, cst.Attribute):
+            return self._is_attribute_read(place.attr.value)
+        return False
+
+    def _is_read_behind(self, binding: Binding | None) -> bool:
+        if binding is None or all(d in self.inside for d in binding.definitions):
+            return False
+        return self._is_read_outside(binding) or any(self._averaged(read) for read in binding.reads)
+
+    def _is_read_outside(self, binding: Binding) -> bool:
+        return any(read not in self.inside and not self._is_set(self.unit, read) for read in binding.reads)
+
+    def _averaged(self, read: cst.CSTNode) -> bool:
+        """Whether a figure is computed from a total at each step, and the last one is read behind the loop:
+        ``mean = total / (i + 1)``."""
+        assign = next(self.unit.names.enclosing(read, cst.Assign), None) if read in self.inside else None
+        target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+        if not isinstance(assign, cst.Assign) or not isinstance(target, cst.Name) or assign not in self.inside:
+            return False
+        if not isinstance(assign.value, cst.BinaryOperation):
+            return False
+        figure = self.unit.names.binding(target)
+        return figure is not None and read in set(descendants(assign.value)) and self._is_read_outside(figure)
+
+    def _is_attribute_read(self, name: str) -> bool:
+        for unit in self.reach.units:
+            for node in unit.names.every(cst.Attribute):
+                named = isinstance(node, cst.Attribute) and node.attr.value == name
+                if named and node not in self.inside and not self._is_set(unit, node):
+                    return True
+        return False
+
+    def _is_set(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether a place, or an entry of it, is only given a value: ``total["loss"] = 0.0``."""
+        parents = unit.names.parents
+        parent = parents.get(node)
+        while isinstance(parent, cst.Subscript) and parent.value is node:
+            node, parent = parent, parents.get(parent)
+        return isinstance(parent, cst.AssignTarget)
+
+    def _is_bar(self, holder: cst.BaseExpression) -> bool:
+        """Whether a progress bar is told of rows."""
+        binding = self.unit.names.binding(holder) if isinstance(holder, cst.Name) else None
+        made = bindings_value(self.unit.names, binding) if binding is not None else []
+        return any(isinstance(v, cst.Call) and method_name(v) in BARS for v in made)
+
+    def _has_another_name(self, holder: cst.BaseExpression) -> bool:
+        """Whether a list comes from elsewhere: a parameter, an element of a tuple that is looped over."""
+        binding = self.unit.names.binding(holder) if isinstance(holder, cst.Name) else None
+        if binding is None or any(d in self.inside for d in binding.definitions):
+            return False
+        return bool(binding.definitions) and all(assigned(self.unit, d) is None for d in binding.definitions)
+
+
+def _added(node: cst.Assign) -> cst.BaseExpression | None:
+    """What ``total = total + more`` adds."""
+    target, value = node.targets[0].target, node.value
+    if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
+        return None
+    if value.left.deep_equals(target):
+        return value.right
+    return value.left if value.right.deep_equals(target) else None

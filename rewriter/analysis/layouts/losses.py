@@ -1,0 +1,161 @@
+"""Losses as figures: which names hold one, and where the number read off it can be made that of all processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.module import Form, Gather
+from ...facts.roles import TENSORS, Role
+from ...findings import Finding, Severity
+from ..dataflow.values import CallRecord, Function, State, Unit, origins
+from ..syntax.scopes import Binding
+from ..syntax.walk import descendants
+from ..training.training import Training
+from .divergence import Equality
+from .reductions import reduction_of
+
+
+def is_loss_name(state: State, training: Training, unit: Unit, name: cst.Name) -> bool:
+    """Whether a name holds one number that the batch's rows were reduced to, and that is trained on."""
+    held = origins(state.values.get(name), *TENSORS)
+    if reduction_of(state, unit, name) == "rows":
+        return False
+    if any(o.role is Role.LOSS for o in held):
+        return True
+    return any(o.role is Role.OUTPUT for o in held) and _is_backpropagated(training, unit, name)
+
+
+def _is_backpropagated(training: Training, unit: Unit, name: cst.Name) -> bool:
+    binding = unit.names.binding(name)
+    for record in training.backwards:
+        receiver = record.node.func.value if isinstance(record.node.func, cst.Attribute) else None
+        if isinstance(receiver, cst.Name) and receiver.value == name.value:
+            return record.unit is unit and unit.names.binding(receiver) is binding
+    return False
+
+
+def reduced(name: cst.Name, reduction: str, because: str) -> Gather:
+    """The mean (or sum) over the processes of a loss, where it is read."""
+    return Gather(name, (name.value,), because, form=Form.REDUCE, reduction=reduction)
+
+
+class Reducer:
+    """Finds, for a value of one process's own, the losses to reduce so that it is equal on all processes."""
+
+    def __init__(self, state: State, training: Training, equality: Equality) -> None:
+        self.state, self.training, self.equality = state, training, equality
+
+    def whole(self, unit: Unit, value: cst.CSTNode, because: str) -> list[Gather] | None:
+        """The reductions that make a value equal everywhere; None where something else than losses is in it."""
+        found: dict[cst.CSTNode, Gather] = {}
+        return list(found.values()) if self._collect(unit, value, because, found, set()) else None
+
+    def _collect(
+        self, unit: Unit, value: cst.CSTNode, because: str, found: dict[cst.CSTNode, Gather], seen: set[Binding]
+    ) -> bool:
+        if self._hidden(unit, value):
+            return False
+        for name in self.equality.local_names(unit, value):
+            reduction = reduction_of(self.state, unit, name)
+            if is_loss_name(self.state, self.training, unit, name):
+                if reduction == "mixed" or not self._everywhere(unit, name):
+                    return False
+                found[name] = reduced(name, reduction, because)
+                continue
+            binding = unit.names.binding(name)
+            if binding is None or not binding.definitions:
+                return False
+            if binding in seen:
+                continue
+            seen.add(binding)
+            for definition in binding.definitions:
+                behind = assigned(unit, definition)
+                if behind is None or not self._collect(unit, behind, because, found, seen):
+                    return False
+        return True
+
+    def _hidden(self, unit: Unit, value: cst.CSTNode) -> bool:
+        """Whether a call gives what is one process's own and was not handed to it: ``score = validate(data_set)``."""
+        calls = (node for node in descendants(value) if isinstance(node, cst.Call))
+        return any(self.equality.is_local(unit, c) and not self.equality.local_names(unit, c) for c in calls)
+
+    def _everywhere(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether a node runs on all processes or on none."""
+        tests = (a for a in unit.names.enclosing(node, cst.If, cst.While) if isinstance(a, (cst.If, cst.While)))
+        around = (t for t in tests if node not in set(descendants(t.test)))
+        return not any(self.equality.is_local(unit, test.test) for test in around)
+
+
+def assigned(unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:
+    """What a plain assignment gives to a name; None for parameters, loop targets and unpacked values."""
+    parent = unit.names.parents.get(definition)
+    if isinstance(parent, cst.AugAssign):
+        return parent.value
+    above = unit.names.parents.get(parent) if isinstance(parent, cst.AssignTarget) else None
+    return above.value if isinstance(above, cst.Assign) else None
+
+
+def weights(
+    state: State, training: Training, reducer: Reducer, record: CallRecord, operand: cst.CSTNode
+) -> Iterator[Gather]:
+    """Numbers read off a loss that a backward pass starts from: ``(loss * loss.item()).backward()``."""
+    unit = record.unit
+    seen: set[Binding] = set()
+    pending: list[cst.CSTNode] = [operand]
+    while pending:
+        for name in (n for n in descendants(pending.pop()) if isinstance(n, cst.Name)):
+            binding = unit.names.binding(name)
+            if binding is None or binding in seen or not origins(state.binding(binding)):
+                continue
+            seen.add(binding)
+            values = [v for d in binding.definitions if (v := assigned(unit, d)) is not None]
+            if origins(state.binding(binding), *TENSORS):
+                pending.extend(values)
+            elif all(read_off(value) is not None for value in values):
+                because = "the loss is weighted with it, and each process holds only its share"
+                for value in values:
+                    yield from reducer.whole(unit, value, because) or ()
+
+
+def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | Finding]:
+    """What the closures of an optimizer return that decides by it how far it goes: LBFGS, with or without a search."""
+    for record in training.steps:
+        held = origins(record.receiver, Role.OPTIMIZER)
+        if record.first is None or not any(o.qualified.endswith("LBFGS") for o in held):
+            continue
+        for function in (t for t in record.first.things if isinstance(t, Function) and t.unit is unit):
+            for value in (r.value for r in unit.names.returns.get(function.node, ()) if r.value is not None):
+                name = value if isinstance(value, cst.Name) else read_off(value)
+                if name is not None and is_loss_name(state, training, unit, name):
+                    because = "the optimizer decides by it how far it goes, and each process holds only its share"
+                    yield reduced(name, reduction_of(state, unit, name), because)
+                elif not _is_reduced(state, value):
+                    yield Finding(
+                        "local-decision", value, "LBFGS decides by what its closure returns how far it goes, and each "
+                        "process would return the loss of its own share of the data",
+                        'return accelerator.reduce(loss.detach(), reduction="mean") from the closure',
+                        Severity.BLOCKED,
+                    )  # fmt: skip
+
+
+def _is_reduced(state: State, value: cst.BaseExpression) -> bool:
+    calls = (n for n in descendants(value) if isinstance(n, cst.Call) and n in state.calls)
+    return any(origins(state.calls[call].receiver, Role.ACCELERATOR) for call in calls)
+
+
+def read_off(value: cst.BaseExpression) -> cst.Name | None:
+    """The tensor whose number an expression is, and nothing more: ``loss.item()``, ``float(loss.detach())``."""
+    if not isinstance(value, cst.Call):
+        return None
+    base: cst.CSTNode | None = None
+    if isinstance(value.func, cst.Attribute) and value.func.attr.value == "item":
+        base = value.func.value
+    elif isinstance(value.func, cst.Name) and value.func.value == "float" and len(value.args) == 1:
+        base = value.args[0].value
+    while base is not None and not isinstance(base, cst.Name):
+        inner = base.func if isinstance(base, cst.Call) and not base.args else base
+        plain = isinstance(inner, cst.Attribute) and inner.attr.value in ("detach", "data", "cpu", "float")
+        base = inner.value if plain and isinstance(inner, cst.Attribute) else None
+    return base

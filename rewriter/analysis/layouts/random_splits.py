@@ -1,0 +1,91 @@
+"""
+What chance decides about the data: splits, folds, shuffled lists, drawn by every process for itself.
+
+They must be the same everywhere. A script that seeds them is right as it is; for one that does not, the accelerator
+makes the generators those of the first process when it is made, so that it must be made before the draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit
+from ..training.training import method_name, outside_name
+
+_DRAWS = {
+    "torch": ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split", "torch.randperm"),
+    "numpy": ("numpy.random.shuffle", "numpy.random.permutation", "numpy.random.choice", "numpy.random.randint"),
+    "random": ("random.shuffle", "random.sample", "random.choice", "random.choices", "random.randint", "random.random"),
+}
+_VALUES = {
+    **{f"torch.{name}": "torch" for name in "rand randn randint normal bernoulli multinomial".split()},
+    **{f"numpy.random.{name}": "numpy" for name in "rand randn random normal uniform standard_normal".split()},
+}
+"""Draws that are data outside the loops over batches, and noise inside."""
+_SKLEARN = frozenset({"train_test_split", "ShuffleSplit", "StratifiedShuffleSplit", "GroupShuffleSplit"})
+_FOLDS = frozenset({"KFold", "StratifiedKFold"})
+_SEEDS = {
+    "torch.manual_seed": "torch",
+    "torch.random.manual_seed": "torch",
+    "numpy.random.seed": "numpy",
+    "random.seed": "random",
+}
+
+
+def unseeded(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
+    """The draws whose generator the script seeds nowhere."""
+    seeded = set(_seeded(state, reach))
+    if "all" in seeded:
+        return []
+    found = []
+    for unit in reach.units:
+        for call in unit.names.calls:
+            if call in state.calls and unit.names.function(call) in reach.reachable:
+                kind = _kind(call, outside_name(state.calls[call]))
+                if kind is None and not reach.batch_loops(call, unit):
+                    kind = _VALUES.get(outside_name(state.calls[call]))
+                if kind is not None and (kind not in seeded or _makes_seed(state, unit, call)):
+                    found.append((unit, call))
+    return found
+
+
+def _makes_seed(state: State, unit: Unit, call: cst.Call) -> bool:
+    """``seed = random.randint(1, 10000)``: what seeds the script is drawn before anything is seeded."""
+    assign = unit.names.parents.get(call)
+    if not isinstance(assign, cst.Assign) or assign.value is not call or len(assign.targets) != 1:
+        return False
+    target = assign.targets[0].target
+    seeds = (r.node for r in state.calls.values() if r.unit is unit and outside_name(r) in _SEEDS)
+    return any(arg.value.deep_equals(target) for seed in seeds for arg in seed.args)
+
+
+def _seeded(state: State, reach: Reach) -> Iterator[str]:
+    """The generators that the script seeds; ``all`` where a function with such a name does it."""
+    for call, record in state.calls.items():
+        name = outside_name(record)
+        if reach.function_of(call) not in reach.reachable:
+            continue
+        if name in _SEEDS:
+            yield _SEEDS[name]
+        elif "seed" in method_name(call).lower() and not name.startswith(("torch.", "numpy.", "random.")):
+            if not reach.called(call):  # what a function of the script seeds is seen there
+                yield "all"
+
+
+def _kind(call: cst.Call, name: str) -> str | None:
+    """Whose numbers a call draws to decide about data; None where it draws none, or names its own generator."""
+    keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    if keywords.keys() & {"generator", "random_state"}:
+        return None
+    for kind, names in _DRAWS.items():
+        if name in names:
+            return kind
+    last = name.rpartition(".")[2]
+    if name.startswith("sklearn.model_selection."):
+        shuffled = isinstance(keywords.get("shuffle"), cst.Name) and keywords["shuffle"].value == "True"  # type: ignore[attr-defined]
+        if last in _SKLEARN or (last in _FOLDS and shuffled):
+            return "numpy"
+    return None

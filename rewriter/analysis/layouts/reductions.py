@@ -1,0 +1,253 @@
+"""
+Whether a loss is the sum or the mean over a batch: a sum must be scaled up again when processes average.
+
+Read off the expressions that make it: the outermost reduction decides. A sum that is divided by a number of the batch
+(its size, a mask's sum) is a mean; divided by a constant it stays a sum.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.roles import SHARES, TENSORS, Origin, Role
+from ...facts.torch_api import knowledge
+from ..dataflow.solver import Thing
+from ..dataflow.values import CallRecord, Function, State, Unit, origins
+from ..syntax.definitions import bindings_value, reaching
+from ..syntax.nodes import positional
+from ..syntax.scopes import Binding
+
+_DEPTH = 8
+_COUPLING = frozenset("log log10 log2 log1p sqrt exp".split())
+
+
+def reduction_of(state: State, unit: Unit, expression: cst.BaseExpression) -> str:
+    """
+    ``mean``, ``sum``, or ``mixed`` for what an expression gives; ``mean`` where nothing says otherwise.
+
+    ``rows`` is a loss for each row, which nothing has reduced yet.
+    """
+    found = _Reader(state).read(unit, expression, 0)
+    if not found:
+        return "mean"
+    return found.pop() if len(found) == 1 else "mixed"
+
+
+def reduces_rows(state: State, unit: Unit, expression: cst.BaseExpression) -> bool:
+    """Whether an expression is certainly one number that the rows of a batch were reduced to."""
+    return not {"rows"}.issuperset(_Reader(state).read(unit, expression, 0))
+
+
+class _Reader:
+    """Reads reductions off expressions, through variables and functions of the program."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.frames: list[tuple[Function, CallRecord, bool]] = []
+        """The functions that are being read, how they are called, and whether their first parameter is the object."""
+
+    def read(self, unit: Unit, node: cst.BaseExpression, depth: int) -> set[str]:
+        """The reductions of the terms of a tensor expression."""
+        if depth > _DEPTH:
+            return set()
+        if isinstance(node, cst.BinaryOperation):
+            return self._arithmetic(unit, node, depth)
+        if isinstance(node, (cst.List, cst.Tuple)):
+            return self._members(unit, node, depth)
+        if isinstance(node, cst.UnaryOperation):
+            return self.read(unit, node.expression, depth + 1)
+        if isinstance(node, cst.IfExp):
+            return self.read(unit, node.body, depth + 1) | self.read(unit, node.orelse, depth + 1)
+        if isinstance(node, cst.Call):
+            return self._call(unit, node, depth)
+        if isinstance(node, cst.Name):
+            binding = unit.names.binding(node)
+            if binding is None:
+                return set()
+            seen = reaching(unit.names, binding, node)
+            values = bindings_value(unit.names, binding, seen)
+            if not values and self.frames:
+                return self._handed(binding, depth)
+            parts = dict(filter(None, (_unpacked(unit, definition) for definition in seen)))
+            return {
+                word
+                for value in values
+                if value is not node
+                for word in (
+                    self._call(unit, value, depth + 1, parts[value])
+                    if isinstance(value, cst.Call) and value in parts
+                    else self.read(unit, value, depth + 1)
+                )
+            }
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call):
+            index = node.slice[0].slice
+            if isinstance(index, cst.Index) and isinstance(index.value, cst.Integer):
+                return self._call(unit, node.value, depth + 1, index.value.evaluated_value)
+        return set()
+
+    def _arithmetic(self, unit: Unit, node: cst.BinaryOperation, depth: int) -> set[str]:
+        left, right = self.read(unit, node.left, depth + 1), self.read(unit, node.right, depth + 1)
+        if isinstance(node.operator, (cst.Divide, cst.FloorDivide)):
+            shares = origins(self.state.values.get(node.right), *SHARES)
+            return {"mean"} if "sum" in left and (shares or _is_length(node.right)) else left
+        if isinstance(node.operator, cst.Multiply) and "sum" in left | right:
+            other = node.right if "sum" in left else node.left
+            if self._is_weight(unit, other, depth):
+                return {"mean"}
+        return left | right
+
+    def _is_weight(self, unit: Unit, node: cst.BaseExpression, depth: int) -> bool:
+        """``1 / len(x)``, and a variable that holds it: what makes a mean of a sum."""
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+            return bool(origins(self.state.values.get(node.right), *SHARES)) or _is_length(node.right)
+        binding = unit.names.binding(node) if isinstance(node, cst.Name) and depth < _DEPTH else None
+        values = bindings_value(unit.names, binding) if binding is not None else []
+        return bool(values) and all(self._is_weight(unit, value, _DEPTH) for value in values)
+
+    def _call(self, unit: Unit, node: cst.Call, depth: int, place: int | None = None) -> set[str]:
+        """The reductions of what a call gives; ``place``: of one of the values that it gives."""
+        record = self.state.calls.get(node)
+        if record is None:
+            return set()
+        for thing in record.callees:
+            if isinstance(thing, Function):
+                return self._returned(thing, depth, record, place=place)
+            if isinstance(thing, Origin) and thing.role is Role.CRITERION:
+                return {_by_keyword(thing.node)}
+            forward = forward_of(self.state, thing)
+            if forward is not None:
+                return self._returned(forward, depth, record, bound=True, place=place)
+        last = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
+        plain = not [a for a in node.args if a.keyword is not None or not _is_tensor_argument(self.state, a)]
+        if last in ("sum", "mean") and plain:
+            if self._is_python_sum(record):
+                return {word for arg in node.args for word in self._members(unit, arg.value, depth)}
+            operand = (
+                node.func.value if isinstance(node.func, cst.Attribute) and origins(record.receiver, *TENSORS) else None
+            )
+            if isinstance(node.func, cst.Attribute) and operand is None and node.args:
+                operand = node.args[0].value
+            number = self.read(unit, operand, depth + 1) if operand is not None else set()
+            if number and "rows" not in number:
+                return number  # one number already: its sum is itself
+            return {last} if self._reduces_batch(record) else set()
+        if last in ("stack", "cat", "hstack") and node.args:
+            return self._members(unit, node.args[0].value, depth)
+        if last in ("dot", "vdot", "inner") and self._reduces_batch(record):
+            return {"sum"}
+        if last in knowledge.LOSS_FUNCTIONS:
+            return {_by_keyword(node)}
+        if last in _COUPLING:  # no sum over the rows any more: near to it is the mean over the processes
+            parts = [arg.value for arg in node.args[:1]]
+            if isinstance(node.func, cst.Attribute) and origins(record.receiver, *TENSORS):
+                parts.append(node.func.value)
+            return {"mean"} if any(self.read(unit, part, depth + 1) for part in parts) else set()
+        if isinstance(node.func, cst.Attribute) and last in (
+            "to",
+            "float",
+            "double",
+            "squeeze",
+            "view",
+            "reshape",
+            "mul",
+        ):
+            return self.read(unit, node.func.value, depth + 1)
+        return set()
+
+    def _reduces_batch(self, record: CallRecord) -> bool:
+        """Whether what is summed up comes from the batch; a penalty on the weights does not."""
+        return bool(origins(record.receiver, *TENSORS) or origins(record.first, *TENSORS))
+
+    def _is_python_sum(self, record: CallRecord) -> bool:
+        return isinstance(record.node.func, cst.Name) and record.node.func.value == "sum"
+
+    def _members(self, unit: Unit, node: cst.BaseExpression, depth: int) -> set[str]:
+        if isinstance(node, (cst.List, cst.Tuple)):
+            return {word for element in node.elements for word in self.read(unit, element.value, depth + 1)}
+        if isinstance(node, (cst.GeneratorExp, cst.ListComp)):
+            return self.read(unit, node.elt, depth + 1)
+        return set()
+
+    def _handed(self, binding: Binding, depth: int) -> set[str]:
+        """What a parameter of the function that is read holds, by the call that is followed."""
+        function, record, bound = self.frames[-1]
+        names = positional(function.node)
+        place = next((i for i, p in enumerate(names) if p in binding.definitions), None)
+        if place is None or any(arg.star for arg in record.node.args):
+            return set()
+        plain = [arg.value for arg in record.node.args if arg.keyword is None]
+        named = [a.value for a in record.node.args if a.keyword is not None and a.keyword.value == binding.name]
+        place -= bound
+        value = plain[place] if 0 <= place < len(plain) else next(iter(named), None)
+        if value is None:
+            return set()
+        frame = self.frames.pop()
+        try:
+            return self.read(record.unit, value, depth + 1)
+        finally:
+            self.frames.append(frame)
+
+    def _returned(
+        self, function: Function, depth: int, record: CallRecord, bound: bool = False, place: int | None = None
+    ) -> set[str]:
+        self.frames.append((function, record, bound))
+        try:
+            return self._results(function, depth, place)
+        finally:
+            self.frames.pop()
+
+    def _results(self, function: Function, depth: int, place: int | None) -> set[str]:
+        body = function.node.body
+        if isinstance(body, cst.BaseExpression):
+            return self.read(function.unit, body, depth + 1)
+        given = (r.value for r in function.unit.names.returns.get(function.node, ()))
+        values = [w for v in given if v is not None and (w := _at(v, place)) is not None]
+        return {word for value in values for word in self.read(function.unit, value, depth + 1)}
+
+
+def _unpacked(unit: Unit, definition: cst.CSTNode) -> tuple[cst.BaseExpression, int] | None:
+    """For a name of ``a, b = call(...)``, the call and the name's place in what it gives."""
+    element = unit.names.parents.get(definition)
+    target = unit.names.parents.get(element) if isinstance(element, cst.Element) else None
+    above = unit.names.parents.get(target) if isinstance(target, (cst.Tuple, cst.List)) else None
+    assign = unit.names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
+    if not isinstance(assign, cst.Assign) or not isinstance(target, (cst.Tuple, cst.List)):
+        return None
+    if any(isinstance(e, cst.StarredElement) for e in target.elements):
+        return None
+    return assign.value, next(i for i, e in enumerate(target.elements) if e is element)
+
+
+def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression | None:
+    """What stands at a place of what a function gives; of several values that nobody takes apart, none."""
+    if not isinstance(value, (cst.Tuple, cst.List)):
+        return value
+    if place is None or place >= len(value.elements) or any(isinstance(e, cst.StarredElement) for e in value.elements):
+        return None
+    return value.elements[place].value
+
+
+def forward_of(state: State, thing: Thing) -> Function | None:
+    """The ``forward`` of a module of the program's own class: a loss, or a model that computes its loss."""
+    klass = state.klass.get(thing) if isinstance(thing, Origin) else None
+    return klass.method("forward") if klass is not None else None
+
+
+def _is_tensor_argument(state: State, arg: cst.Arg) -> bool:
+    """Whether an argument of ``sum`` or ``mean`` is the tensor itself, not a dimension."""
+    return not isinstance(arg.value, (cst.Integer, cst.Tuple, cst.UnaryOperation))
+
+
+def _is_length(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len"
+
+
+def _by_keyword(node: cst.CSTNode) -> str:
+    """The reduction that the keywords of a loss function, or of a loss module's constructor, ask for."""
+    for arg in node.args if isinstance(node, cst.Call) else ():
+        name = arg.keyword.value if arg.keyword is not None else ""
+        if name == "reduction" and isinstance(arg.value, cst.SimpleString):
+            return {"sum": "sum", "none": "rows"}.get(str(arg.value.evaluated_value), "mean")
+        if name == "size_average" and isinstance(arg.value, cst.Name) and arg.value.value == "False":
+            return "sum"
+    return "mean"

@@ -1,0 +1,54 @@
+"""Which expressions keep one result for each row of a batch, so that they can be gathered as rows."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.roles import TENSORS
+from ..dataflow.values import State, origins
+from ..training.training import Training, method_name
+
+_BY_ROWS = frozenset(
+    "argmax max softmax log_softmax sigmoid tanh relu detach data float long int cpu to eq ne gt lt ge le round "
+    "squeeze view reshape flatten clone topk sort contiguous logits cuda type double half argsort".split()
+)
+"""Operations that keep one result for each row."""
+
+
+def by_rows(state: State, training: Training, value: cst.BaseExpression) -> bool:
+    """Whether an expression gives one result for each row of the batch, as far as can be seen."""
+    if isinstance(value, cst.Call):
+        if value in training.forwards or _keeps_rows(value):
+            return True
+        operand = value.func.value if isinstance(value.func, cst.Attribute) else None
+        own = operand is not None and bool(origins(state.values.get(operand), *TENSORS))
+        if operand is None or not (method_name(value) in _BY_ROWS or _along_rows(value, 0 if own else 1)):
+            return False
+        if own:
+            return by_rows(state, training, operand)
+        return bool(value.args) and by_rows(state, training, value.args[0].value)
+    if isinstance(value, (cst.Attribute, cst.Subscript)):
+        return by_rows(state, training, value.value)
+    if isinstance(value, cst.Comparison):
+        return by_rows(state, training, value.left)
+    return isinstance(value, cst.Name) and bool(origins(state.values.get(value), *TENSORS))
+
+
+def _keeps_rows(call: cst.Call) -> bool:
+    """``reduction="none"``: a loss for each row."""
+    for arg in call.args:
+        if arg.keyword is not None and arg.keyword.value == "reduction" and isinstance(arg.value, cst.SimpleString):
+            return arg.value.evaluated_value == "none"
+    return False
+
+
+def _along_rows(call: cst.Call, position: int) -> bool:
+    """``scores.max(1)``, ``torch.sum(scores, dim=-1)``: reduced along the rows, so that each keeps its result."""
+    if method_name(call) not in ("max", "min", "sum", "mean", "amax", "amin", "prod", "norm", "any", "all"):
+        return False
+    named = [a.value for a in call.args if a.keyword is not None and a.keyword.value in ("dim", "axis")]
+    plain = [a.value for a in call.args if a.keyword is None]
+    value = named[0] if named else (plain[position] if len(plain) > position else None)
+    if isinstance(value, cst.Integer):
+        return value.evaluated_value > 0
+    return isinstance(value, cst.UnaryOperation) and isinstance(value.operator, cst.Minus)

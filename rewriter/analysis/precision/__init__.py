@@ -1,0 +1,1 @@
+"""Mixed precision by hand: autocast regions, scalers, and their switches."""

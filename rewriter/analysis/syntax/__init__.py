@@ -1,0 +1,1 @@
+"""The tree, its names and scopes, and what single nodes say by themselves."""

@@ -1,0 +1,1 @@
+"""What trains: backward passes, optimizer steps, loops, schedules, and what is counted in them."""

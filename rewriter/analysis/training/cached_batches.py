@@ -1,0 +1,50 @@
+"""
+Batches that are drawn at once and kept: ``batches = list(loader)``.
+
+Mostly the loader is read before it can be prepared; and a list says nothing of the batch in hand, so that a ragged last
+one could not be weighed right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.roles import Role
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import bindings_value
+from ..syntax.walk import descendants
+from .training import Training, outside_name
+
+_KEEPING = frozenset({"builtins.list", "builtins.tuple"})
+
+
+def drained(state: State, unit: Unit, loop: cst.CSTNode) -> cst.Call | None:
+    """The call that kept the batches which a loop goes through; None where it asks the loader itself."""
+    header = loop.iter if isinstance(loop, (cst.For, cst.CompFor)) else None
+    if header is None:
+        return None
+    names = [n for n in descendants(header) if isinstance(n, cst.Name)]
+    held = [binding for name in names if (binding := unit.names.binding(name)) is not None]
+    for value in (header, *(value for binding in held for value in bindings_value(unit.names, binding))):
+        for call in descendants(value):
+            record = state.calls.get(call) if isinstance(call, cst.Call) else None
+            if record is not None and outside_name(record) in _KEEPING and origins(record.first, Role.LOADER):
+                return record.node
+    return None
+
+
+def kept_batches(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+    """A finding for each training loop of a module that goes through such a list."""
+    for loop in training.train_loops:
+        call = drained(state, unit, loop) if loop in unit.names.parents else None
+        if call is not None:
+            yield Finding(
+                "kept-batches", call, "all batches are drawn before the first is used, and kept in a list: the "
+                "accelerator cannot give each process its share of a batch that it does not hand out itself",
+                "iterate the loader itself, in every epoch (a TensorDataset keeps its data in memory as well)",
+                Severity.BLOCKED,
+            )  # fmt: skip

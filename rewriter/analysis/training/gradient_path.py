@@ -1,0 +1,179 @@
+"""
+The gradient's path: every expression through which a backward pass may flow.
+
+What is on it is never detached, gathered or reduced: that would train on something else, on one process, too. The path
+is drawn too wide rather than too narrow: a metric that is wrongly taken for a part of it stays that of one process, and
+is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import libcst as cst
+
+from ...facts.module import Form, Gather, Side
+from ...facts.roles import Role
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import CallRecord, Unit, origins
+from ..syntax.definitions import bindings_value, unshadowed
+from ..syntax.nodes import FunctionNode, positional
+from ..syntax.scopes import Binding
+from .training import Training, method_name
+
+_NUMBERS = frozenset("item tolist numpy detach".split())
+"""Methods whose result has no gradient."""
+_PUTTING = frozenset("append appendleft extend insert add".split())
+_NUMBER_TYPES = frozenset("float int bool str len".split())
+
+
+def backward_operand(record: CallRecord) -> cst.BaseExpression:
+    """What a backward pass starts from: the receiver, or the first argument of the accelerator's and autograd's."""
+    func = record.node.func
+    if isinstance(func, cst.Attribute) and origins(record.receiver):
+        if not origins(record.receiver, Role.ACCELERATOR) or not record.node.args:
+            return func.value
+    if record.node.args and record.node.args[0].keyword is None:
+        return record.node.args[0].value
+    return func.value if isinstance(func, cst.Attribute) else func
+
+
+class _Step(NamedTuple):
+    """One expression on the path."""
+
+    unit: Unit
+    node: cst.CSTNode
+    rises: bool
+    """Its parameters lead to all callers. Not so what a call has led to: its own arguments are on the path already,
+    those of other calls (of the same loss in an evaluation) are not."""
+
+    def to(self, node: cst.CSTNode) -> _Step:
+        """An expression of the same code."""
+        return self._replace(node=node)
+
+
+class GradientPath:
+    """The expressions of a program that some backward pass may flow through."""
+
+    def __init__(self, reach: Reach, training: Training) -> None:
+        self._reach = reach
+        self.nodes: set[cst.CSTNode] = set()
+        seen: set[tuple[cst.CSTNode, bool]] = set()
+        pending: list[_Step] = [_Step(r.unit, backward_operand(r), True) for r in training.backwards]
+        while pending:
+            step = pending.pop()
+            if (step.node, step.rises) not in seen:
+                seen.add((step.node, step.rises))
+                self.nodes.add(step.node)
+                pending.extend(self._behind(step))
+
+    def cuts(self, unit: Unit, gather: Gather) -> bool:
+        """Whether a gather or a reduction would replace something on the path."""
+        if gather.form is Form.REDUCE:
+            return gather.node in self.nodes
+        if not self.nodes.isdisjoint(gather.inline):
+            return True
+        order = unit.names.order
+        start = order(gather.node) if gather.side is Side.BEFORE else unit.names.end(gather.node) + 1
+        return any(
+            order(read) >= start and not any(start <= order(d) < order(read) for d in binding.definitions)
+            for binding in self._bindings(unit, gather)
+            for read in binding.reads
+            if read in self.nodes
+        )
+
+    def _bindings(self, unit: Unit, gather: Gather) -> list[Binding]:
+        """The variables that a gather gives new values."""
+        scope = unit.names.scopes[unit.names.function(gather.node)]
+        found = (scope.lookup(name) for name in (*gather.names, *gather.means))
+        return [binding for binding in found if binding is not None]
+
+    def _behind(self, step: _Step) -> Iterator[_Step]:
+        """What the value of an expression is computed from."""
+        node = step.node
+        if isinstance(node, cst.Name):
+            yield from self._of_variable(step, node)
+        elif isinstance(node, cst.Call):
+            yield from self._of_call(step, node)
+        elif isinstance(node, cst.Attribute):
+            yield step.to(node.value)
+            yield from (_Step(unit, value, step.rises) for unit, value in self._kept.get(node.attr.value, ()))
+        elif isinstance(node, cst.Subscript):
+            yield step.to(node.value)
+        elif isinstance(node, cst.IfExp):
+            yield step.to(node.body)
+            yield step.to(node.orelse)
+        elif isinstance(node, cst.Lambda):
+            yield step.to(node.body)
+        elif not isinstance(node, (cst.Comparison, cst.BaseStatement)):
+            yield from (step.to(child) for child in node.children)
+
+    def _of_variable(self, step: _Step, name: cst.Name) -> Iterator[_Step]:
+        names = step.unit.names
+        binding = names.binding(name)
+        if binding is None:
+            return
+        definitions = unshadowed(names, binding, name)
+        yield from (step.to(value) for value in bindings_value(names, binding, definitions))
+        for definition in definitions:
+            parent = names.parents.get(definition)
+            if isinstance(parent, (cst.For, cst.CompFor)):
+                yield step.to(parent.iter)
+            elif step.rises and (isinstance(definition, cst.Param) or isinstance(parent, cst.Param)):
+                yield from self._arguments(binding)
+        yield from (step.to(value) for value in _collected(step.unit, binding))
+
+    def _arguments(self, parameter: Binding) -> Iterator[_Step]:
+        """What the calls of a function give to one of its parameters."""
+        function = parameter.scope.node
+        if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
+            return
+        places = [p.name.value for p in positional(function)]
+        for site in self._reach.sites(function):
+            unit = self._reach.unit(self._reach.function_of(site))
+            first = 1 if places[:1] in (["self"], ["cls"]) and isinstance(site.func, cst.Attribute) else 0
+            for index, arg in enumerate(site.args):
+                place = places[index + first] if index + first < len(places) else ""
+                if arg.star or (arg.keyword.value if arg.keyword is not None else place) == parameter.name:
+                    yield _Step(unit, arg.value, True)
+
+    def _of_call(self, step: _Step, call: cst.Call) -> Iterator[_Step]:
+        if method_name(call) in (_NUMBERS if isinstance(call.func, cst.Attribute) else _NUMBER_TYPES):
+            return
+        for function in self._reach.called(call):
+            yield from self._returned(function)
+        yield from (step.to(arg.value) for arg in call.args)
+        if isinstance(call.func, cst.Attribute):
+            yield step.to(call.func.value)
+
+    def _returned(self, function: FunctionNode) -> Iterator[_Step]:
+        unit = self._reach.unit(function)
+        if isinstance(function, cst.Lambda):
+            yield _Step(unit, function.body, False)
+        for given in unit.names.returns.get(function, ()):
+            if given.value is not None:
+                yield _Step(unit, given.value, False)
+
+    @cached_property
+    def _kept(self) -> dict[str, list[tuple[Unit, cst.CSTNode]]]:
+        """What attributes are given anywhere, by their names: ``self.loss = ...``."""
+        found: dict[str, list[tuple[Unit, cst.CSTNode]]] = {}
+        for unit in self._reach.units:
+            for node in unit.names.every(cst.Assign, cst.AugAssign):
+                assert isinstance(node, (cst.Assign, cst.AugAssign))
+                targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else [node.target]
+                for target in targets:
+                    if isinstance(target, cst.Attribute):
+                        found.setdefault(target.attr.value, []).append((unit, node.value))
+        return found
+
+
+def _collected(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
+    """What is put into a list, a set or a dict by a method of it: ``losses.append(loss)``."""
+    for read in binding.reads:
+        method = unit.names.parents.get(read)
+        call = unit.names.parents.get(method) if isinstance(method, cst.Attribute) else None
+        if isinstance(call, cst.Call) and call.func is method and method_name(call) in _PUTTING:
+            yield from (arg.value for arg in call.args)

@@ -1,0 +1,87 @@
+"""What a scheduler counts: steps of the optimizer, epochs, a metric, or the rounds of a loop of fixed length."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.roles import Origin
+from ...facts.torch_api import knowledge
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import CallRecord, Unit
+from ..syntax.definitions import plain_values
+from ..syntax.nodes import dotted
+from ..syntax.walk import descendants
+from .training import Training, method_name
+
+_COUNTED = frozenset({"range", "trange", "count"})
+_ENDLESS = frozenset({"cycle", "repeat"})
+
+
+def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: Origin) -> str:
+    """
+    How often a ``scheduler.step()`` runs: with every optimizer step, every epoch, or on a metric.
+
+    ``step``: with every round of a loop that draws its batches and is as long on N processes as on one. Its horizon is
+    counted in those rounds, and not in the batches that the processes share.
+    """
+    if "Plateau" in scheduler.qualified:
+        return "metric"
+    if any(arg.star == "" for arg in record.node.args):
+        return "position"
+    loops = [lp for lp in reach.batch_loops(record.node, record.unit) if lp in training.train_loops]
+    if not loops:
+        return "epoch"
+    return "optimizer step" if any(_follows_loader(reach, loop) for loop in loops) else "step"
+
+
+def _follows_loader(reach: Reach, loop: cst.CSTNode) -> bool:
+    """Whether the length of a loop is that of a loader, which is shared among the processes."""
+    unit = next((u for u in reach.units if loop in u.names.parents), None)
+    if unit is None:
+        return True
+    if isinstance(loop, cst.While):
+        always = isinstance(loop.test, (cst.Name, cst.Integer))
+        return always or _asks_length(unit, loop.test, bool(reach.loops(loop, unit)))
+    return not isinstance(loop, cst.For) or _bounded(reach, unit, loop.iter, bool(reach.loops(loop, unit)))
+
+
+def _bounded(reach: Reach, unit: Unit, source: cst.BaseExpression, inner: bool, depth: int = 4) -> bool:
+    """Whether what a loop iterates ends when a loader does; ``inner``: the loop stands in another one."""
+    if isinstance(source, cst.Name) and depth:
+        values = plain_values(unit.names, source)
+        return not values or any(_bounded(reach, unit, value, inner, depth - 1) for value in values)
+    if not isinstance(source, cst.Call):
+        return True
+    name = method_name(source) or dotted(source.func)
+    if name in _COUNTED:
+        return any(_asks_length(unit, arg.value, inner) for arg in source.args)
+    if name in _ENDLESS:
+        return False
+    if name == "zip":
+        return any(_bounded(reach, unit, arg.value, inner, depth) for arg in source.args)
+    if (name == "enumerate" or name in knowledge.PASSES_LOADER) and source.args:
+        return _bounded(reach, unit, source.args[0].value, inner, depth)
+    return not any(_never_ends(function) for function in reach.called(source))
+
+
+def _asks_length(unit: Unit, number: cst.BaseExpression, inner: bool) -> bool:
+    """Whether a number is made of a ``len(...)``; one that was worked out before counts in an inner loop only, for a
+    loop over all epochs is as long on N processes as it was on one."""
+    for node in descendants(number):
+        if isinstance(node, cst.Call) and dotted(node.func) == "len":
+            return True
+        if inner and isinstance(node, cst.Name):
+            made = (n for value in plain_values(unit.names, node) for n in descendants(value))
+            if any(isinstance(n, cst.Call) and dotted(n.func) == "len" for n in made):
+                return True
+    return False
+
+
+def _never_ends(function: cst.CSTNode) -> bool:
+    """A generator that begins anew for ever: ``while True: yield from loader``."""
+    return any(
+        isinstance(node, cst.While)
+        and isinstance(node.test, (cst.Name, cst.Integer))
+        and any(isinstance(inner, cst.Yield) for inner in descendants(node))
+        for node in descendants(function)
+    )

@@ -1,0 +1,236 @@
+"""Training, found: backward passes, optimizer steps, which loops train and which evaluate, what is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ...facts.roles import SHARES, TENSORS, Origin, Role
+from ..dataflow.call_graph import Reach
+from ..dataflow.containers import members
+from ..dataflow.solver import Slot
+from ..dataflow.values import CallRecord, External, Instance, Klass, Mapping, Sequence, State, Unit, origins
+from ..syntax.nodes import FunctionNode, positional
+from ..syntax.walk import descendants
+
+_STEPS = ("step",)
+
+
+@dataclass(eq=False)
+class Training:
+    """What the script trains, and where."""
+
+    backwards: list[CallRecord] = field(default_factory=list)
+    steps: list[CallRecord] = field(default_factory=list)
+    """Calls of ``optimizer.step()``."""
+    probes: list[CallRecord] = field(default_factory=list)
+    """Backward passes that do not train: a demonstration, a saliency map."""
+    ticks: list[CallRecord] = field(default_factory=list)
+    """Calls of ``scheduler.step()``."""
+    forwards: dict[cst.Call, Origin] = field(default_factory=dict)
+    """Calls that run a model forward."""
+    models: dict[Origin, None] = field(default_factory=dict)
+    """The whole models whose parameters an optimizer holds."""
+    optimizers: dict[Origin, None] = field(default_factory=dict)
+    train_loops: dict[cst.CSTNode, None] = field(default_factory=dict)
+    eval_loops: dict[cst.CSTNode, None] = field(default_factory=dict)
+
+
+def find(state: State, reach: Reach) -> Training:
+    """Find the training of a solved program."""
+    found = Training()
+    for record in state.calls.values():
+        if reach.function_of(record.node) in reach.reachable:
+            _classify(state, record, found)
+    for optimizer in found.optimizers:
+        for params in origins(state.related.get(optimizer), Role.PARAMETERS):
+            if params.source is not None:
+                found.models[whole(state, params.source)] = None
+    working = {r.node for r in (*found.backwards, *found.steps)}
+    for loop, loaders in state.loaders.items():
+        unit = _unit_of(reach, loop)
+        if unit is None or not loaders or reach_code(unit, loop) not in reach.reachable:
+            continue
+        body = _body(loop, unit)
+        if _works(reach, unit, body, working):
+            found.train_loops[loop] = None
+        elif any(node in found.forwards for node in reach.runs(body, unit)):
+            found.eval_loops[loop] = None
+    _without_probes(reach, found)
+    if not found.optimizers:
+        _by_hand(state, reach, found)
+    return found
+
+
+def _without_probes(reach: Reach, found: Training) -> None:
+    """Tell apart the backward passes that do not train: outside all loops, with no step of an optimizer beside them."""
+    looped = [r for r in found.backwards if _looped(reach, r.node, r.unit)]
+    if looped:
+        found.probes = [r for r in found.backwards if r not in looped and not _steps_behind(reach, found, r)]
+        found.backwards = [r for r in found.backwards if r not in found.probes]
+    elif not found.optimizers and not found.steps:  # nothing is updated, and nothing is repeated
+        found.probes, found.backwards = found.backwards, []
+
+
+def _steps_behind(reach: Reach, found: Training, record: CallRecord) -> bool:
+    """Whether an optimizer is stepped in the same code, outside all loops as well."""
+    code = reach.function_of(record.node)
+    steps = (s for s in found.steps if reach.function_of(s.node) is code)
+    return any(not reach.loops(step.node, step.unit) for step in steps)
+
+
+def _looped(reach: Reach, call: cst.Call, unit: Unit, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+    """Whether a call runs in some loop, seen through its function's callers; where nobody is known, it may."""
+    code = unit.names.function(call)
+    if reach.loops(call, unit):
+        return True
+    if isinstance(code, cst.Module) or code in seen:
+        return False
+    sites = reach.sites(code)
+    return not sites or any(_looped(reach, site, reach.state.calls[site].unit, seen | {code}) for site in sites)
+
+
+def _by_hand(state: State, reach: Reach, found: Training) -> None:
+    """Without an optimizer the script updates parameters by itself: those of the models that its loops run forward."""
+    for loop in found.train_loops:
+        unit = _unit_of(reach, loop)
+        for node in reach.runs(_body(loop, unit), unit) if unit is not None else ():
+            if isinstance(node, cst.Call) and node in found.forwards:
+                if not any(isinstance(a, cst.ClassDef) for a in state.calls[node].unit.names.ancestors(node)):
+                    found.models[whole(state, found.forwards[node])] = None
+
+
+def reach_code(unit: Unit, node: cst.CSTNode) -> cst.CSTNode:
+    """The function, or module, whose code a node is."""
+    return unit.names.function(node)
+
+
+def _unit_of(reach: Reach, node: cst.CSTNode) -> Unit | None:
+    return next((unit for unit in reach.units if node in unit.names.parents), None)
+
+
+def _body(loop: cst.CSTNode, unit: Unit) -> cst.CSTNode:
+    """What a loop runs: its block, or the comprehension that a clause belongs to."""
+    if isinstance(loop, (cst.For, cst.While)):
+        return loop.body
+    return next((a for a in unit.names.ancestors(loop) if isinstance(a, cst.BaseComp)), loop)
+
+
+def _works(reach: Reach, unit: Unit, body: cst.CSTNode, working: set[cst.Call]) -> bool:
+    """Whether a loop's body trains. A helper that is called without its optimizer does not, though it could."""
+    for node in descendants(body):
+        if node in working:
+            return True
+        for function in reach.called(node) if isinstance(node, cst.Call) else ():
+            runs = reach.runs(function.body, reach.unit(function))
+            if any(n in working for n in runs) and not _switched_off(reach, node, function, working):
+                return True
+    return False
+
+
+def _switched_off(reach: Reach, call: cst.CSTNode, function: FunctionNode, working: set[cst.Call]) -> bool:
+    """Whether all that trains in a function waits for an argument that a call does not give: ``if opt is not None``."""
+    assert isinstance(call, cst.Call)
+    names = reach.unit(function).names
+    given = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+    count = len([arg for arg in call.args if arg.keyword is None])
+    if any(arg.star for arg in call.args):
+        return False
+    places = positional(function)
+    if isinstance(names.within[function].node, cst.ClassDef) and isinstance(call.func, cst.Attribute):
+        places = places[1:]  # the object itself
+    optional = {p.name.value for p in places[count:] if _is_off(p.default) and p.name.value not in given}
+    inside = [node for node in descendants(function.body) if node in working]
+    return bool(inside) and all(
+        any(
+            isinstance(n, cst.Name) and n.value in optional
+            for around in names.enclosing(node, cst.If)
+            if isinstance(around, cst.If)
+            for n in descendants(around.test)
+        )
+        for node in inside
+    )
+
+
+def _is_off(default: cst.BaseExpression | None) -> bool:
+    """Whether a parameter has a default, one that may switch something off."""
+    return default is not None and not (isinstance(default, cst.Name) and default.value == "True")
+
+
+def whole(state: State, model: Origin) -> Origin:
+    """The model that a model is a part of, or itself."""
+    seen = {model}
+    while True:
+        owner = next((w for w, parts in state.parts.items() if model in parts and isinstance(w, Origin)), None)
+        if owner is None or owner in seen:
+            return model
+        seen.add(owner)
+        model = owner
+
+
+def _classify(state: State, record: CallRecord, found: Training) -> None:
+    name = method_name(record.node)
+    qualified = outside_name(record)
+    method = name == "backward" and record.receiver is not None and not is_own_method(state, record)
+    if method or qualified == "torch.autograd.backward":
+        found.backwards.append(record)
+    if name in _STEPS and record.receiver is not None:
+        if origins(record.receiver, Role.OPTIMIZER):
+            found.steps.append(record)
+        if origins(record.receiver, Role.SCHEDULER):
+            found.ticks.append(record)
+        if origins(record.receiver, Role.SCALER):
+            found.steps.append(record)
+    for origin in origins(record.result, Role.OPTIMIZER):
+        if origin.node is record.node:
+            found.optimizers[origin] = None
+    for origin in origins(record.result, Role.OUTPUT):
+        if origin.node is record.node and origin.source is not None:
+            found.forwards[record.node] = origin.source
+
+
+def method_name(call: cst.Call) -> str:
+    """The last name of what a call calls."""
+    if isinstance(call.func, cst.Attribute):
+        return call.func.attr.value
+    return call.func.value if isinstance(call.func, cst.Name) else ""
+
+
+def outside_name(record: CallRecord) -> str:
+    """The full name of the one outside callable that a call calls, or the empty string."""
+    names = [t.qualified for t in record.callees if isinstance(t, External)]
+    return names[0] if len(names) == 1 else ""
+
+
+def outside_names(record: CallRecord) -> list[str]:
+    """The full names of all that a call may call, where all of it is outside; empty where some of it is not."""
+    names = [t.qualified for t in record.callees if isinstance(t, External)]
+    return names if len(names) == len(record.callees) else []
+
+
+def is_loss(state: State, training: Training, record: CallRecord, reach: Reach) -> tuple[bool, str]:
+    """Whether the receiver of a ``.backward()`` is a training loss, and on what evidence."""
+    if record.receiver is not None and outside_name(record) == "torch.autograd.backward":
+        given = members(state, record.first) if record.first is not None else Slot()
+        state.solver.run()
+        found = origins(given, *TENSORS)
+    else:
+        found = origins(record.receiver, *TENSORS)
+    for origin in found:
+        if origin.role is Role.LOSS:
+            return True, f"a loss, {origin.because}"
+    for origin in found:
+        if origin.role is Role.OUTPUT:
+            return True, f"computed from what was {origin.because}"
+    for origin in origins(record.receiver, Role.LOCAL):
+        if origin.source is not None and origin.source.role in (Role.OUTPUT, Role.LOSS):
+            return True, f"made by an outside function from what was {origin.source.because}"
+    return False, "nothing shows that it is computed from a model's output"
+
+
+def is_own_method(state: State, record: CallRecord) -> bool:
+    """Whether a method call is one of an object of the program's own classes, or of a thing that is no tensor."""
+    things = record.receiver.things if record.receiver is not None else {}
+    tensors = [t for t in things if isinstance(t, Origin) and t.role in SHARES]
+    return not tensors and any(isinstance(t, (Instance, Klass, Sequence, Mapping, External)) for t in things)

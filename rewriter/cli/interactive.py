@@ -1,0 +1,31 @@
+"""``migrate -i``: sessions for the programs of a survey, the conversation, and what comes of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from ..project.scan import Survey
+from ..project.session import Session
+from ..report.asking import Asking
+from ..report.terminal import console
+from ..result import FileResult, Result
+from ..rule import Entry
+from ..source import Source, SourceError
+
+
+def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bool, side_by_side: bool) -> Result:
+    """Ask at the terminal, and return the result with the files as the answers make them."""
+    changed = {file.source.path for file in result.changed if not file.blocked}
+    sessions = [
+        Session(given.planned(catalogue))
+        for given in survey.programs
+        if any(source.path in changed for source in given.sources)
+    ]
+    Asking(console(color=color), sys.stdin.readline, side_by_side=side_by_side).about(sessions)
+    answered: dict[Source, FileResult] = {}
+    for file in (file for session in sessions for file in session.result().files):
+        if answered.setdefault(file.source, file).after != file.after:
+            cause = "two programs use this file, and your answers for them want it different"
+            raise SourceError(file.source.path, 0, cause, "Give both the same answers; nothing was written")
+    return result._replace(files=tuple(answered.get(file.source, file) for file in result.files))

@@ -1,0 +1,274 @@
+"""The ``migrate`` command: what the user says, what is shown, what is written, and the exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..config import ConfigError
+from ..rule import Entry
+from ..source import SourceError
+from ..verify.options import VerifyError
+from .progress import Progress
+from .request import Request, parse
+from .usage import UsageError
+
+if TYPE_CHECKING:
+    from ..project.scan import Survey
+    from ..result import FileResult, Result
+    from ..verify.handover import Verdict
+
+_COMPLETE = "_MIGRATE_COMPLETE"
+"""Set by the completion script that a shell has loaded."""
+
+_FEW = 5
+"""So many paths are repeated in a hint."""
+
+NOTHING, WOULD_CHANGE, BLOCKED, FAILED = range(4)
+
+
+def run(catalogue: Sequence[Entry], argv: Sequence[str]) -> int:
+    """Run the command on its arguments and return its exit status; no exception leaves it."""
+    try:
+        status = _run(catalogue, list(argv))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output went away: say nothing, and let nothing be flushed into the broken pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except KeyboardInterrupt:
+        return 128 + 2
+    except Exception as error:  # the outermost boundary: a bug of ours must not look like the user's
+        if os.environ.get("TORCHLIFT_DEBUG") == "1":
+            raise
+        cause = f"internal error ({type(error).__name__}: {error})".replace("\n", " ")
+        _say(f"{cause}. Please report it, with the traceback that TORCHLIFT_DEBUG=1 shows.")
+        return FAILED
+    return status
+
+
+def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
+    if shell := os.environ.get(_COMPLETE):
+        from .options import complete
+
+        return complete(_COMPLETE, shell)
+    try:
+        request = parse(argv)
+        if isinstance(request, int):
+            return request
+        if request.rules:
+            return _list_rules(catalogue)
+        if request.explain is not None:
+            return _explain(catalogue, request.explain)
+        return _migrate(catalogue, request)
+    except UsageError as error:
+        message = str(error).rstrip(".")
+        _say(f"{message}{'' if message.endswith('?') else '.'} `migrate --help` shows how it is used.")
+    except (ConfigError, SourceError, VerifyError) as error:
+        _say(str(error))
+    return FAILED
+
+
+def _list_rules(catalogue: Sequence[Entry]) -> int:
+    width = max((len(entry.id) for entry in catalogue), default=0)
+    _out("".join(f"{entry.id.ljust(width)}  {entry.load().summary}\n" for entry in catalogue))
+    return NOTHING
+
+
+def _explain(catalogue: Sequence[Entry], id: str) -> int:
+    from ..config import check_word
+
+    known = {entry.id: entry for entry in catalogue}
+    check_word("--explain", "rule", id, known, "`migrate --rules` lists the rules")
+    _out(f"{id}\n\n{known[id].load().doc.strip()}\n")
+    return NOTHING
+
+
+def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
+    """Look at every file, write if that was asked for and nothing stands in the way, and report."""
+    from ..project.scan import Surveyor
+
+    shown = {"every": request.roles, "notes": not request.check}
+    surveyor = Surveyor(catalogue, request.options, **shown, cached=request.cache)
+    data = sys.stdin.buffer.read() if request.paths == ("-",) else None
+    if data is None:
+        paths, progress = [Path(path) for path in request.paths], Progress(sys.stderr)
+        survey = surveyor.look(paths, progress, follows=request.follow, hook=request.hook)
+    else:
+        survey = surveyor.look_at(data, "<stdin>")
+    for note in surveyor.migrations.notes() if request.verbose else ():
+        _say(f"cache: {note}")
+    if not survey.files and not survey.refused and request.format == "text":
+        if request.write and data is not None:
+            _bytes(data)
+        sys.stderr.write(f"Nothing to do: {survey}.\n")
+        return NOTHING
+
+    from ..result import Result
+
+    result = Result(tuple(survey.files), survey.checked, survey.options)
+    if request.interactive:
+        return _ask(catalogue, request, result, survey)
+    status = _status(result, survey.refused, request.check)
+    verdict = _verify(result, survey, request)
+    status = max(status, verdict.status if verdict else 0)
+    may_write = not survey.refused and (request.options.partial or not result.blocked) and status != FAILED
+    may_write = may_write and (verdict is None or verdict.status == 0)
+    writes = request.write and may_write
+    if writes and data is None and result.changed:
+        from ..source import write_all
+
+        write_all([(file.source, file.after) for file in result.changed])
+
+    if request.html is not None:
+        _page(Path(request.html), result, survey, verdict, catalogue)
+    if request.format != "text":
+        _out(_for_machines(request.format, result, survey, status, writes, verdict))
+        return status
+    if request.roles:
+        from ..report.roles import roles_table
+
+        _out(roles_table(result))
+    elif request.write and data is not None and not survey.refused:
+        _bytes(result.changed[0].after if writes and result.changed else data)
+    elif not request.write and not request.check:
+        _show([file for file in result.changed if request.options.partial or not file.blocked], request)
+    _summarise(result, survey, request, writes)
+    if verdict is not None:
+        from ..report.verdict import verdict_text
+
+        sys.stderr.write("\n" + verdict_text(verdict, color=request.color and sys.stderr.isatty()))
+    return status
+
+
+def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: Survey) -> int:
+    """Ask about each group of edits of the programs that are not blocked, and write what was said yes to."""
+    from .interactive import ask
+
+    if not sys.stdin.isatty() or not sys.stdout.isatty():
+        raise UsageError("--interactive asks questions, and there is no terminal to answer on")
+    result = ask(catalogue, survey, result, color=request.color, side_by_side=request.side_by_side)
+    status = _status(result, survey.refused, False)
+    writes = not survey.refused and any(file.changed and not file.blocked for file in result.files)
+    if writes:
+        from ..source import write_all
+
+        write_all([(file.source, file.after) for file in result.changed])
+    _summarise(result, survey, request, writes)
+    return status
+
+
+def _for_machines(
+    format: str, result: Result, survey: Survey, status: int, writes: bool, verdict: Verdict | None
+) -> str:
+    """The report in the format that was asked for."""
+    if format == "sarif":
+        from importlib.metadata import version
+
+        from ..report.sarif import sarif
+
+        return sarif(result, survey.refused, version=version("torchlift"))
+    if format == "github":
+        from ..report.github import workflow_commands
+
+        return workflow_commands(result, survey.refused)
+    from ..report.json_report import json_report
+
+    data = verdict.data if verdict else None
+    return json_report(result, survey.refused, status=status, written=writes, verdict=data)
+
+
+def _page(path: Path, result: Result, survey: Survey, verdict: Verdict | None, catalogue: Sequence[Entry]) -> None:
+    """Write the page of `--html`."""
+    from ..report.html import page
+
+    try:
+        path.write_text(
+            page(result, survey.refused, verdict, {entry.id: entry.load().summary for entry in catalogue}),
+            encoding="utf-8",
+        )
+    except OSError as error:
+        raise SourceError(path, 0, f"the page cannot be written ({error.strerror})", "Name another file") from error
+    _say(f"the page is {path}")
+
+
+def _verify(result: Result, survey: Survey, request: Request) -> Verdict | None:
+    """Run both scripts and compare, where there is something to compare."""
+    if request.verify is None or not result.changed or survey.refused:
+        return None
+    if result.blocked and not request.options.partial:
+        _say("not verified: the file is blocked")
+        return None
+    from ..verify.handover import verify
+
+    _say("verifying: the original and the migrated script are run in copies of their folder ...")
+    return verify(result.changed, Path(request.paths[0]), request.verify)
+
+
+def _status(result: Result, refused: Sequence[SourceError], check: bool) -> int:
+    if refused:
+        return FAILED
+    if result.blocked:
+        return BLOCKED
+    return WOULD_CHANGE if check and result.changed else NOTHING
+
+
+def _show(files: Sequence[FileResult], request: Request) -> None:
+    """Show the diffs: for eyes at a terminal, as a patch anywhere else."""
+    if not files:
+        return
+    if sys.stdout.isatty() or request.side_by_side:
+        from ..report.terminal import console, print_diff
+
+        print_diff(files, console(color=request.color), side_by_side=request.side_by_side)
+        return
+    from ..report.diff import base_of, patch
+
+    base = base_of([file.source.path for file in files])
+    for file in files:
+        _bytes(patch(file.source.path, file.source.data, file.after, base))
+
+
+def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -> None:
+    """Say on stderr what was done and why, and what to run next."""
+    from shutil import get_terminal_size
+
+    from ..report.summary import summary
+
+    hint = ""
+    if request.write and not writes and result.changed:
+        cause = "in error" if survey.refused else "blocked"
+        hint = (
+            f"Nothing was written: a file is {cause}."
+            if survey.refused or result.blocked
+            else ("Nothing was written: not every promise is held.")
+        )
+    elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
+        options = "--hook " if request.hook else "" if request.follow else "--no-follow "
+        named = " ".join(request.paths) if len(request.paths) <= _FEW else "and the same paths"
+        hint = f"To apply: migrate {options}--write {named}" if request.paths != ("-",) else ""
+        if hint and request.verify is None and len(request.paths) == 1 and not Path(request.paths[0]).is_dir():
+            hint += f". To see that it computes the same: migrate {request.paths[0]} --verify -- ITS ARGUMENTS"
+    if result.blocked and not request.options.partial:
+        hint = f"{hint} --partial applies the safe edits of blocked files.".lstrip()
+    sys.stdout.flush()
+    verb = "changed" if writes else "would change"
+    color, width = request.color and sys.stderr.isatty(), get_terminal_size((100, 24)).columns
+    sys.stderr.write(summary(result, survey.refused, verb=verb, hint=hint, width=width, color=color))
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"migrate: {line}\n")
+
+
+def _out(text: str) -> None:
+    _bytes(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+
+
+def _bytes(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

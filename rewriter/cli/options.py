@@ -1,0 +1,110 @@
+"""The options of ``migrate``, as click knows them: their help, their checks, and their completion in a shell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..config import PRECISIONS, Target
+from ..verify.options import Asked
+from .usage import FORMATS, HELP, UsageError
+
+_ASKED = Asked()
+
+
+def read(argv: list[str]) -> dict[str, Any] | int:
+    """Read arguments: the value of each option by its name; or the exit status of one that has answered by itself."""
+    try:
+        with command.make_context("migrate", argv) as context:
+            given: dict[str, Any] = command.invoke(context)
+            return given
+    except click.exceptions.Exit as done:  # --help and --version have printed what they know
+        return done.exit_code
+    except click.ClickException as error:
+        raise UsageError(error.format_message()) from None
+
+
+def complete(variable: str, instruction: str) -> int:
+    """Answer a shell that wants the completion script, or a word completed."""
+    from click.shell_completion import shell_complete
+
+    return shell_complete(command, {}, "migrate", variable, instruction)
+
+
+def _show_version(context: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        click.echo(f"migrate (torchlift) {version('torchlift')}")
+        context.exit()
+
+
+def _words(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word.strip() for value in values for word in value.split(",") if word.strip())
+
+
+def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdigit() and int(word) for word in words) or len(set(words)) != len(words):
+        raise click.BadParameter(f"{text!r} is no list of different numbers of processes, such as 1,2")
+    return tuple(map(int, words))
+
+
+@click.command("migrate", help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.option("-w", "--write", is_flag=True, help="Write the files: all of them, or none.")
+@click.option("-i", "--interactive", is_flag=True, help="Ask for each group of edits, then write.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Show no diff, nor what is good to know of migrated files; exit status 1 if a file would change.",
+)
+@click.option("--partial", is_flag=True, help="Apply the safe edits of a blocked file too.")
+@click.option("--select", multiple=True, callback=_words, metavar="IDS", help="Run only these rules (comma-separated).")
+@click.option("--ignore", multiple=True, callback=_words, metavar="IDS", help="Do not run these rules.")
+@click.option("--no-follow", is_flag=True, help="Take each file by itself; do not follow its imports.")
+@click.option("--hook", is_flag=True, help="PATHs are changed files: migrate the programs that reach them.")
+@click.option("--rules", is_flag=True, help="List the rules.")
+@click.option("--explain", metavar="ID", help="Show what a rule does, with an example.")
+@click.option("--roles", is_flag=True, help="Show what names and loops were taken for, and why; no diff.")
+@click.option("--assume", multiple=True, metavar="ROLE=NAME", help="Vouch for what a name is, e.g. loss=err.")
+@click.option("--target", type=click.Choice([t.value for t in Target]), help="Whose runtime the new code calls.")
+@click.option("--mixed-precision", type=click.Choice(PRECISIONS), help="Precision that the new code asks for.")
+@click.option("--keep-global-batch", is_flag=True, help="Split the script's batches over the processes.")
+@click.option("--verify", is_flag=True, help="Run both scripts, and show that they compute the same.")
+@click.option(
+    "--procs",
+    default=",".join(map(str, _ASKED.procs)),
+    show_default=True,
+    callback=_procs,
+    help="... on so many processes.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=_ASKED.steps,
+    show_default=True,
+    help="... for so many batches a pass.",
+)
+@click.option("--as-is", is_flag=True, help="... as they are: only seeded, with the batch per process.")
+@click.option("--double", is_flag=True, help="... in float64, compared to 1e-9.")
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=1),
+    default=_ASKED.limit,
+    show_default=True,
+    help="... in so many seconds a run.",
+)
+@click.option("--keep", is_flag=True, help="... and leave the scratch folders.")
+@click.option("--python", metavar="EXE", help="... with this interpreter, which must import torch.")
+@click.option("--output-format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
+@click.option("--html", metavar="FILE", help="Write a page with the diff, the reasons, the findings and the verdict.")
+@click.option("--side-by-side", is_flag=True, help="Show before and after in two columns.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write .torchlift_cache.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what became of the cache.")
+@click.option("--no-color", is_flag=True, help="No colours (as NO_COLOR=1).")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+def command(**given: Any) -> dict[str, Any]:
+    """Hand on what was given."""
+    return given

@@ -1,0 +1,1 @@
+"""Edits as values, and their application to the text."""

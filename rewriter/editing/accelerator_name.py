@@ -1,0 +1,87 @@
+"""
+The accelerator's spelling: rules write its name, and in methods that name is read from the object.
+
+The name is one that the program does not use, so that wherever it stands in what a rule wrote, it is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from ..analysis.syntax.names import Names
+from ..facts.module import ModuleFacts
+from .edits import AddArgument, AddImport, Edit, InsertAfter, InsertBefore, Made, Replace
+
+_STATE = "PartialState"
+"""What knows the place of a process anywhere, once the accelerator is made."""
+STATE = f"{_STATE}()"
+_SILENT = frozenset({"accelerator_setup", "directories", "device_placement"})
+"""Rules whose edits need no accelerator there."""
+
+
+def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
+    """An edit as it reads at its place: ``self.accelerator`` for ``accelerator`` where an object keeps it, and
+    ``PartialState()`` where it is not at hand."""
+    name, code = facts.accelerator, names.function(edit.node)
+    owner = facts.spelled.get(code)
+    asked = code in facts.behind and edit.rule not in _SILENT
+    spoken = STATE if asked else f"{owner}.{name}" if owner is not None else None
+    if spoken is None or isinstance(edit.node, (cst.Param, cst.FunctionDef, cst.Module)):
+        return edit
+    if isinstance(edit, Replace):
+        return replace(edit, make=_through(edit.make, spoken, name))
+    if isinstance(edit, (InsertBefore, InsertAfter)):
+        return replace(edit, text=re.sub(rf"(?<![\w.]){name}\b", spoken, edit.text))
+    if isinstance(edit, AddArgument):
+        return replace(edit, value=spoken)
+    return edit
+
+
+def imported(edits: Sequence[Edit], names: Names, facts: ModuleFacts) -> Iterator[AddImport]:
+    """The imports of what such spellings read."""
+    for edit in edits:
+        if names.function(edit.node) in facts.behind and edit.rule not in _SILENT and not isinstance(edit, AddImport):
+            why = "it knows which process this is"
+            yield AddImport(edit.rule, facts.module, facts.abilities.module, _STATE, reason=why, unit=edit.unit)
+
+
+def _through(make: Callable[[cst.CSTNode], Made], spoken: str, name: str) -> Callable[[cst.CSTNode], Made]:
+    def spelled(node: cst.CSTNode) -> cst.CSTNode:
+        result = node.visit(_Speller(spoken, name))
+        assert isinstance(result, cst.CSTNode)
+        return result
+
+    def made(node: cst.CSTNode) -> Made:
+        result = make(node)
+        return spelled(result) if isinstance(result, cst.CSTNode) else [spelled(each) for each in result]
+
+    return made
+
+
+class _Speller(cst.CSTTransformer):
+    """Writes something else for a name: read from an object, say."""
+
+    def __init__(self, spoken: str, name: str) -> None:
+        super().__init__()
+        self.spoken, self.name = spoken, name
+
+    def visit_Attribute_attr(self, node: cst.Attribute) -> None:
+        self.name, self._kept = "", self.name
+
+    def leave_Attribute_attr(self, node: cst.Attribute) -> None:
+        self.name = self._kept
+
+    def visit_Arg_keyword(self, node: cst.Arg) -> None:
+        self.name, self._kept = "", self.name
+
+    def leave_Arg_keyword(self, node: cst.Arg) -> None:
+        self.name = self._kept
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
+        if updated_node.value != self.name:
+            return updated_node
+        return cst.parse_expression(self.spoken).with_changes(lpar=updated_node.lpar, rpar=updated_node.rpar)

@@ -1,0 +1,431 @@
+"""
+The application of edits: all of a module in one go, by rebuilding the ancestors of the edited nodes.
+
+So inner and outer edits nest, and nothing else moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import libcst as cst
+
+from ..findings import Finding, Severity
+from .edits import (
+    AddArgument,
+    AddImport,
+    AddParameter,
+    Edit,
+    InsertAfter,
+    InsertBefore,
+    Made,
+    Remove,
+    Replace,
+    between,
+    with_last,
+)
+
+
+def apply(
+    module: cst.Module, parents: Mapping[cst.CSTNode, cst.CSTNode], edits: Sequence[Edit]
+) -> tuple[cst.Module, list[Edit], list[Finding]]:
+    """
+    Apply edits to a module. Gives the new tree, the edits that were made, and a finding for each that was not.
+
+    ``AddImport`` is not applied here but in ``imports``, which knows where imports stand.
+    """
+    made, findings = _without_conflicts(edits, parents)
+    work = _Application(module, parents, made)
+    return work.run(), made, findings
+
+
+def _without_conflicts(
+    edits: Iterable[Edit], parents: Mapping[cst.CSTNode, cst.CSTNode]
+) -> tuple[list[Edit], list[Finding]]:
+    """The edits that can stand together. One that would be lost under another is named, never dropped in silence."""
+    covering: dict[cst.CSTNode, Replace | Remove] = {}
+    findings: list[Finding] = []
+    unique: list[Edit] = []
+    for edit in edits:
+        if isinstance(edit, (Replace, Remove)):
+            first = covering.get(edit.node)
+            if first is not None:
+                if not _agree(first, edit):
+                    findings.append(_conflict(edit, first))
+                continue
+            covering[edit.node] = edit
+        unique.append(edit)
+    made = []
+    for edit in unique:
+        over = _over(edit, covering, parents)
+        if over is None:
+            made.append(edit)
+        elif edit.rule not in over.absorbs:
+            findings.append(_conflict(edit, over))
+    return made, findings
+
+
+def _agree(first: Edit, second: Edit) -> bool:
+    return isinstance(first, Remove) and isinstance(second, Remove)
+
+
+def _over(
+    edit: Edit, covering: Mapping[cst.CSTNode, Replace | Remove], parents: Mapping[cst.CSTNode, cst.CSTNode]
+) -> Replace | Remove | None:
+    """The removal or whole replacement under which an edit would vanish."""
+    own = covering.get(edit.node)
+    if isinstance(edit, (InsertBefore, InsertAfter)):
+        own = None
+    if own is not None and own is not edit and (isinstance(own, Remove) or own.whole):
+        return own
+    node = parents.get(edit.node)
+    while node is not None:
+        found = covering.get(node)
+        if found is not None and (isinstance(found, Remove) or found.whole):
+            return found
+        node = parents.get(node)
+    return None
+
+
+def _conflict(edit: Edit, other: Edit) -> Finding:
+    return Finding(
+        "conflict", edit.node,
+        f"the rules {edit.rule} and {other.rule} want different things here ({edit.reason}; {other.reason})",
+        f"make one of the two edits by hand, or pass --ignore {edit.rule}", Severity.BLOCKED,
+    )  # fmt: skip
+
+
+class _Gone:
+    """Stands for a statement whose block was emptied, with the lines that must survive it."""
+
+    def __init__(self, lines: Sequence[cst.EmptyLine]) -> None:
+        self.lines = list(lines)
+
+
+class _Application:
+    """One application: edits by node, and the rebuilding walk."""
+
+    def __init__(self, module: cst.Module, parents: Mapping[cst.CSTNode, cst.CSTNode], edits: Sequence[Edit]) -> None:
+        self.module = module
+        self.replace: dict[cst.CSTNode, Replace] = {}
+        self.remove: dict[cst.CSTNode, Remove] = {}
+        self.other: dict[cst.CSTNode, list[Edit]] = {}
+        self.touched: set[cst.CSTNode] = set()
+        self.joining: set[cst.CSTNode] = set()
+        """The conditions that were made of neighbours, and take in the next one."""
+        for edit in edits:
+            if isinstance(edit, AddImport):
+                continue
+            if isinstance(edit, Replace):
+                self.replace[edit.node] = edit
+            elif isinstance(edit, Remove):
+                self.remove[edit.node] = edit
+            else:
+                self.other.setdefault(edit.node, []).append(edit)
+            node: cst.CSTNode | None = edit.node
+            while node is not None and node not in self.touched:
+                self.touched.add(node)
+                node = parents.get(node)
+
+    def run(self) -> cst.Module:
+        if not self.touched:
+            return self.module
+        result = self.rebuild(self.module)
+        assert isinstance(result, cst.Module)
+        return result
+
+    def statement(self, text: str) -> cst.BaseStatement:
+        """Parse a statement in the file's own style of indentation and line endings."""
+        parsed = cst.parse_statement(text, config=self.module.config_for_parsing)
+        assert isinstance(parsed, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+        return parsed
+
+    def transform(self, node: cst.CSTNode) -> Made | _Gone:
+        """A node with its own edits and those below it made."""
+        if node not in self.touched:
+            return node
+        result = self.rebuild(node)
+        if isinstance(result, _Gone):
+            return result
+        for edit in self.other.get(node, ()):
+            if isinstance(edit, AddParameter) and isinstance(result, cst.FunctionDef):
+                result = _with_parameter(result, edit)
+            elif isinstance(edit, AddArgument) and isinstance(result, cst.Call):
+                result = _with_argument(result, edit)
+        replace = self.replace.get(node)
+        return result if replace is None else replace.make(result)
+
+    def rebuild(self, node: cst.CSTNode) -> cst.CSTNode | _Gone:
+        """A node with the edits below it made."""
+        changes: dict[str, object] = {}
+        carried: list[cst.EmptyLine] = []
+        for name in node.__dataclass_fields__:
+            value = getattr(node, name)
+            if isinstance(value, cst.CSTNode):
+                if value in self.touched:
+                    changes[name] = self.transform(value)
+            elif isinstance(value, (tuple, list)) and any(item in self.touched for item in value if _is_node(item)):
+                if name == "body" and isinstance(node, (cst.Module, cst.IndentedBlock)):
+                    changes[name], carried = self.block(value)
+                elif name == "body" and isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+                    changes[name] = self.line(value)
+                else:
+                    changes[name] = self.items(value)
+        if carried and isinstance(node, (cst.Module, cst.IndentedBlock)):
+            changes["footer"] = [*carried, *node.footer]
+        return _closed(node, changes)
+
+    def block(self, statements: Sequence[cst.BaseStatement]) -> tuple[list[cst.CSTNode], list[cst.EmptyLine]]:
+        """The statements of a block after all edits, and the comment lines that no statement is left to carry."""
+        result: list[cst.CSTNode] = []
+        carried: list[cst.EmptyLine] = []
+        opened = False
+        """The block's first statement was removed, and nothing stands in its place yet."""
+        for statement in statements:
+            others = self.other.get(statement, ())
+            before = [self.statement(e.text) for e in others if isinstance(e, InsertBefore)]
+            after = [self.statement(e.text) for e in others if isinstance(e, InsertAfter)]
+            removed = self.remove.get(statement)
+            made = _Gone(_surviving(statement, removed.drops)) if removed is not None else self.transform(statement)
+            if isinstance(made, _Gone):
+                new: list[cst.CSTNode] = [*before, *after]
+                opened = opened or not result
+                if not new:
+                    carried = _joined(carried, made.lines)
+                    continue
+                own = list(made.lines)
+            else:
+                new = [*before, *_listed(made), *after]
+                own = list(getattr(statement, "leading_lines", ()))
+            if opened and not result and not carried:
+                own = _without_opening_blanks(own)
+            own = _joined(carried, own)
+            opened, carried = False, []
+            new = _led(new, own, len(before))
+            if removed is None and (replace := self.replace.get(statement)) is not None and replace.joins:
+                new = self.join(result, new)
+            result.extend(new)
+        return result, carried
+
+    def join(self, above: list[cst.CSTNode], new: list[cst.CSTNode]) -> list[cst.CSTNode]:
+        """Move a condition that was made into the one directly above it, where it is the same; give what is left."""
+        last, first = (above[-1] if above else None), new[0]
+        if last in self.joining and isinstance(last, cst.If) and isinstance(first, cst.If) and _continues(last, first):
+            above[-1] = last.with_changes(body=last.body.with_changes(body=[*last.body.body, *first.body.body]))
+            self.joining.add(above[-1])
+            new = new[1:]
+        self.joining.update(node for node in new[-1:] if isinstance(node, cst.If))
+        return new
+
+    def items(self, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+        """Parameters, arguments and the like after all edits; the comma of a removed last one goes with it."""
+        kept = [n for item in nodes if item not in self.remove for n in _listed(self.transform(item))]
+        if kept and nodes[-1] in self.remove and hasattr(kept[-1], "comma"):
+            kept[-1] = kept[-1].with_changes(comma=nodes[-1].comma)  # type: ignore[attr-defined]
+        return kept
+
+    def line(self, smalls: Sequence[cst.BaseSmallStatement]) -> list[cst.CSTNode]:
+        """The small statements of one line after all edits."""
+        kept: list[cst.CSTNode] = []
+        for small in smalls:
+            if small in self.remove:
+                continue
+            kept.extend(_listed(self.transform(small)))
+        if kept and len(kept) < len(smalls):
+            last = kept[-1]
+            assert isinstance(last, cst.BaseSmallStatement)
+            kept[-1] = last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+        return kept
+
+
+def _continues(above: cst.If, node: cst.If) -> bool:
+    """Whether a condition only goes on with the one directly above it: the same test, and nothing between them."""
+    return above.orelse is None and not node.leading_lines and above.test.deep_equals(node.test)
+
+
+def _is_node(item: object) -> bool:
+    return isinstance(item, cst.CSTNode)
+
+
+def _listed(made: Made | _Gone) -> list[cst.CSTNode]:
+    if isinstance(made, _Gone):
+        return []
+    return [made] if isinstance(made, cst.CSTNode) else list(made)
+
+
+def _closed(node: cst.CSTNode, changes: dict[str, object]) -> cst.CSTNode | _Gone:
+    """Put a node together again; one whose block was emptied goes, or gets what its grammar demands."""
+    body = changes.get("body")
+    if isinstance(node, cst.SimpleStatementLine) and body == []:
+        return _Gone(_surviving(node, lambda comment: False))
+    if isinstance(node, cst.IndentedBlock) and body == []:
+        footer = changes.get("footer", node.footer)
+        assert isinstance(footer, (list, tuple))
+        return _Gone([line for line in footer if line.comment is not None])
+    if isinstance(node, (cst.If, cst.Else)):
+        return _branch(node, changes)
+    if isinstance(body, _Gone):
+        changes["body"] = _passing(getattr(node, "body", None), body)
+    return node.with_changes(**changes)
+
+
+def _branch(node: cst.If | cst.Else, changes: dict[str, object]) -> cst.CSTNode | _Gone:
+    body = changes.get("body")
+    if isinstance(node, cst.Else):
+        return body if isinstance(body, _Gone) else node.with_changes(**changes)
+    orelse = changes.get("orelse", node.orelse)
+    if isinstance(orelse, _Gone):
+        changes["orelse"] = orelse = None
+    if not isinstance(body, _Gone):
+        return node.with_changes(**changes)
+    if orelse is None and _pure(node.test):
+        return _Gone([*node.leading_lines, *body.lines])
+    if isinstance(orelse, cst.Else) and _pure(node.test):
+        test = changes.get("test", node.test)
+        assert isinstance(test, cst.BaseExpression)
+        return node.with_changes(test=_not(test), body=orelse.body, orelse=None)
+    changes["body"] = _passing(node.body, body)
+    return node.with_changes(**changes)
+
+
+def _not(test: cst.BaseExpression) -> cst.BaseExpression:
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return test.expression
+    simple = isinstance(test, (cst.Name, cst.Attribute, cst.Call))
+    inner = test if simple else test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.UnaryOperation(cst.Not(), inner)
+
+
+def _pure(test: cst.BaseExpression) -> bool:
+    """Whether a condition can go without anything being lost: names, comparisons, questions of availability."""
+    if isinstance(test, cst.Call):
+        if isinstance(test.func, cst.Name) and test.func.value == "len":
+            return all(_pure(arg.value) for arg in test.args)
+        name = test.func.attr.value if isinstance(test.func, cst.Attribute) else ""
+        return name in ("is_available", "device_count", "is_built")
+    if isinstance(test, (cst.Name, cst.Attribute, cst.Integer, cst.SimpleString)):
+        return True
+    if isinstance(test, cst.UnaryOperation):
+        return _pure(test.expression)
+    if isinstance(test, cst.BooleanOperation):
+        return _pure(test.left) and _pure(test.right)
+    if isinstance(test, cst.Comparison):
+        return _pure(test.left) and all(_pure(c.comparator) for c in test.comparisons)
+    return False
+
+
+def _passing(block: object, gone: _Gone) -> cst.IndentedBlock:
+    filler = cst.SimpleStatementLine([cst.Pass()], leading_lines=gone.lines)
+    if isinstance(block, cst.IndentedBlock):
+        return block.with_changes(body=[filler], footer=[])
+    return cst.IndentedBlock([filler])
+
+
+# Comments and blank lines ---------------------------------------------------------------------------------------------
+
+
+def _surviving(statement: cst.CSTNode, drops: Callable[[str], bool]) -> list[cst.EmptyLine]:
+    """The lines above a removed statement that stay, and its trailing comment as a line of its own."""
+    lines = [
+        line
+        for line in getattr(statement, "leading_lines", ())
+        if line.comment is None or not drops(line.comment.value)
+    ]
+    trailing = getattr(statement, "trailing_whitespace", None)
+    comment = trailing.comment if isinstance(trailing, cst.TrailingWhitespace) else None
+    if comment is not None and not drops(comment.value):
+        lines.append(cst.EmptyLine(comment=comment))
+    return lines
+
+
+def _joined(carried: list[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """Carried lines in front of a statement's own, without doubling the blank lines between."""
+    kept = list(carried)
+    if own and own[0].comment is None:
+        while kept and kept[-1].comment is None:
+            kept.pop()
+    return [*kept, *own]
+
+
+def _without_opening_blanks(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    start = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
+    return lines[start:]
+
+
+def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> list[cst.CSTNode]:
+    """Give the lines above a statement to what stands there now: blanks to the first, comments to the statement."""
+    if not new:
+        return []
+    if not inserted:
+        return [new[0].with_changes(leading_lines=lines), *new[1:]]
+    start = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
+    first = new[0].with_changes(leading_lines=lines[:start])
+    rest = list(new[1:])
+    if lines[start:] and len(rest) >= inserted:
+        rest[inserted - 1] = rest[inserted - 1].with_changes(leading_lines=lines[start:])
+    elif rest and len(rest) >= inserted:
+        rest[inserted - 1] = rest[inserted - 1].with_changes(leading_lines=())
+    return [first, *rest]
+
+
+# Parameters and arguments ---------------------------------------------------------------------------------------------
+
+
+def _with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
+    if edit.index is None:
+        new = cst.Param(cst.Name(edit.name))
+        only = [*function.params.kwonly_params, new]
+        return function.with_changes(params=function.params.with_changes(kwonly_params=only))
+    params = list(function.params.params)
+    index = min(edit.index - len(function.params.posonly_params), len(params))
+    space = cst.Comma(whitespace_after=between(params))
+    new = cst.Param(cst.Name(edit.name), comma=space)
+    last = index == len(params) and not _more(function.params)
+    if index > 0 and last:
+        old, plain = params[-1], cst.SimpleWhitespace("")
+        comma, behind = _commas(old.comma, space)
+        params[-1] = old.with_changes(comma=comma, whitespace_after_param=plain)
+        new = new.with_changes(comma=behind, whitespace_after_param=old.whitespace_after_param)
+    elif index == len(params) and params:
+        params[-1] = params[-1].with_changes(comma=space)
+    elif last:
+        new = new.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    params.insert(index, new)
+    return function.with_changes(params=function.params.with_changes(params=params))
+
+
+_Comma = cst.Comma | cst.MaybeSentinel
+
+
+def _commas(old: _Comma, new: cst.Comma) -> tuple[_Comma, _Comma]:
+    """The commas of the last part and of one more behind it; the comment of a line stays on its line."""
+    space = old.whitespace_after if isinstance(old, cst.Comma) else None
+    rest = new.whitespace_after
+    if isinstance(space, cst.ParenthesizedWhitespace) and isinstance(rest, cst.ParenthesizedWhitespace):
+        line = space.first_line
+        plain = line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
+        return (
+            cst.Comma(whitespace_after=rest.with_changes(first_line=line)),
+            cst.Comma(whitespace_after=space.with_changes(first_line=plain)),
+        )
+    return new, old
+
+
+def _more(params: cst.Parameters) -> bool:
+    return bool(params.kwonly_params) or params.star_kwarg is not None or isinstance(params.star_arg, cst.Param)
+
+
+def _with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
+    args = list(call.args)
+    plain = next((i for i, a in enumerate(args) if a.keyword is not None or a.star), len(args))
+    value = cst.parse_expression(edit.value or edit.name)
+    comma = cst.Comma(whitespace_after=between(args))
+    if edit.index is not None and plain >= edit.index:
+        index, new = edit.index, cst.Arg(value)
+    else:
+        equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+        index, new = len(args), cst.Arg(value, keyword=cst.Name(edit.name), equal=equal)
+    if index >= len(args):
+        return with_last(call, new)
+    args.insert(index, new.with_changes(comma=comma))
+    return call.with_changes(args=args)

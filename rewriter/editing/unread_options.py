@@ -1,0 +1,92 @@
+"""
+Options of the command line that the migration has left without a reader: `--backend`, where it chose the device.
+
+They stay, because people's shell scripts pass them; somebody should know that they do nothing any more.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..findings import Severity
+from ..result import Diagnosis, FileResult
+
+
+def with_unread_options(files: Sequence[FileResult]) -> tuple[FileResult, ...]:
+    """The files of a program, with a finding at each option that was read before and is read nowhere now."""
+    if not _might_be(files):
+        return tuple(files)
+    before = [_parsed(file.source.data) for file in files]
+    after = [_parsed(file.after) if file.changed else tree for file, tree in zip(files, before, strict=True)]
+    lost = _reads(before) - _reads(after)
+    found = []
+    for file, tree in zip(files, before, strict=True):
+        told = [_told(call, option) for call, option, name in _options(tree) if name in lost]
+        diagnoses = sorted((*file.diagnoses, *told), key=lambda d: (d.line, d.column))
+        found.append(file._replace(diagnoses=tuple(diagnoses)) if told else file)
+    return tuple(found)
+
+
+def _might_be(files: Sequence[FileResult]) -> bool:
+    """Whether a look at the words alone leaves it open; most migrations change nothing that is an option."""
+    if not any(file.changed for file in files) or not any(b"add_argument" in file.source.data for file in files):
+        return False
+    lost = _words(file.source.data for file in files) - _words(file.after for file in files)
+    added = (
+        text for file in files for text in re.findall(rb"add_argument\(([^)]*)|dest\s*=([^,)]*)", file.source.data)
+    )
+    named = {word for pair in added for part in pair for word in re.findall(rb"""["']-*([\w-]+)["']""", part)}
+    return not lost.isdisjoint(word.replace(b"-", b"_") for word in named)
+
+
+def _words(texts: Iterable[bytes]) -> set[bytes]:
+    """The words behind a dot, and those in quotes that do not name an option."""
+    word = rb"""\.\s*(\w+)|(?<!dest=)(?<!dest= )["'](\w+)["']"""
+    return {b"".join(found) for text in texts for found in re.findall(word, text)}
+
+
+def _parsed(data: bytes) -> ast.Module:
+    try:
+        return ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError):  # said elsewhere, where it is ours to say
+        return ast.Module([], [])
+
+
+def _reads(trees: Sequence[ast.Module]) -> set[str]:
+    """The names that could read an option: attributes that are read, and strings (``vars(args)["backend"]``)."""
+    found = set()
+    for tree in trees:
+        named: set[int] = set()
+        for node in ast.walk(tree):  # from the outside in: a call comes before its arguments
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.add(node.attr)
+            elif isinstance(node, ast.Call):
+                named.update(id(k.value) for k in node.keywords if k.arg == "dest")
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in named:
+                found.add(node.value)
+    return found
+
+
+def _options(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
+    """The calls that add an option, the option, and the attribute under which it is read."""
+    for node in ast.walk(tree):
+        if not (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
+        ):
+            continue
+        words = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        given = [k.value.value for k in node.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)]
+        if words:
+            option = next((word for word in words if word.startswith("--")), words[0])
+            yield node, option, str(given[0]) if given else option.lstrip("-").replace("-", "_")
+
+
+def _told(call: ast.Call, option: str) -> Diagnosis:
+    return Diagnosis(
+        "unread-option", Severity.REVIEW, f"{option} is still accepted, and nothing reads it any more: the "
+        "accelerator, or whoever starts the script, decides what it decided",
+        "hand it to the accelerator (cpu=..., mixed_precision=...), pass it to torchlift launch, or take it away",
+        call.lineno, call.col_offset + 1,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What is known of names outside the program."""

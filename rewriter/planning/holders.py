@@ -1,0 +1,104 @@
+"""
+Objects that keep the accelerator: a class whose methods need it is given it when it is constructed.
+
+``__init__`` stores it as ``self.accelerator``, and every method reads it there. That works where each construction in
+the program can be changed along, and is left alone where torch itself handles the objects (modules, data sets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.values import Klass, State, Unit, decorators
+from ..analysis.syntax.nodes import positional
+
+
+class Holders:
+    """The classes of a program, and who could keep the accelerator for which of their methods."""
+
+    def __init__(self, state: State, reach: Reach) -> None:
+        self.state, self.reach = state, reach
+        self._classes: dict[cst.CSTNode, Klass] = {
+            klass.node: klass for unit in reach.units for klass in unit.classes.values()
+        }
+        made: dict[Klass, None] = {}
+        for record in state.calls.values():
+            for thing in record.callees:
+                if isinstance(thing, Klass):
+                    made[thing] = None
+        self.made = list(made)
+        """The classes of which the program makes objects."""
+
+    def method(self, code: Code) -> tuple[cst.FunctionDef, Klass] | None:
+        """The method in whose body some code stands, and its class; the code itself where it is one."""
+        unit = self.reach.unit(code)
+        for node in (code, *unit.names.ancestors(code)):
+            scope = unit.names.within.get(node)
+            if isinstance(node, cst.FunctionDef) and scope is not None and scope.node in self._classes:
+                return (node, self._classes[scope.node]) if _takes_self(node) else None
+        return None
+
+    def is_init(self, code: Code) -> bool:
+        """Whether some code is the constructor of a class of which there are objects."""
+        return any(self.init(klass) is code for klass in self.made)
+
+    def init(self, klass: Klass) -> cst.FunctionDef | None:
+        """The constructor that runs first when an object of a class is made."""
+        found = klass.method("__init__")
+        return found.node if found is not None and isinstance(found.node, cst.FunctionDef) else None
+
+    def inits(self, klass: Klass) -> list[cst.FunctionDef]:
+        """The constructors of all objects that have the methods of a class; empty where one cannot be given more."""
+        found: dict[cst.FunctionDef, None] = {}
+        for made in self.family(klass):
+            init = self.init(made)
+            if init is None or made.role is not None:
+                return []
+            found[init] = None
+        return list(found)
+
+    def family(self, klass: Klass) -> list[Klass]:
+        """The classes that are, or derive from, a class, and of which there are objects."""
+        return [made for made in self.made if klass in lineage(made)]
+
+    def kin(self, one: Klass, other: Klass) -> bool:
+        """Whether every object that has the methods of one class has those of the other, too."""
+        family = self.family(one)
+        return bool(family) and all(other in lineage(made) for made in family)
+
+    def unit(self, code: Code) -> Unit:
+        """The module of some code."""
+        return self.reach.unit(code)
+
+
+def lineage(klass: Klass) -> Iterator[Klass]:
+    """A class and all its bases in the program."""
+    yield klass
+    for base in klass.bases:
+        yield from lineage(base)
+
+
+def _takes_self(method: cst.FunctionDef) -> bool:
+    """Whether a method is an ordinary one: called on an object, with nothing around it that changes its signature."""
+    if {"staticmethod", "classmethod"} & set(decorators(method)):
+        return False
+    return bool(positional(method))
+
+
+def receiver(method: cst.FunctionDef) -> str:
+    """What a method calls its object: ``self``."""
+    return positional(method)[0].name.value
+
+
+def base_call(unit: Unit, init: cst.FunctionDef) -> cst.CSTNode | None:
+    """The statement of a constructor that runs that of its base class."""
+    for statement in getattr(init.body, "body", ()):
+        for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
+            call = small.value if isinstance(small, cst.Expr) else None
+            func = call.func if isinstance(call, cst.Call) else None
+            if isinstance(func, cst.Attribute) and func.attr.value == "__init__":
+                return statement  # type: ignore[no-any-return]
+    return None

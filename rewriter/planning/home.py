@@ -1,0 +1,334 @@
+"""Where the accelerator is made: in place of the device's definition, or in front of what needs it first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ..analysis.dataflow.call_binding import argument_of
+from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.modules import starred
+from ..analysis.dataflow.values import State, Unit
+from ..analysis.devices.device_fields import DeviceField
+from ..analysis.devices.device_flags import Flag
+from ..analysis.devices.device_names import DeviceName, cpu_condition
+from ..analysis.distributed.init_sites import Start
+from ..analysis.syntax.nodes import is_docstring, positional
+from ..analysis.syntax.scopes import Binding, Scope
+from ..analysis.syntax.walk import children, descendants
+from ..facts.module import Home, Prepare, Side
+from .accelerator_path import Way
+
+
+@dataclass(eq=False, kw_only=True)
+class Homes:
+    """Finds the home of the accelerator: what the search looks at."""
+
+    state: State
+    reach: Reach
+    devices: list[tuple[Unit, DeviceName]]
+    name: str
+    """The accelerator's name."""
+    starts: Sequence[Start] = ()
+    """Where a script that distributes itself joins its processes."""
+    constructor: tuple[tuple[str, str], ...] = ()
+    """Further arguments of the accelerator."""
+    lent: Container[Binding] = ()
+    """Device variables that other modules read."""
+    fields: Sequence[DeviceField] = ()
+    """Attributes that are given the device."""
+    marked: frozenset[cst.CSTNode] = frozenset()
+    """Calls that are edited themselves."""
+    flag: Flag | None = None
+    """The condition under which a script that names no device keeps to the CPU."""
+    reads: frozenset[str] = frozenset()
+    """Further names that the constructor's arguments read."""
+    stamps: frozenset[Code] = frozenset()
+    """Code in which all processes must name something the same, with the accelerator made before."""
+
+    def find(
+        self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare], way: Way
+    ) -> tuple[Unit, Code] | None:
+        """The code in which the accelerator is made; the way is told by which statement."""
+        above = self.reach.above(anchor)
+        joined = self._joined(above, prepares, way)
+        if joined is not None:
+            way.joins = True
+            way.home = joined
+            return joined[0], joined[0].names.function(joined[1].node)
+        for unit, name in self.devices:
+            code = owner(name)
+            if code in above and name.definitions:
+                home = self._instead(unit, name, needs)
+                if not self._late(unit, code, home, prepares):
+                    way.home = (unit, home)
+                    return unit, code
+        for field_ in self.fields:
+            if field_.code in above and field_.code in self.reach.reachable:
+                home = self._beside(field_, needs)
+                if not self._late(field_.unit, field_.code, home, prepares):
+                    way.home = (field_.unit, home)
+                    return field_.unit, field_.code
+        if anchor is None:
+            return None
+        unit = self.reach.unit(anchor)
+        body = anchor.body if isinstance(anchor, cst.FunctionDef) else anchor
+        first = self._first_use(unit, list(getattr(body, "body", ())), needs, prepares)
+        if first is None:
+            return None
+        behind = any(first is p.node and p.side is Side.AFTER and p.wraps is None for p in prepares)
+        side = Side.AFTER if behind and not self._runs_need(unit, first, needs) else Side.BEFORE
+        way.home = (unit, Home(first, side, (), "before its first use; the script names no device"))
+        flagged = self._flagged(unit, anchor, first, prepares)
+        if flagged is not None:
+            way.home = (unit, flagged)
+        return unit, anchor
+
+    def higher(self, way: Way, code: Code, needs: dict[Code, None], prepares: list[Prepare]) -> Way:
+        """A home in code that calls that of the home of a way; none where it cannot be there."""
+        assert way.home is not None
+        found, (below, home) = Way(), way.home
+        unit, lower = self.reach.unit(code), below.names.function(home.node)
+        if way.joins or home.gives:
+            return found
+        arguments: list[tuple[str, str]] = []
+        for keyword, text in home.arguments:
+            said = self._said_above(text, lower, code)
+            if said is None:
+                return found
+            arguments.append((keyword, said))
+        scope = unit.names.scopes[code]
+        if any(scope.lookup(word) is None for word in self.reads):
+            return found
+        body = code.body if isinstance(code, cst.FunctionDef) else code
+        block = list(getattr(body, "body", ()))
+        first = self._first_use(unit, block, needs, prepares)
+        texts = [text for _, text in arguments]
+        ready = self._known_from(unit, scope, (*texts, *self.reads), own=True)
+        if first is not None and unit.names.order(first) < ready:
+            around = getattr(unit.names.parents[first], "body", ())
+            first = next((s for s in around if unit.names.order(s) > ready), None)
+        if first is not None:
+            removed = (home.node, *home.removed) if home.side is Side.INSTEAD else home.removed
+            because = "in front of all code that needs it"
+            kept = removed if unit is below else ()
+            found.home = (unit, Home(first, Side.BEFORE, tuple(arguments), because, kept))
+            guarded = any(_is_entry_guard(around) for around in unit.names.ancestors(first))
+            found.handed = guarded and isinstance(code, cst.Module) and not self.stamps
+        return found
+
+    def _said_above(self, text: str, lower: Code, code: Code) -> str | None:
+        """What a condition on a function's parameters reads in the code that calls it; None where it cannot be said."""
+        unit = self.reach.unit(lower)
+        scope = unit.names.scopes[lower]
+        given: dict[str, str] = {}
+        sites = [site for site in self.reach.sites(lower) if self.reach.function_of(site) is code]
+        for word in _words(cst.parse_expression(text)):
+            binding = scope.lookup(word)
+            if binding is None:
+                continue
+            if binding.scope is unit.names.scope and self.reach.unit(code) is unit:
+                continue
+            param = next((d for d in binding.definitions if isinstance(d, cst.Param)), None)
+            if (
+                param is None
+                or len(binding.definitions) != 1
+                or len(sites) != 1
+                or not isinstance(lower, cst.FunctionDef)
+            ):
+                return None
+            said = self._argument(sites[0], lower, param)
+            if said is None:
+                return None
+            given[word] = said
+        return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda found: given.get(found[0], found[0]), text)
+
+    def _argument(self, site: cst.Call, function: cst.FunctionDef, param: cst.Param) -> str | None:
+        """The name that a call gives to a parameter."""
+        places = positional(function)
+        names = self.reach.unit(function).names
+        method = isinstance(names.scopes[function].parent.node, cst.ClassDef)  # type: ignore[union-attr]
+        index = places.index(param) - method if param in places else -1
+        argument = argument_of(site, param, index)
+        if argument is None or not isinstance(argument.value, (cst.Name, cst.Attribute)):
+            return None
+        return self.state.calls[site].unit.names.module.code_for_node(argument.value)
+
+    def _known_from(self, unit: Unit, scope: Scope, texts: Iterable[str], *, own: bool = False) -> int:
+        """The position in the source behind which all names of some expressions are defined, as a scope sees them.
+        ``own``: those of that scope alone."""
+        found = -1
+        for word in (word for text in texts for word in _words(cst.parse_expression(text))):
+            binding = scope.lookup(word)
+            if binding is None or (own and binding.scope is not scope):
+                continue
+            for definition in binding.definitions:
+                if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
+                    found = max(found, unit.names.order(definition))
+        return found
+
+    def _joined(self, above: list[Code], prepares: list[Prepare], way: Way) -> tuple[Unit, Home] | None:
+        """The home in the place of the statement by which a distributed script joins its processes."""
+        for start in self.starts:
+            unit, code = start.unit, start.unit.names.function(start.statement)
+            if code not in above or code not in self.reach.reachable:
+                continue
+            node, whole = start.statement, start.whole
+            for around in unit.names.ancestors(start.statement):
+                if around is code:
+                    break
+                if isinstance(around, (cst.If, cst.Try)) and not _is_entry_guard(around):
+                    node, whole = around, False
+            names = [n for u, n in self.devices if u is unit and owner(n) is code]
+            arguments: tuple[tuple[str, str], ...] = self.constructor
+            for name in names:
+                condition = cpu_condition(self.state, unit, name)
+                if condition is not None and self._defined_by(unit, name, condition) < unit.names.order(node):
+                    arguments = (("cpu", condition), *arguments)
+                    break
+            gives = any(node in name.definitions for name in names) and start.chooses is not None
+            instead = whole or gives
+            side = Side.INSTEAD if instead else Side.BEFORE
+            home = Home(node, side, arguments, "it opens the group, and knows the place of the process")
+            if not self._late(unit, code, home, prepares):
+                way.idle = [start.chooses] if gives and not whole and start.chooses is not None else []
+                return unit, home
+        return None
+
+    def _flagged(self, unit: Unit, anchor: Code, first: cst.CSTNode, prepares: list[Prepare]) -> Home | None:
+        """The home of an accelerator that takes over the flag on which the script's moves hang: where it is known."""
+        if self.flag is None or (self.flag.unit is not unit and self.flag.text != "True"):
+            return None
+        scope, order = unit.names.scopes[anchor], unit.names.order
+        behind = self.flag.behind
+        ready = order(behind) if behind is not None and unit.names.function(behind) is anchor else -1
+        for word in _words(cst.parse_expression(self.flag.gives.partition(" =")[0] or self.flag.text)):
+            binding = scope.lookup(word)
+            if binding is None and word != "True" and starred(self.state, unit, word) is None:
+                return None
+            for definition in binding.definitions if binding is not None else ():
+                if unit.names.function(definition) is anchor and not isinstance(definition, cst.Param):
+                    ready = max(ready, order(definition))
+        block = getattr(unit.names.parents[first], "body", ())
+        node = next((s for s in block if order(s) > ready and order(s) >= order(first)), None)
+        places = [order(p.wraps or p.node) for p in prepares if unit.names.function(p.node) is anchor]
+        if node is None or any(place < order(node) for place in places):
+            return None
+        because = "where its flag is known; it takes over the choice of the device"
+        arguments = (("cpu", self.flag.text),) if self.flag.text else ()
+        return Home(node, Side.BEFORE, arguments, because, gives=self.flag.gives.format(self.name))
+
+    def _late(self, unit: Unit, code: Code, home: Home, prepares: list[Prepare]) -> bool:
+        """Whether the device is chosen only behind a place in the same code where the accelerator is needed."""
+        order = unit.names.order
+        places = [p.wraps or p.node for p in prepares]
+        return any(0 <= order(p) < order(home.node) for p in places if unit.names.function(p) is code)
+
+    def _instead(self, unit: Unit, name: DeviceName, needs: dict[Code, None]) -> Home:
+        condition = cpu_condition(self.state, unit, name)
+        arguments = (("cpu", condition),) if condition is not None else ()
+        first = self._earlier(unit, name, condition, needs)
+        anchor = _anchor(unit, name)
+        if name.binding in self.lent:
+            return Home(first or anchor, Side.BEFORE, arguments, "where the device is chosen")
+        if first is not None or anchor is not name.definitions[0]:
+            because = "in front of what needs it first; it takes over the choice of the device"
+            return Home(first or anchor, Side.BEFORE, arguments, because, tuple(name.definitions))
+        because = "takes the place of the device's definition"
+        return Home(name.definitions[0], Side.INSTEAD, arguments, because, tuple(name.definitions[1:]))
+
+    def _beside(self, field_: DeviceField, needs: dict[Code, None]) -> Home:
+        """The home in front of the statement that gives an attribute the device."""
+        name = field_.name()
+        condition = cpu_condition(self.state, field_.unit, name)
+        arguments = (("cpu", condition),) if condition is not None else ()
+        first = self._earlier(field_.unit, name, condition, needs) or field_.statement
+        return Home(first, Side.BEFORE, arguments, "where the device is chosen")
+
+    def _earlier(
+        self, unit: Unit, name: DeviceName, condition: str | None, needs: dict[Code, None]
+    ) -> cst.CSTNode | None:
+        """The statement in front of the device's definition that needs the accelerator already (a print, say), if the
+        names that the constructor's arguments read are there by then."""
+        order, definition = unit.names.order, _anchor(unit, name)
+        block = getattr(unit.names.parents[definition], "body", ())
+        ready = self._defined_by(unit, name, condition)
+        for statement in block:
+            if order(statement) >= order(definition):
+                return None
+            compound = isinstance(statement, (cst.FunctionDef, cst.ClassDef))
+            if compound or order(statement) < ready or _is_header(statement):
+                continue
+            if self._runs_need(unit, statement, needs):
+                found: cst.CSTNode = statement
+                return found
+        return None
+
+    def _defined_by(self, unit: Unit, name: DeviceName, condition: str | None) -> int:
+        """The position in the source behind which all names that a condition reads are defined."""
+        asked = (condition,) if condition is not None else ()
+        return self._known_from(unit, name.binding.scope, (*asked, *self.reads))
+
+    def _first_use(
+        self, unit: Unit, block: list[cst.CSTNode], needs: dict[Code, None], prepares: list[Prepare]
+    ) -> cst.CSTNode | None:
+        """The first statement that needs the accelerator; inside an ``if`` or a ``with`` that holds all such code."""
+        around = {n for p in prepares for n in (p.node, *unit.names.ancestors(p.node))}
+        plain = (s for s in block if not isinstance(s, (cst.FunctionDef, cst.ClassDef)) and not _is_header(s))
+        found = [s for s in plain if s in around or self._runs_need(unit, s, needs)]
+        if not found:
+            return None
+        first = found[0]
+        if len(found) == 1 and isinstance(first, (cst.If, cst.With)) and getattr(first, "orelse", None) is None:
+            return self._first_use(unit, list(getattr(first.body, "body", ())), needs, prepares) or first
+        return first
+
+    def _runs_need(self, unit: Unit, statement: cst.CSTNode, needs: dict[Code, None]) -> bool:
+        return any(self._needs_here(unit, node, needs) for node in self.reach.runs(statement, unit))
+
+    def _needs_here(self, unit: Unit, node: cst.CSTNode, needs: dict[Code, None]) -> bool:
+        if not isinstance(node, cst.Call) or node not in self.state.calls:
+            return False
+        return any(function in needs for function in self.reach.called(node)) or node in self.marked
+
+
+def owner(name: DeviceName) -> Code:
+    """The code in which a device variable lives."""
+    return name.binding.scope.function.node
+
+
+def _anchor(unit: Unit, name: DeviceName) -> cst.CSTNode:
+    """The statement that always runs where the device is defined: not a branch, which another run may pass over."""
+    anchor = name.definitions[0]
+    for around in unit.names.enclosing(anchor, cst.If, cst.Try):
+        if not _is_entry_guard(around):
+            anchor = around
+    return anchor
+
+
+def _is_entry_guard(node: cst.CSTNode) -> bool:
+    """``if __name__ == "__main__":``."""
+    return isinstance(node, cst.If) and any(
+        isinstance(n, cst.Name) and n.value == "__name__" for n in descendants(node.test)
+    )
+
+
+def _words(node: cst.CSTNode) -> Iterator[str]:
+    """The names that an expression reads, those of attributes apart."""
+    if isinstance(node, cst.Name):
+        yield node.value
+    elif isinstance(node, cst.Attribute):
+        yield from _words(node.value)
+    else:
+        for child in children(node):
+            yield from _words(child)
+
+
+def _is_header(statement: cst.CSTNode) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    small = statement.body[0]
+    return isinstance(small, (cst.Import, cst.ImportFrom)) or is_docstring(statement)

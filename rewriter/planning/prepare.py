@@ -1,0 +1,323 @@
+"""
+Where ``prepare`` stands and what it takes: once for each set of models and optimizers, in the code that holds them by
+name, after everything it takes is built and loaded, before the first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.values import State, Unit, Unknown, origins
+from ..analysis.devices.use_before_prepare import Stands
+from ..analysis.layouts.metrics import Evaluation
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.schedules import tick_unit
+from ..analysis.training.training import Training, outside_name, whole
+from ..facts.module import Prepare, Schedule
+from ..facts.roles import Origin, Role
+from ..facts.torch_api import knowledge
+from ..findings import Finding, Severity
+from .prepare_position import Held, place
+
+
+@dataclass(eq=False)
+class Plan:
+    """The prepare calls of a program."""
+
+    prepares: list[tuple[Unit, Prepare]] = field(default_factory=list)
+    prepared: set[Origin] = field(default_factory=set)
+    stands: dict[Origin, Stands] = field(default_factory=dict)
+    findings: list[tuple[Unit, Finding]] = field(default_factory=list)
+    schedules: list[tuple[Unit, Schedule]] = field(default_factory=list)
+    code: Code | None = None
+    """The function (or module) in which the optimizers are held."""
+
+
+def plan(
+    state: State,
+    reach: Reach,
+    training: Training,
+    evaluations: list[Evaluation],
+    loaders: set[Origin] | None = None,
+) -> Plan:
+    """Decide what is prepared where; ``loaders``: those to prepare, where that is known already."""
+    result = Plan()
+    wanted = _wanted(state, reach, training, evaluations, result)
+    if loaders is not None:
+        wanted = [o for o in wanted if o.role is not Role.LOADER]
+        iterated = {o for loop in (*training.train_loops, *training.eval_loops) for o in reach.loaders(loop)}
+        wanted += [o for o in iterated if o in loaders]
+    done = _already(state, wanted)
+    result.prepared.update(done)
+    groups: dict[Code, list[Held]] = {}
+    for origin in wanted:
+        if origin in done:
+            continue
+        code, held = _home_of(state, reach, training, origin)
+        if held is None:
+            _lost(state, reach, origin, result)
+        else:
+            assert code is not None
+            groups.setdefault(code, []).append(held)
+    for code, things in groups.items():
+        unit = reach.unit(code)
+        calls, unplaced = place(state, reach, training, code, things)
+        for call, held_by_it in calls:
+            result.prepares.append((unit, call))
+            result.prepared.update(held_by_it)
+            result.stands.update(dict.fromkeys(held_by_it, Stands(unit, call)))
+            result.code = result.code or code
+        result.findings.extend((unit, _unplaceable(thing)) for thing in unplaced)
+    return result
+
+
+def _wanted(
+    state: State, reach: Reach, training: Training, evaluations: list[Evaluation], result: Plan
+) -> list[Origin]:
+    """Trained models, their optimizers, the loaders that are iterated, the schedulers stepped with the optimizer."""
+    stepped = {
+        o
+        for record in training.steps
+        for o in origins(record.receiver, Role.OPTIMIZER) + origins(record.first, Role.OPTIMIZER)
+    }
+    optimizers = [o for o in training.optimizers if o in stepped] or list(training.optimizers)
+    for optimizer in optimizers:
+        if not origins(state.related.get(optimizer), Role.PARAMETERS):
+            unit = next(u for u in reach.units if optimizer.node in u.names.parents)
+            result.findings.append((unit, _whose(optimizer)))
+        result.findings.extend(_loose(state, reach, optimizer))
+    models = list(training.models)
+    loaders: dict[Origin, None] = {}
+    for loop in training.train_loops:
+        loaders.update(dict.fromkeys(reach.loaders(loop)))
+    for evaluation in evaluations:
+        if evaluation.understood:
+            loaders.update(dict.fromkeys(evaluation.loaders))
+    for evaluation in evaluations:
+        if not evaluation.understood:
+            for loader in evaluation.loaders:
+                if loader in loaders and not any(loader in reach.loaders(lp) for lp in training.train_loops):
+                    del loaders[loader]
+            result.findings.append((evaluation.unit, _unprepared(evaluation)))
+    schedulers = list(_schedulers(state, reach, training, result))
+    return [*models, *optimizers, *loaders, *schedulers]
+
+
+def _whose(optimizer: Origin) -> Finding:
+    return Finding(
+        "unknown-parameters", optimizer.node, "cannot see whose parameters this optimizer holds, and so not which "
+        "model to prepare: its gradients would not be exchanged",
+        "build it from model.parameters(), or name the model: --assume model=NAME", Severity.BLOCKED,
+    )  # fmt: skip
+
+
+_MADE = tuple(f"torch.{name}" for name in "nn.Parameter zeros ones full rand randn empty tensor eye from_numpy".split())
+
+
+def _loose(state: State, reach: Reach, optimizer: Origin) -> Iterator[tuple[Unit, Finding]]:
+    """Tensors made by hand that an optimizer holds: they belong to no model whose gradients are exchanged."""
+    call = optimizer.node
+    if not isinstance(call, cst.Call) or not call.args:
+        return
+    held = members(state, state.slot(call.args[0].value))
+    state.solver.run()
+    if any(isinstance(t, Unknown) and t.qualified.startswith(_MADE) for t in held.things):
+        unit = next(u for u in reach.units if call in u.names.parents)
+        yield unit, Finding(
+            "loose-parameters", call, "this optimizer holds a tensor that belongs to no module: its gradient would "
+            "stay that of one process, and its value differ from process to process",
+            "make it a parameter of the model, or of a module of its own: self.name = nn.Parameter(...)",
+            Severity.BLOCKED,
+        )  # fmt: skip
+
+
+def _unprepared(evaluation: Evaluation) -> Finding:
+    return Finding(
+        "prepare", evaluation.loop, f"this evaluation loop was not understood: {evaluation.because}. Its loader stays "
+        "as it is, so that every process evaluates the whole set",
+        "prepare the loader and gather what the metric is made of with accelerator.gather_for_metrics(...)",
+        Severity.REVIEW,
+    )  # fmt: skip
+
+
+def _schedulers(state: State, reach: Reach, training: Training, result: Plan) -> Iterator[Origin]:
+    for record in training.ticks:
+        for scheduler in origins(record.receiver, Role.SCHEDULER):
+            unit = tick_unit(reach, training, record, scheduler)
+            name = record.unit.names.module.code_for_node(record.node.func).rpartition(".")[0]
+            result.schedules.append((record.unit, Schedule(record.node, name, unit, unit == "optimizer step")))
+            if unit == "optimizer step":
+                yield scheduler
+
+
+def _already(state: State, wanted: list[Origin]) -> set[Origin]:
+    """What the script hands to an accelerator's prepare by itself."""
+    found: set[Origin] = set()
+    for record in state.calls.values():
+        func = record.node.func
+        if isinstance(func, cst.Attribute) and func.attr.value.startswith("prepare"):
+            if origins(record.receiver, Role.ACCELERATOR):
+                for arg in record.node.args:
+                    found.update(origins(state.values.get(arg.value)))
+    return found & set(wanted)
+
+
+def _home_of(state: State, reach: Reach, training: Training, origin: Origin) -> tuple[Code | None, Held | None]:
+    """The code that prepares a thing, and the name that it has there: the code that builds the optimizer, where the
+    thing is at hand there and used nowhere else; else the code in which it lives."""
+    if origin.role is not Role.OPTIMIZER:
+        for optimizer in training.optimizers:
+            code = _holder(state, reach, optimizer, training)
+            if code is not None and _used_below(reach, training, code, origin):
+                held = _held(state, reach, training, code, origin)
+                if held is not None:
+                    return code, held
+    code = _holder(state, reach, origin, training)
+    return code, _held(state, reach, training, code, origin) if code is not None else None
+
+
+def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) -> bool:
+    """Whether every loop over a loader runs in some code or below it."""
+    below = reach.below(code)
+    loops = [lp for lp in (*training.train_loops, *training.eval_loops) if origin in reach.loaders(lp)]
+    return all(next(u for u in reach.units if lp in u.names.parents).names.function(lp) in below for lp in loops)
+
+
+def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> Code | None:
+    """The code in which a thing lives: where it is made, or the caller to which a maker returns it."""
+    unit = next((u for u in reach.units if origin.node in u.names.parents), None)
+    if unit is None:
+        return None
+    code = unit.names.function(origin.node)
+    for _ in range(8):
+        returned = _returns(state, code, origin)
+        sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
+        if not returned or not sites:
+            return code
+        callers = {reach.function_of(site) for site in sites}
+        if len(callers) != 1 or _trains(reach, training, code):
+            return code
+        code = callers.pop()
+    return code
+
+
+def _returns(state: State, code: Code, origin: Origin) -> bool:
+    if isinstance(code, cst.Module):
+        return False
+    held = members(state, state.returns(code))
+    state.solver.run()
+    return origin in held.things
+
+
+def _trains(reach: Reach, training: Training, code: Code) -> bool:
+    below = reach.below(code)
+    return any(reach.function_of(record.node) in below for record in training.steps)
+
+
+def _held(state: State, reach: Reach, training: Training, code: Code, origin: Origin) -> Held | None:
+    """The variable of some code that holds a thing: the one defined last before use, plain names first, save where the
+    training reads the thing from the object alone."""
+    unit = reach.unit(code)
+    scope = unit.names.scopes[code]
+    candidates: list[Held] = []
+    for binding in scope.bindings.values():
+        if origin in state.binding(binding).things:
+            definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
+            own = [d for d in definitions if _gives(state, unit, d, origin)]
+            if own:
+                candidates.append(Held(origin, binding.name, own))
+    attribute = _attribute_of(state, unit, code, origin)
+    if attribute is not None:
+        candidates.append(attribute)
+    candidates.sort(key=lambda held: not _wraps(state, unit, held))
+    plain = [c for c in candidates if "." not in c.name]
+    if attribute is not None and plain and _read_as(state, reach, training, origin) == {attribute.name}:
+        return attribute
+    return plain[0] if plain else (candidates[0] if candidates else None)
+
+
+def _read_as(state: State, reach: Reach, training: Training, origin: Origin) -> set[str]:
+    """The names by which the training runs a model forward, steps an optimizer or iterates a loader."""
+    found: dict[cst.CSTNode, None] = {}
+    for call, model in training.forwards.items():
+        if whole(state, model) == origin:
+            found[call.func] = None
+    for record in (*training.steps, *training.ticks):
+        if origin in origins(record.receiver) and isinstance(record.node.func, cst.Attribute):
+            found[record.node.func.value] = None
+    for loop in (*training.train_loops, *training.eval_loops):
+        if origin in reach.loaders(loop) and isinstance(loop, (cst.For, cst.CompFor)):
+            nodes = (loop.iter, *descendants(loop.iter))
+            found.update({n: None for n in nodes if n in state.values and origin in state.values[n].things})
+    units = {node: next((u for u in reach.units if node in u.names.parents), None) for node in found}
+    named = {n: u for n, u in units.items() if u is not None and isinstance(n, (cst.Name, cst.Attribute))}
+    return {unit.names.module.code_for_node(node) for node, unit in named.items()}
+
+
+def _gives(state: State, unit: Unit, definition: cst.CSTNode, origin: Origin) -> bool:
+    """Whether one of a variable's definitions is what puts the thing there (loop targets never are)."""
+    if isinstance(definition, cst.Param):
+        return True
+    if not isinstance(definition, cst.Name):
+        return False
+    for around in unit.names.ancestors(definition):
+        if isinstance(around, (cst.For, cst.CompFor)):
+            return False
+        if isinstance(around, (cst.Assign, cst.AnnAssign)):
+            return origin in state.slot(definition).things
+        if isinstance(around, cst.BaseSmallStatement):
+            return False
+    return False
+
+
+def _wraps(state: State, unit: Unit, held: Held) -> bool:
+    """Whether the name was given the model in its wrapper: that is the one that the script trains."""
+    values = (next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions)
+    calls = (n for v in values if isinstance(v, cst.Assign) for n in descendants(v.value) if n in state.calls)
+    return any(isinstance(n, cst.Call) and outside_name(state.calls[n]) in knowledge.WRAPPERS for n in calls)
+
+
+def _attribute_of(state: State, unit: Unit, code: Code, origin: Origin) -> Held | None:
+    for node, slot in state.values.items():
+        if isinstance(node, cst.Attribute) and origin in slot.things and node in unit.names.parents:
+            if unit.names.function(node) is code and not isinstance(unit.names.parents[node], cst.Call):
+                name = unit.names.module.code_for_node(node)
+                targets: list[cst.CSTNode] = [
+                    n
+                    for n in state.values
+                    if isinstance(n, cst.Attribute) and n in unit.names.parents and n.deep_equals(node)
+                ]
+                return Held(origin, name, targets[:1])
+    return None
+
+
+def _unplaceable(held: Held) -> Finding:
+    return Finding(
+        "prepare", held.origin.node, f"{held.name} is used before everything it is prepared with is built",
+        f"build it earlier, or prepare it by hand: {held.name} = accelerator.prepare({held.name})",
+        Severity.BLOCKED,
+    )  # fmt: skip
+
+
+def _lost(state: State, reach: Reach, origin: Origin, result: Plan) -> None:
+    unit = next((u for u in reach.units if origin.node in u.names.parents), reach.units[0])
+    if origin.role is Role.LOADER and isinstance(origin.node, cst.Call):
+        call = Prepare(unit.names.statement(origin.node), (), "iterated where it is made", wraps=origin.node)
+        result.prepares.append((unit, call))
+        result.prepared.add(origin)
+        return
+    result.findings.append(
+        (
+            unit,
+            Finding(
+                "prepare", origin.node, f"no name in reach holds this {origin.role.value}: it cannot be prepared",
+                "give it a name in the function that builds the optimizer",
+                Severity.BLOCKED,
+            ),
+        )
+    )  # fmt: skip

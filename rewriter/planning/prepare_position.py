@@ -1,0 +1,327 @@
+"""
+Where a ``prepare`` call stands: behind the last statement that builds or loads what it takes, before the first use.
+
+Statements are compared by their position in one block; where everything is built and used inside one compound
+statement (a fold, a ``with``, the ``__main__`` guard), the same question is asked of its own block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.solver import Thing
+from ..analysis.dataflow.values import Instance, State, Unit, origins
+from ..analysis.syntax.nodes import is_docstring
+from ..analysis.syntax.scopes import Binding
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.training import Training, outside_name
+from ..facts.module import Prepare, Side
+from ..facts.roles import Origin, Role
+
+_ORDER = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
+_TOUCHING = frozenset("load_state_dict apply requires_grad_ init_weights initialize half float double".split())
+
+
+@dataclass(eq=False)
+class Held:
+    """Something to prepare, under the name by which the code holds it."""
+
+    origin: Origin
+    name: str
+    definitions: list[cst.CSTNode]
+
+
+def place(
+    state: State, reach: Reach, training: Training, code: Code, things: list[Held]
+) -> tuple[list[tuple[Prepare, list[Origin]]], list[Held]]:
+    """The prepare calls for things that some code holds, each with what it takes, and the things that fit nowhere."""
+    body = code.body if isinstance(code, cst.FunctionDef) else code
+    placer = _Placer(state, reach, training, reach.unit(code))
+    calls: list[tuple[Prepare, list[Origin]]] = []
+    unplaced: list[Held] = []
+    branches = _branches(placer.unit, code, things)
+    rest = [h for h in things if all(h not in held for held in branches.values())]
+    for block, held in (*branches.items(), (body, rest)):
+        remaining = held
+        while remaining and (ready := placer.ready(block, remaining)) is not None:
+            node, side, taken = ready
+            taken.sort(key=lambda h: (_ORDER.index(h.origin.role), placer.unit.names.order(h.origin.node)))
+            names: dict[str, None] = dict.fromkeys(h.name for h in taken)
+            calls.append((Prepare(node, tuple(names), _why(taken), side=side), [h.origin for h in taken]))
+            remaining = [h for h in remaining if h not in taken]
+        unplaced += remaining
+    return calls, unplaced
+
+
+def _branches(unit: Unit, code: Code, things: list[Held]) -> dict[cst.CSTNode, list[Held]]:
+    """Things whose names are bound in one branch alone, by its block: they are prepared there, and only there."""
+    found: dict[cst.CSTNode, list[Held]] = {}
+    scope = unit.names.scopes[code]
+    for held in things:
+        binding = scope.bindings.get(held.name)
+        if binding is not None and all(isinstance(d, cst.Name) for d in binding.definitions):
+            nodes = (*binding.definitions, *_own_reads(unit, code, binding))
+            choices = [_choices(unit, node) for node in nodes]
+            shared = frozenset.intersection(*choices)  # of the entry guard, of a mode that all of it belongs to
+            if all(choice > shared for choice in choices):
+                blocks = {unit.names.block(d) for d in held.definitions}
+                if len(blocks) == 1 and not _both(unit, binding):
+                    found.setdefault(blocks.pop(), []).append(held)
+    return found
+
+
+def _own_reads(unit: Unit, code: Code, binding: Binding) -> list[cst.Name]:
+    """The reads of a variable by the code itself: one that nothing guards shows that it is always bound."""
+    return [read for read in binding.reads if unit.names.function(read) is code]
+
+
+def _choices(unit: Unit, node: cst.CSTNode) -> frozenset[cst.CSTNode]:
+    """The branches around a node in its own code, each of which another run may pass over."""
+    found: set[cst.CSTNode] = set()
+    below = node
+    for around in unit.names.ancestors(node):
+        if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            break
+        if isinstance(around, (cst.If, cst.IfExp)) and below is not around.test:
+            found.add(below)
+        elif isinstance(around, cst.Try):
+            found.add(around)
+        below = around
+    return frozenset(found)
+
+
+def _both(unit: Unit, binding: Binding) -> bool:
+    """Whether an ``if`` binds a variable on each of its sides."""
+    choices = [
+        node for d in binding.definitions for node in unit.names.enclosing(d, cst.If) if isinstance(node, cst.If)
+    ]
+    return any(node.orelse is not None and _binds(node, binding) for node in choices)
+
+
+def _binds(node: cst.If | cst.Else, binding: Binding) -> bool:
+    """Whether every side of a condition gives a variable its value."""
+    inside = set(descendants(node.body))
+    given = any(d in inside for d in binding.definitions)
+    if isinstance(node, cst.Else):
+        return given
+    return given and node.orelse is not None and _binds(node.orelse, binding)
+
+
+def _why(taken: list[Held]) -> str:
+    kinds = list(dict.fromkeys(h.origin.role.value for h in taken))
+    verb = "is" if len(kinds) == 1 else "are"
+    return f"the {', '.join(kinds)} that training uses {verb} built, and not used yet"
+
+
+def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:
+    """Whether a loop stands in a generator: it runs where what it yields is consumed."""
+    unit = next((u for u in reach.units if loop in u.names.parents), None)
+    code = unit.names.function(loop) if unit is not None else None
+    own = reach.own(code) if isinstance(code, cst.FunctionDef) else ()
+    return any(isinstance(node, cst.Yield) for node in own)
+
+
+class _Block:
+    """A block's statements, and which of them a node stands in."""
+
+    def __init__(self, unit: Unit, body: cst.CSTNode) -> None:
+        self.names = unit.names
+        self.statements: list[cst.CSTNode] = list(getattr(body, "body", ()))
+        self._index = {statement: index for index, statement in enumerate(self.statements)}
+
+    def index(self, node: cst.CSTNode) -> int:
+        """The position of the statement around a node; -1 where it stands elsewhere or in a function defined here."""
+        here: cst.CSTNode | None = node
+        while here is not None and here not in self._index:
+            here = self.names.parents.get(here)
+            if isinstance(here, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+                return -1
+        return self._index[here] if here is not None else -1
+
+
+def _drawn(state: State, reach: Reach, training: Training) -> set[cst.CSTNode]:
+    """The calls that make the iterators from which training draws: ``batches = iter(loader)``, of the prepared one."""
+    loaders: set[Origin] = set()
+    for call, record in state.calls.items():
+        if outside_name(record) == "builtins.next" and not _made_here(call):
+            if any(loop in training.train_loops for loop in reach.loops(call, record.unit)):
+                loaders.update(origins(record.first, Role.LOADER))
+    looks = (call for call, r in state.calls.items() if outside_name(r) == "builtins.next" and call.args)
+    looked_at = {call.args[0].value for call in looks}
+    return {
+        call
+        for call, record in state.calls.items()
+        if outside_name(record) == "builtins.iter" and call not in looked_at
+        if not loaders.isdisjoint(origins(record.first, Role.LOADER))
+    }
+
+
+def _made_here(call: cst.Call) -> bool:
+    """Whether an iterator is made for one batch: ``next(iter(loader))``."""
+    return not call.args or isinstance(call.args[0].value, cst.Call)
+
+
+class _Placer:
+    """Asks for places in one module; what uses and what touches is found once."""
+
+    def __init__(self, state: State, reach: Reach, training: Training, unit: Unit) -> None:
+        self.state, self.unit = state, unit
+        self.drawn = _drawn(state, reach, training)
+        working: set[cst.CSTNode] = {record.node for record in (*training.steps, *training.backwards)}
+        working.update(self.drawn)
+        working.update(training.train_loops)
+        working.update(training.eval_loops)
+        active = {code for code in reach.reachable if any(node in working for node in reach.own(code))}
+        active = {code for code in reach.reachable if not active.isdisjoint(reach.below(code))}
+        calls = (site for code in active for site in reach.sites(code))
+        self.uses = [node for node in (*working, *calls) if node in unit.names.parents]
+        self.passes = self._passes(reach, training)
+        self.kept = self._kept()
+
+    def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
+        """For each thing the calls that make an object which keeps it: behind them the object has it as it was."""
+        found: dict[Origin, list[cst.CSTNode]] = {}
+        made: dict[Thing, cst.Call] = {
+            thing: record.node
+            for record in self.state.calls.values()
+            for thing in record.result.things
+            if isinstance(thing, Instance) and thing.node is record.node
+        }
+        for keeper, held in self.state.fields():
+            for origin in origins(held) if keeper in made else ():
+                found.setdefault(origin, []).append(made[keeper])
+        return found
+
+    def _passes(self, reach: Reach, training: Training) -> dict[Origin, list[cst.CSTNode]]:
+        """For each loader the places where it is iterated without a model: figures of the data, a batch to look at."""
+        found: dict[Origin, list[cst.CSTNode]] = {}
+        for loop, loaders in self.state.loaders.items():
+            if loop not in training.train_loops and loop not in training.eval_loops and not _gives_on(reach, loop):
+                for loader in loaders:
+                    found.setdefault(loader, []).append(loop)
+        for call, record in self.state.calls.items():
+            if outside_name(record) == "builtins.iter" and call not in self.drawn:
+                for loader in origins(record.first, Role.LOADER):
+                    found.setdefault(loader, []).append(call)
+        for places in found.values():
+            seen: set[Code] = set()
+            for place in places:
+                unit = next((u for u in reach.units if place in u.names.parents), None)
+                code = unit.names.function(place) if unit is not None else None
+                if code is not None and code not in seen:
+                    seen.add(code)
+                    places.extend(reach.sites(code))
+        return found
+
+    def ready(self, body: cst.CSTNode, remaining: list[Held]) -> tuple[cst.CSTNode, Side, list[Held]] | None:
+        """The statement beside which the next call stands, on which side, and what it takes."""
+        block = _Block(self.unit, body)
+        statements = block.statements
+        if not statements:
+            return None
+        used = [index for node in self.uses if (index := block.index(node)) >= 0]
+        first_use = min(used, default=len(statements))
+        places = {held: _built(block, held, first_use) for held in remaining}
+        touched = {held: max(places[held], self._last_touch(block, held, first_use)) for held in remaining}
+        early = [h for h in remaining if touched[h] < first_use and not self._keeps(block, h, touched[h])]
+        if early:
+            last = max(touched[h] for h in early)
+            if last < 0:  # all of it came through parameters
+                first = next((s for s in statements if not is_docstring(s)), statements[0])
+                return first, Side.BEFORE, early
+            return statements[self._behind_others(block, last, first_use, early)], Side.AFTER, early
+        for index in sorted({place for place in places.values() if first_use <= place < len(statements)}):
+            here = [h for h in remaining if places[h] == index]
+            found = self._inside(statements[index], here)
+            if found is not None:
+                return found
+            if index > first_use:
+                return statements[index], Side.AFTER, here
+        return None
+
+    def _behind_others(self, block: _Block, last: int, limit: int, held: list[Held]) -> int:
+        """
+        The position behind the other models that are built before the first use, if nothing in between reads a thing.
+
+        ``prepare`` parts the processes' random numbers: a net that is built behind it, and not prepared (a frozen
+        target, a feature extractor), would have other weights on each process.
+        """
+        prepared = {h.origin for h in held}
+        models = {
+            block.index(record.node)
+            for record in self.state.calls.values()
+            if record.unit is self.unit
+            for thing in record.result.things
+            if isinstance(thing, Origin) and thing.role is Role.MODEL and thing.node is record.node
+            if thing not in prepared
+        }
+        names = {h.name for h in held}
+        for index in range(last + 1, limit):
+            read = {n.value for n in descendants(block.statements[index]) if isinstance(n, cst.Name)}
+            if not names.isdisjoint(read):
+                break
+            if index in models:
+                last = index
+        return last
+
+    def _keeps(self, block: _Block, held: Held, touched: int) -> bool:
+        """Whether an object that is made up to a statement has the thing as it was before ``prepare``."""
+        if held.origin.role is Role.MODEL:
+            return False
+        return any(0 <= block.index(call) <= touched for call in self.kept.get(held.origin, ()))
+
+    def _inside(self, statement: cst.CSTNode, held: list[Held]) -> tuple[cst.CSTNode, Side, list[Held]] | None:
+        """A place in the blocks of a statement that builds things and uses them itself: an epoch, a fold."""
+        around = {node for use in self.uses for node in self.unit.names.ancestors(use)}
+        for nested in _blocks(statement) if statement in around else ():
+            inside = _Block(self.unit, nested)
+            found = self.ready(nested, [h for h in held if any(inside.index(d) >= 0 for d in h.definitions)])
+            if found is not None and found[2]:
+                return found
+        return None
+
+    def _last_touch(self, block: _Block, held: Held, limit: int) -> int:
+        """The position of the last statement before ``limit`` that loads, initializes or builds upon a thing."""
+        touching = [block.index(node) for node in (*self._touches(held), *self.passes.get(held.origin, ()))]
+        return max((index for index in touching if index < limit), default=-1)
+
+    def _touches(self, held: Held) -> Iterator[cst.Call]:
+        if held.origin.role is Role.LOADER:
+            return
+        for call, record in self.state.calls.items():
+            if record.unit is not self.unit:
+                continue
+            if record.receiver is not None and held.origin in record.receiver.things:
+                assert isinstance(call.func, cst.Attribute)
+                if call.func.attr.value in _TOUCHING:
+                    yield call
+            elif any(o.node is call for o in origins(record.result, Role.OPTIMIZER, Role.SCHEDULER)):
+                if any(self._is_about(arg, held.origin) for arg in call.args):
+                    yield call
+
+    def _is_about(self, arg: cst.Arg, origin: Origin) -> bool:
+        """Whether an argument is a thing, or the parameters of it."""
+        slot = self.state.values.get(arg.value)
+        if slot is None:
+            return False
+        return origin in slot.things or any(o.source is origin for o in origins(slot, Role.PARAMETERS))
+
+
+def _built(block: _Block, held: Held, limit: int) -> int:
+    """The position of the statement that builds a thing for its use at ``limit``; -1 for a parameter."""
+    found = [block.index(definition) for definition in held.definitions]
+    return max((index for index in found if index < limit), default=max(found, default=-1))
+
+
+def _blocks(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for node in (getattr(statement, "body", None), getattr(statement, "orelse", None)):
+        if isinstance(node, cst.IndentedBlock):
+            yield node
+        elif isinstance(node, cst.Else):
+            yield node.body
+        elif isinstance(node, cst.If):
+            yield from _blocks(node)

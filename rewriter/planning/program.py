@@ -1,0 +1,96 @@
+"""What is known of a program as a whole, before its modules are gone through one by one."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ..analysis.dataflow.call_graph import Reach
+from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.devices.constants import Constant, Constants, constants, lent
+from ..analysis.devices.device_fields import device_fields
+from ..analysis.devices.device_flags import Flag
+from ..analysis.devices.device_names import DeviceName, device_names
+from ..analysis.diagnostics.refusals import refusals
+from ..analysis.distributed.distribution import by_hand, settled
+from ..analysis.distributed.manual_ddp import ByHand
+from ..analysis.layouts.random_splits import unseeded
+from ..analysis.precision.precision import Precision
+from ..analysis.training.gradient_path import GradientPath
+from ..analysis.training.training import Training, find
+from ..config import Config, Target
+from ..facts.abilities import ACCELERATE, TORCHLIFT
+from ..facts.module import Unsynced
+from ..facts.roles import Origin, Role
+from .accelerate_imports import Swaps, swaps
+from .accumulation import Window
+from .shared_code import shared_code
+
+_ABILITIES = {Target.TORCHLIFT: TORCHLIFT, Target.ACCELERATE: ACCELERATE}
+_NAMES = ("accelerator", "torchlift_accelerator", *(f"torchlift_accelerator_{n}" for n in range(2, 99)))
+"""The accelerator's name in emitted code: the first that the script does not use."""
+
+
+class Program:
+    """What holds for all modules of one program: its training, how it is distributed, what refuses it."""
+
+    def __init__(self, state: State, config: Config) -> None:
+        self.state, self.config = state, config
+        self.reach = Reach(state)
+        self.training: Training = find(state, self.reach)
+        self.existing = self._existing()
+        swapped = self.existing is not None and config.target is Target.TORCHLIFT
+        self.swaps = swaps(state, self.reach.units) if swapped else Swaps()
+        self.abilities = _ABILITIES[config.target]
+        self.shared = shared_code(self.reach)
+        self.hand = self._by_hand()
+        self.settled = self.hand is not None or (self.existing is not None and settled(state))
+        """The script was written for several processes: who prints and what is summed is left to its author."""
+        self.blocked = list(refusals(state, self.reach, self.training, self.hand))
+        self.fields = [field for unit in self.reach.units for field in device_fields(state, unit)]
+        self.redefined: set[str] = set()
+        """Attributes that hold the accelerator's device, wherever they are set."""
+        found = [(unit, name) for unit in self.reach.units for name in device_names(state, unit)]
+        self.devices: list[tuple[Unit, DeviceName]] = [
+            (unit, name) for unit, name in found if name.binding.scope.function.node in self.reach.reachable
+        ]
+        """The variables that hold the device that the script chose."""
+        self.tops: list[Constant] = constants(state, self.reach, self.devices)
+        self.lent = {top.name.binding for top in self.tops if lent(top)}
+        self.constants = Constants(state)
+        self.flag: Flag | None = None
+        self.precision: Precision | None = None
+        self.window: Window | None = None
+        self.unsynced: tuple[Unit, Unsynced] | None = None
+        self.draws = unseeded(state, self.reach) if self.existing is None and self.hand is None else []
+
+    @cached_property
+    def gradient_path(self) -> GradientPath:
+        """What a backward pass may flow through."""
+        return GradientPath(self.reach, self.training)
+
+    def _by_hand(self) -> ByHand | None:
+        """How the script distributes itself, where the accelerator is to take its place."""
+        if self.existing is not None or not self.config.enables("hand_written_ddp"):
+            return None
+        return by_hand(self.state, self.reach, self.training, self.abilities, self.shared)
+
+    def _existing(self) -> tuple[Unit, Origin] | None:
+        for record in self.state.calls.values():
+            for origin in origins(record.result, Role.ACCELERATOR):
+                return record.unit, origin
+        return None
+
+    def name(self) -> str:
+        """The name of the accelerator in the program."""
+        if self.existing is None:
+            taken = {name for u in self.reach.units for scope in u.names.scopes.values() for name in scope.bindings}
+            return next(name for name in _NAMES if name not in taken)
+        unit, origin = self.existing
+        for binding in unit.names.scope.bindings.values():
+            if origin in self.state.binding(binding).things:
+                return binding.name
+        for scope in unit.names.scopes.values():
+            for binding in scope.bindings.values():
+                if origin in self.state.binding(binding).things:
+                    return binding.name
+        return _NAMES[0]

@@ -1,0 +1,370 @@
+"""From a program to what is known of it: every analysis in its order, and the facts of each module at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.modules import taken
+from ..analysis.dataflow.program_flow import solve
+from ..analysis.dataflow.values import Unit, origins
+from ..analysis.devices.constants import Constants
+from ..analysis.devices.cpu_only import cpu_only
+from ..analysis.devices.device_attributes import kept_device
+from ..analysis.devices.device_flags import always_cpu, cpu_flag
+from ..analysis.devices.moves import Mover
+from ..analysis.effects.guards import in_turn
+from ..analysis.layouts import metrics
+from ..analysis.layouts.divergence import Equality
+from ..analysis.precision.precision import ManualPrecision, Precision
+from ..analysis.syntax.names import Names
+from ..analysis.syntax.scopes import ScopeKind
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.no_sync import unsynced_of
+from ..config import Config
+from ..facts.effects import EffectKind
+from ..facts.module import ModuleFacts, Unsynced
+from ..facts.module_paths import Layout
+from ..facts.roles import Origin, Role
+from ..findings import Severity
+from .accelerator_path import Way
+from .accumulation import Window, window_of
+from .collected import Collected, roles
+from .device_reads import vanishing
+from .early_draws import too_early
+from .holders import Holders, receiver
+from .home import Homes
+from .prepare import Plan, plan
+from .program import Program
+from .routing import Router
+
+
+class Module(NamedTuple):
+    """A parsed module of a program: its import name, and its tree."""
+
+    name: str
+    tree: cst.Module
+
+
+class Understood(NamedTuple):
+    """What is known of a module, and its names resolved."""
+
+    facts: ModuleFacts
+    names: Names
+    entry: bool = False
+    """It is the script itself, not a module that others import."""
+    taken: frozenset[str] = frozenset()
+    """The names that other modules take from it."""
+    idle: tuple[cst.FunctionDef, ...] = ()
+    """Its functions that the program does not run."""
+
+
+def understand(
+    modules: Sequence[Module],
+    config: Config,
+    layout: Layout = Layout(),  # noqa: B008 (frozen)
+) -> list[Understood]:
+    """What is known of each module of a program; the first is the entry script."""
+    state = solve([(m.name, m.tree) for m in modules], config.assume, layout)
+    program = _Analyses(state, config)
+    units = program.reach.units
+    known = []
+    for facts, unit in zip(program.facts(), units, strict=True):
+        names = taken(state, unit)
+        entry = unit is units[0] and not names
+        known.append(Understood(facts, unit.names, entry, names, tuple(program.reach.idle(unit))))
+    return known
+
+
+def _undecided(collected: dict[Unit, Collected]) -> bool:
+    """Whether a decision would be one process's own, and processes could part by it."""
+    found = (finding for part in collected.values() for finding in part.findings)
+    return any(f.id == "local-decision" and f.severity is Severity.BLOCKED for f in found)
+
+
+class _Analyses(Program):
+    """The analyses of one program, in their order."""
+
+    def facts(self) -> list[ModuleFacts]:
+        """The facts of each module."""
+        if not self.training.backwards or self._foreign():
+            return [self._bare(unit) for unit in self.reach.units]
+        evaluations = metrics.evaluations(self.state, self.reach, self.training) if not self.settled else []
+        self._leave_shared(evaluations)
+        self._leave_trained_on(evaluations)
+        collected, way = self._collected(evaluations)
+        while lost := [e for e in evaluations if e.gather is not None and not _gathers(collected, way, e)]:
+            for evaluation in lost:  # its loader stays whole, so that the metric is right on every process
+                evaluation.leave("the accelerator does not reach it")
+            collected, way = self._collected(evaluations)
+        collected, way = self._decided(evaluations, collected, way)
+        for unit, finding in too_early(self.reach, way, self.draws):
+            collected[unit].findings.append(finding)
+        left = {f.target.attr.value for f in self.fields if not collected[f.unit].here(f.target, way)}
+        self.redefined = {field.target.attr.value for field in self.fields} - left
+        return [collected[unit].module(way) for unit in self.reach.units]
+
+    def _leave_shared(self, evaluations: list[metrics.Evaluation]) -> None:
+        """Leave the evaluation loops alone that files outside the program run as well."""
+        for evaluation in evaluations:
+            user = self.shared.get(evaluation.unit.names.function(evaluation.loop))
+            if user is not None:
+                evaluation.leave(f"{user} runs it as well, with a loader that is not prepared")
+
+    def _decided(
+        self, evaluations: list[metrics.Evaluation], collected: dict[Unit, Collected], way: Way
+    ) -> tuple[dict[Unit, Collected], Way]:
+        """
+        Leave the evaluations whole where that alone makes a decision equal on all processes: a schedule that follows
+        a figure which cannot be gathered. Slower and right is better than refused.
+        """
+        shared = [e for e in evaluations if e.understood and (e.gather is not None or e.parts)]
+        if not shared or not _undecided(collected):
+            return collected, way
+        before = [(e, e.gather, e.because) for e in shared]
+        for evaluation in shared:
+            evaluation.leave("a decision is made by a figure of it that could not be gathered")
+        whole = self._collected(evaluations)
+        if not _undecided(whole[0]):
+            return whole
+        for evaluation, gather, because in before:
+            evaluation.gather, evaluation.understood, evaluation.because = gather, True, because
+        return self._collected(evaluations)
+
+    def _leave_trained_on(self, evaluations: list[metrics.Evaluation]) -> None:
+        """Leave the evaluation loops alone whose tensors a backward pass flows through: an attack on the model."""
+        for evaluation in evaluations:
+            gathers = (g for g in (evaluation.gather, *evaluation.parts) if g is not None)
+            if any(self.gradient_path.cuts(evaluation.unit, gather) for gather in gathers):
+                evaluation.leave("a backward pass flows through what would be gathered")
+
+    def _collected(self, evaluations: list[metrics.Evaluation]) -> tuple[dict[Unit, Collected], Way]:
+        """Everything found, and the accelerator's way to it."""
+        plan_ = plan(self.state, self.reach, self.training, evaluations, self._loaders())
+        mover = Mover(
+            self.state,
+            self.reach,
+            self.training,
+            prepared=plan_.prepared,
+            stands=plan_.stands,
+            existing=self.existing is not None,
+        )
+        collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
+        inside = self._run_in_turn(
+            [e.node for c in collected.values() for e in c.effects if e.kind is EffectKind.DOWNLOAD]
+        )
+        for part in collected.values():
+            part.leave_to_turn(inside)
+        shared = [loop for loop, held in self.state.loaders.items() if not plan_.prepared.isdisjoint(held)]
+        gathers = [(unit, gather) for unit, part in collected.items() for gather in part.gathers]
+        equality = Equality(self.state, self.reach, self.training, shared, gathers)
+        for part in collected.values():
+            part.decide(equality)
+        self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])
+        if self.flag is None and self.existing is None:
+            gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
+            self.flag = kept_device(self.state, self.reach, gone)
+        stays = cpu_only(self.state, self.reach, self.training) if self.existing is None and self.flag is None else None
+        if stays is not None:
+            self.flag, told = always_cpu(stays[0]), [*told, stays]
+        for unit, finding in told:
+            collected[unit].findings.append(finding)
+        return collected, self._way_with_settings(collected, plan_)
+
+    def _run_in_turn(self, downloads: list[cst.CSTNode]) -> set[Code]:
+        """Functions that only run where one process goes ahead of the others: ``download()`` of a data set."""
+        turns = {node for statement in downloads for node in descendants(statement)}
+        found: set[Code] = set()
+
+        def taken(site: cst.Call) -> bool:
+            unit = self.state.calls[site].unit
+            return site in turns or unit.names.function(site) in found or in_turn(self.state, unit, site)
+
+        called = [code for unit in self.reach.units for code in unit.names.functions if self.reach.sites(code)]
+        while more := [code for code in called if code not in found and all(map(taken, self.reach.sites(code)))]:
+            found.update(more)
+        return found
+
+    def _way_with_settings(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
+        """The accelerator's way, with those settings of its constructor that can be written where it is made."""
+        manual = ManualPrecision(self.state, self.reach, self.training) if self.existing is None else None
+        self.precision, self.window = self._precision(manual, plan_.code), self._window(plan_.code)
+        way = self._way_around_constants(collected, plan_)
+        if not (self._has_precision(collected, way) and self._has_window(way)) and way.code is not plan_.code:
+            self.precision, self.window = self._precision(manual, way.code), self._window(way.code)
+            if self.precision is not None or self.window is not None:
+                way = self._way(collected, plan_)
+        if self.precision is not None and not self._has_precision(collected, way):
+            self.precision, self.window = None, self._window(way.code)
+            way = self._way(collected, plan_)
+        if self.window is not None and not self._has_window(way):
+            self.window = None
+            way = self._way(collected, plan_)
+        self.unsynced = self._unsynced(way)
+        for unit, finding in (
+            manual.told(self.precision, way.code, self.config.mixed_precision) if manual is not None else ()
+        ):
+            collected[unit].findings.append(finding)
+        return way
+
+    def _loaders(self) -> set[Origin] | None:
+        """The loaders to prepare, where the script shares the rows by itself; None where prepare shares them."""
+        if not self.settled:
+            return None
+        return self.hand.sharded if self.hand is not None and self.abilities.keeps_samplers else set()
+
+    def _precision(self, manual: ManualPrecision | None, code: Code | None) -> Precision | None:
+        wanted = self.config.enables("autocast") and self.config.enables("grad_scaler")
+        return manual.precision(code) if manual is not None and wanted else None
+
+    def _window(self, code: Code | None) -> Window | None:
+        return window_of(self.state, self.reach, self.training, code) if self._may_accumulate() else None
+
+    def _unsynced(self, way: Way) -> tuple[Unit, Unsynced] | None:
+        """The backward passes that need not exchange gradients, where the script goes on counting its window."""
+        if self.window is not None or not self._may_accumulate():
+            return None
+        found = unsynced_of(self.state, self.reach, self.training)
+        return found if found is not None and found[0].names.function(found[1].loop) in way.reaches else None
+
+    def _may_accumulate(self) -> bool:
+        """Whether the rule is on, and neither an accelerator nor a gradient scaler of the script's is in the way."""
+        if self.existing is not None or self.hand is not None or not self.config.enables("accumulation"):
+            return False
+        scalers = any(origins(r.result, Role.SCALER) for r in self.state.calls.values())
+        return not scalers or self.precision is not None
+
+    def _has_precision(self, collected: dict[Unit, Collected], way: Way) -> bool:
+        """Whether there is a setting, the accelerator reaches every region, and its home the names that it reads."""
+        if self.precision is None:
+            return False
+        places = [pair for region in self.precision.regions for pair in (*region.entered, *region.made)]
+        return all(collected[unit].here(node, way) for unit, node in places) and _ready(way, self.precision.names)
+
+    def _has_window(self, way: Way) -> bool:
+        if self.window is None:
+            return False
+        return self.window.unit.names.function(self.window.fact.loop) in way.reaches and _ready(way, self.window.names)
+
+    def _foreign(self) -> bool:
+        """Whether a refusal makes every other answer pointless."""
+        whole = (
+            "already-distributed",
+            "framework-owns-loop",
+            "no-entry-point",
+            "no-data-parallel-axis",
+            "unknown-loader",
+        )
+        return any(finding.id in whole for _, finding in self.blocked)
+
+    def _bare(self, unit: Unit) -> ModuleFacts:
+        findings = tuple(f for u, f in self.blocked if u is unit)
+        return ModuleFacts(
+            unit.names.module,
+            self.name(),
+            self.abilities,
+            False,
+            findings=findings,
+            roles=tuple(roles(self.state, unit)),
+        )
+
+    def _way_around_constants(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
+        """The accelerator's way, past the devices that modules keep for everybody."""
+        asked, new = self.flag, self.existing is None
+        code = plan_.code or self.reach.function_of(self.training.backwards[0].node)
+        anchor, above = self.reach.unit(code), self.reach.above(code)
+        placements = [p for part in collected.values() for p in part.placements]
+        gone = {n for p in placements for n in vanishing(p)}
+        kept = [top for top in self.tops if top.unit.names.module not in above]
+        for _ in range(3):  # what the way takes with it may settle that it needs no flag, which may change the way
+            self.constants = Constants(self.state, kept, placements, gone)
+            self.flag = asked or (self.constants.flag(anchor) if new else None)
+            way = self._way(collected, plan_)
+            taken_over = {*way.replaced, *(name.binding for _, name in way.redefined)}
+            stay = [top for top in self.tops if new and top.name.binding not in taken_over]
+            handed = {n for _, h in way.handings if h.replaces is not None for n in descendants(h.replaces)}
+            if stay == kept and handed <= gone:
+                break
+            kept, gone = stay or kept, gone | handed
+        return way
+
+    def _way(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
+        needs: dict[Code, None] = {}
+        essential: dict[Code, None] = {}
+        marked: set[cst.CSTNode] = set()
+        for part in collected.values():
+            for code, node in part.needs():
+                needs[code] = None
+                marked.add(node)
+            optional = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
+            essential.update(dict.fromkeys(code for code, node in part.needs(optional)))
+        devices = [(u, n) for u, n in self.devices if n.binding not in self.constants.bindings]
+        if self.existing is not None:
+            return self._existing_way()
+        for _, name in devices:
+            needs[name.binding.scope.function.node] = None
+        holders = Holders(self.state, self.reach)
+        keepers = {found[1]: None for code in essential if (found := holders.method(code)) is not None}
+        for klass in keepers:
+            needs.update(dict.fromkeys(holders.inits(klass)))
+        homes = Homes(
+            state=self.state,
+            reach=self.reach,
+            devices=devices,
+            name=self.name(),
+            fields=self.fields,
+            lent=self.lent,
+            marked=frozenset(marked | {call for _, call in self.draws}),
+            flag=self.flag,
+            reads=frozenset().union(*(found.names for found in (self.precision, self.window) if found is not None)),
+            starts=self.hand.starts if self.hand is not None else (),
+            constructor=self.hand.constructor() if self.hand is not None else (),
+        )
+        homes.stamps = frozenset(
+            part.unit.names.function(answer.node) for part in collected.values() for answer in part.received
+        )
+        anchor = plan_.code or (self.reach.function_of(self.training.backwards[0].node) if marked else None)
+        return Router(homes, self.shared, keepers).route(
+            needs, essential, anchor, [prepare for _, prepare in plan_.prepares]
+        )
+
+    def _existing_way(self) -> Way:
+        way = Way()
+        for unit in self.reach.units:
+            for code, scope in unit.names.scopes.items():
+                if scope.kind in (ScopeKind.FUNCTION, ScopeKind.MODULE) and code in self.reach.reachable:
+                    binding = scope.lookup(self.name())
+                    if binding is not None and origins(self.state.binding(binding), Role.ACCELERATOR):
+                        way.reaches.add(code)
+                    elif (kept := self._kept_by(unit, code)) is not None:
+                        way.reaches.add(code)
+                        way.spelled[code] = kept
+        return way
+
+    def _kept_by(self, unit: Unit, code: Code) -> str | None:
+        """What a method calls the object that keeps the accelerator."""
+        method = Holders(self.state, self.reach).method(code)
+        if method is None:
+            return None
+        name = receiver(method[0])
+        holding = self.state.binding(unit.names.scopes[method[0]].bindings[name]).things
+        kept = any(origins(self.state.field(thing, self.name()), Role.ACCELERATOR) for thing in holding)
+        return name if kept else None
+
+
+def _gathers(collected: dict[Unit, Collected], way: Way, evaluation: metrics.Evaluation) -> bool:
+    """Whether the gather of an evaluation loop can be written."""
+    return evaluation.gather is not None and collected[evaluation.unit].here(evaluation.gather.node, way)
+
+
+def _ready(way: Way, names: Iterable[str]) -> bool:
+    """Whether names have their values where the accelerator is made."""
+    if way.home is None or way.code is None:
+        return False
+    unit, home = way.home
+    bindings = (unit.names.scopes[way.code].lookup(name) for name in names)
+    made = [d for b in bindings if b is not None for d in b.definitions if isinstance(d, cst.Name)]
+    return all(unit.names.order(definition) < unit.names.order(home.node) for definition in made)

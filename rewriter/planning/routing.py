@@ -1,0 +1,256 @@
+"""
+The accelerator's way: which functions need it, and how it gets there from where it is made.
+
+A device parameter that a function no longer needs gives its place to the accelerator; otherwise a parameter is added.
+Every call in the program is changed along, or the function is not given the accelerator at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.values import Klass
+from ..analysis.syntax.scopes import Scope
+from ..facts.module import Prepare, Side
+from .accelerator_path import Way
+from .holders import Holders, base_call, receiver
+from .home import Homes, owner
+from .signatures import Signatures
+
+
+class Router:
+    """Finds the way of the accelerator through a program."""
+
+    def __init__(self, homes: Homes, shared: Container[Code] = (), keepers: Container[Klass] = ()) -> None:
+        self.homes = homes
+        self.state, self.reach = homes.state, homes.reach
+        self.shared = shared
+        """Functions that files outside the program call as well."""
+        self.holders = Holders(self.state, self.reach)
+        self.signatures = Signatures(self.state, self.reach, self.holders, homes.name, shared, homes.starts)
+        self.keepers = keepers
+        """Classes whose objects keep the accelerator."""
+        self._runs_early: set[Code] | None = None
+        self._orders: dict[Code, dict[cst.CSTNode, int]] = {}
+
+    def route(
+        self, needs: dict[Code, None], essential: Container[Code], anchor: Code | None, prepares: list[Prepare]
+    ) -> Way:
+        """
+        The way to all the code in ``needs``, from a home in the code that prepares or above it.
+
+        The lowest home disturbs least. It is made higher up where processes must agree on a name before, or where code
+        that cannot do without it stands above: a trainer that chooses its device, in a program that saves behind it.
+        """
+        way = self._from(self._lowest(needs, anchor, prepares), needs)
+        lacking = self._lacking(way, needs, essential)
+        if way.code is None or not lacking:
+            return way
+        best: Code | None = None
+        wanted = {**needs, **dict.fromkeys(self.homes.stamps)}
+        for code in self.reach.above(way.code)[1:]:
+            higher = self._from(self.homes.higher(way, code, wanted, prepares), needs)
+            left = self._lacking(higher, needs, essential)
+            if higher.home is not None and left < lacking and way.reaches <= higher.reaches:
+                best, lacking = code, left
+        lowest = self._lowest(needs, anchor, prepares)
+        return self._from(self.homes.higher(lowest, best, wanted, prepares) if best is not None else lowest, needs)
+
+    def _lacking(self, way: Way, needs: Iterable[Code], essential: Container[Code]) -> set[tuple[Code, str]]:
+        """The code that must have the accelerator, or run behind it, and does not."""
+        without = {(code, "has") for code in needs if code in essential and code not in way.reaches}
+        early = {(code, "behind") for code in self.homes.stamps if code not in way.behind | way.reaches}
+        return without | early
+
+    def _lowest(self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare]) -> Way:
+        way = Way()
+        self.homes.find(needs, anchor, prepares, way)
+        return way
+
+    def _from(self, way: Way, needs: dict[Code, None]) -> Way:
+        """The way from a home to all the code in ``needs``."""
+        self._runs_early = None
+        if way.home is None:
+            return way
+        code = way.home[0].names.function(way.home[1].node)
+        way.code = code
+        way.reaches.add(code)
+        method = self.holders.method(code)
+        if method is not None:
+            way.spelled[code] = receiver(method[0])
+        for target in needs:
+            self._reach(target, way, ())
+        for unit, name in self.homes.devices:
+            if owner(name) in way.reaches and name.binding in self.homes.lent:
+                way.redefined.append((unit, name))
+            elif owner(name) in way.reaches:
+                way.replaced.add(name.binding)
+        way.behind = self._behind(way)
+        return way
+
+    def _behind(self, way: Way) -> set[Code]:
+        """The functions that run behind the home alone, and do not see the accelerator anyway."""
+        assert way.code is not None
+        before = set(self._early(way))
+        pending: list[Code] = [*(unit.names.module for unit in self.reach.units), *self.state.escaped]
+        while pending:
+            code = pending.pop()
+            if code not in before and code is not way.code:
+                before.add(code)
+                pending.extend(self.reach.callees(code))
+        inside = (code for code in self.reach.below(way.code) if code not in before and code is not way.code)
+        return {code for code in inside if not self._sees(code, way)}
+
+    # The way down ----------------------------------------------------------------------------------------------------
+
+    def _reach(self, code: Code, way: Way, trail: tuple[Code, ...]) -> bool:
+        """Bring the accelerator into some code; False where that cannot be done."""
+        if code in way.reaches:
+            return True
+        if code in trail or (isinstance(code, cst.Module) and code is not way.code):
+            return False
+        method = self.holders.method(code)
+        if method is not None and not (code is method[0] and self.holders.is_init(code)):
+            kept = (not self._sees(code, way) or self._wants(method[1])) and self._kept(
+                code, *method, way, (*trail, code)
+            )
+            if kept or not self._sees(code, way):
+                return kept
+        if self._sees(code, way):
+            if code in self._early(way):
+                return False
+            if self.signatures.parameter(code) is None or not self._handed_by_all(code, way, trail):
+                way.reaches.add(code)
+            return True
+        return self._handed_by_all(code, way, trail)
+
+    # Objects that keep it ---------------------------------------------------------------------------------------------
+
+    def _wants(self, klass: Klass) -> bool:
+        """Whether the objects of a class are handed the device: the accelerator takes its place."""
+        return any(self.signatures.parameter(init) is not None for init in self.holders.inits(klass))
+
+    def _kept(self, code: Code, method: cst.FunctionDef, klass: Klass, way: Way, trail: tuple[Code, ...]) -> bool:
+        """Let a method, or a function inside one, read the accelerator from its object."""
+        if code is not method and not self._inner(code, method, klass, way, trail):
+            return False
+        if (
+            code in self.shared
+            or method in self.shared
+            or (klass not in self.keepers and not self._at_home(klass, way))
+        ):
+            return False
+        if self._at_home(klass, way):
+            home = way.code
+            assert home is not None
+            constructor = isinstance(home, cst.FunctionDef) and home.name.value == "__init__"
+            if method in self._early(way) or not (constructor or method in self.reach.below(home)):
+                return False
+        else:
+            inits = self.holders.inits(klass)
+            if not inits or not all(self._reach(init, way, trail) for init in inits):
+                return False
+            for init in inits:
+                way.stores[init] = self.holders.unit(init)
+                if method.name.value == "__init__" or self._runs_in(method, init):
+                    way.early_stores.add(init)
+        way.reaches.add(code)
+        way.spelled[code] = receiver(method)
+        return True
+
+    def _runs_in(self, method: cst.FunctionDef, init: cst.FunctionDef) -> bool:
+        """Whether a constructor's base call runs a method."""
+        base = base_call(self.holders.unit(init), init)
+        return base is not None and any(n is method.body for n in self.reach.runs(base, self.holders.unit(init)))
+
+    def _inner(self, code: Code, method: cst.FunctionDef, klass: Klass, way: Way, trail: tuple[Code, ...]) -> bool:
+        """Whether a function inside a method can read what the method can."""
+        unit = self.reach.unit(code)
+        name = receiver(method)
+        binding = unit.names.scopes[code].lookup(name)
+        own = unit.names.scopes[method].bindings.get(name)
+        if binding is not own:
+            return False
+        return method in way.reaches or self._reach(method, way, trail)
+
+    def _at_home(self, klass: Klass, way: Way) -> bool:
+        """Whether the accelerator is made by a method of the same objects."""
+        home = self.holders.method(way.code) if way.code is not None else None
+        return home is not None and (self.holders.kin(klass, home[1]) or self.holders.kin(home[1], klass))
+
+    def _early(self, way: Way) -> set[Code]:
+        """The functions that run before the accelerator is made."""
+        if self._runs_early is None:
+            self._runs_early = set()
+            assert way.code is not None and way.home is not None
+            unit = way.home[0]
+            for site in unit.names.calls:
+                if unit.names.function(site) is way.code and site in self.state.calls:
+                    behind = self._behind_home(site, way.code, way)
+                    for function in self.reach.called(site) if not behind else ():
+                        self._runs_early.update(self.reach.below(function))
+        return self._runs_early
+
+    def _sees(self, code: Code, way: Way) -> bool:
+        """Whether the accelerator's name is visible in some code without being handed down."""
+        unit = self.reach.unit(code)
+        if way.home is None or way.home[0] is not unit or way.code is None or way.handed:
+            return False
+        scope: Scope | None = unit.names.scopes[code].parent
+        while scope is not None:
+            if scope.node is way.code:
+                return True
+            scope = scope.parent
+        return False
+
+    def _handed_by_all(self, code: Code, way: Way, trail: tuple[Code, ...]) -> bool:
+        if not isinstance(code, cst.FunctionDef) or not self.signatures.can_change(code):
+            return False
+        sites = [s for s in self.reach.sites(code) if self.reach.function_of(s) in self.reach.reachable]
+        if not sites or len(sites) != len(self.reach.sites(code)):
+            return False
+        for site in sites:
+            caller = self.reach.function_of(site)
+            if not self._reach(caller, way, (*trail, code)) or not self._behind_home(site, caller, way):
+                return False
+        self.signatures.hand_down(code, sites, way)
+        return True
+
+    def _behind_home(self, site: cst.Call, caller: Code, way: Way) -> bool:
+        """Whether a call in the home's own code stands behind the statement that makes the accelerator."""
+        if caller is not way.code or way.home is None:
+            return True
+        if caller not in self._orders:
+            self._orders[caller] = {node: index for index, node in enumerate(_statements_of(caller))}
+        order = self._orders[caller]
+        unit = self.reach.unit(caller)
+        home = order.get(way.home[1].node)
+        here = next((order[n] for n in (site, *unit.names.ancestors(site)) if n in order), None)
+        if home is None or here is None:
+            return True
+        return here >= home if way.home[1].side is Side.BEFORE else here > home
+
+
+def _statements_of(code: Code) -> list[cst.CSTNode]:
+    """All statements of some code, nested ones included, in source order."""
+    body = code.body if isinstance(code, (cst.FunctionDef, cst.Lambda)) else code
+    found: list[cst.CSTNode] = []
+    pending = list(getattr(body, "body", ()))
+    while pending:
+        statement = pending.pop(0)
+        found.append(statement)
+        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+            continue
+        inner: list[cst.CSTNode] = []
+        for part in (getattr(statement, "body", None), getattr(statement, "orelse", None)):
+            if isinstance(part, cst.IndentedBlock):
+                inner.extend(part.body)
+            elif isinstance(part, cst.Else):
+                inner.extend(getattr(part.body, "body", ()))
+            elif isinstance(part, cst.If):
+                inner.append(part)
+        pending[:0] = inner
+    return found

@@ -1,0 +1,43 @@
+"""Functions that files outside the program use as well: an edit that only suits this program would break those."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.values import Unit
+from ..findings import Finding, Severity
+
+
+def shared_code(reach: Reach) -> dict[Code, str]:
+    """The functions that files outside the program reach, each with one of those files."""
+    found: dict[Code, str] = {}
+    for unit in reach.units:
+        for function in unit.names.functions if unit.place.shared else ():
+            user = _user(unit, function)
+            if user is not None:
+                for code in reach.below(function):
+                    found.setdefault(code, user)
+    return found
+
+
+def _user(unit: Unit, function: cst.CSTNode) -> str | None:
+    """Who uses a function by its name, or by that of the class or function around it."""
+    shared = unit.place.shared
+    if "*" in shared:
+        return shared["*"]
+    for around in (function, *unit.names.ancestors(function)):
+        if isinstance(around, (cst.FunctionDef, cst.ClassDef)) and around.name.value in shared:
+            top = isinstance(unit.names.parents[around], cst.Module)
+            if top or isinstance(around, cst.FunctionDef):
+                return shared[around.name.value]
+    return None
+
+
+def together(node: cst.CSTNode, user: str, what: str) -> Finding:
+    """The finding for an edit that would break a file outside the program."""
+    return Finding(
+        "shared-module", node, f"{what} is used by {user} as well, which is not part of this program: to change it for "
+        "one would break the other",
+        f"migrate both together, if {user} trains as well; else give each a function of its own", Severity.BLOCKED,
+    )  # fmt: skip

@@ -1,0 +1,144 @@
+"""Signatures that change for the accelerator: whether a function's may, which parameter gives way, at which calls."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+import libcst as cst
+
+from ..analysis.dataflow.call_binding import argument_of
+from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.solver import Thing
+from ..analysis.dataflow.values import Function, State, decorators, origins
+from ..analysis.distributed.init_sites import Start
+from ..analysis.distributed.rank_spellings import number
+from ..analysis.syntax.nodes import parameters, positional
+from ..facts.module import HandDown, Handing
+from ..facts.roles import Origin, Role
+from .accelerator_path import Way
+from .holders import Holders
+
+_HARMLESS = frozenset({"no_grad", "inference_mode", "enable_grad", "staticmethod", "classmethod"})
+"""Decorators that leave the signature alone."""
+
+
+class Signatures:
+    """The functions of a program whose calls are all known, and what becomes of their parameters."""
+
+    def __init__(
+        self, state: State, reach: Reach, holders: Holders, name: str, shared: Container[Code], starts: Sequence[Start]
+    ) -> None:
+        self.state, self.reach, self.holders, self.name = state, reach, holders, name
+        self.shared = shared
+        """Functions that files outside the program call as well."""
+        self.starts = starts
+        """Where a script that distributes itself joins its processes."""
+        self._values_of: dict[Thing, list[cst.CSTNode]] = {}
+        for node, slot in state.values.items():
+            if isinstance(node, (cst.Name, cst.Attribute)):
+                for thing in slot.things:
+                    if isinstance(thing, Function):
+                        self._values_of.setdefault(thing, []).append(node)
+
+    def can_change(self, code: cst.FunctionDef) -> bool:
+        """Whether all callers are known: a plain function, never used as a value."""
+        unit = self.reach.unit(code)
+        if code in self.shared or code in self.state.escaped or not set(decorators(code)) <= _HARMLESS:
+            return False
+        scope = unit.names.within.get(code)
+        if self.holders.is_init(code):
+            return self._can_construct(code)
+        if scope is None or (isinstance(scope.node, cst.ClassDef) and not self._is_of_class(code)):
+            return False
+        function: Thing = unit.function(code)
+        for node in self._values_of.get(function, ()):
+            owner = next((u for u in self.reach.units if node in u.names.parents), None)
+            parent = owner.names.parents.get(node) if owner is not None else None
+            if not (isinstance(parent, cst.Call) and parent.func is node):
+                return False
+        return isinstance(function, Function)
+
+    def _is_of_class(self, code: cst.FunctionDef) -> bool:
+        """Whether a function is a static or class method that every call names through the class alone."""
+        plain = all(self.reach.called(site) == [code] for site in self.reach.sites(code))
+        return plain and len(code.decorators) == 1 and decorators(code)[0] in ("staticmethod", "classmethod")
+
+    def _can_construct(self, init: cst.FunctionDef) -> bool:
+        """Whether all constructions by a constructor are plain, and of nothing else besides."""
+        for site in self.reach.sites(init):
+            others = [f for f in self.reach.called(site) if f is not init]
+            explicit = isinstance(site.func, cst.Attribute) and not _is_super(site.func.value)
+            by_class = explicit and any(isinstance(t, Function) for t in self.state.calls[site].callees)
+            if others or by_class:
+                return False
+        return True
+
+    def parameter(self, code: Code) -> cst.Param | None:
+        """The parameter of a function that only ever holds the device; else one that only holds a rank."""
+        if not isinstance(code, cst.FunctionDef):
+            return None
+        numbers = []
+        for param in positional(code):
+            held = self._only_held(code, param)
+            if held and all(isinstance(o, Origin) and o.role is Role.DEVICE for o in held):
+                if not any(isinstance(o, Origin) and o.qualified == "follows" for o in held):
+                    return param
+            if held and self.starts and number(held) is not None:
+                numbers.append(param)
+        return numbers[0] if numbers else None
+
+    def _only_held(self, code: cst.FunctionDef, param: cst.Param) -> list[Thing]:
+        """What a parameter can hold that nothing else sets, and that every call gives; empty where it has no role."""
+        binding = self.reach.unit(code).names.scopes[code].bindings[param.name.value]
+        if len(binding.definitions) != 1 or param.default is not None:
+            return []
+        things = list(self.state.binding(binding).things)
+        held = [t for t in things if isinstance(t, Origin)]
+        return things if self.starts and number(things) is not None else list(held)
+
+    def hand_down(self, code: cst.FunctionDef, sites: list[cst.Call], way: Way) -> None:
+        """Give a function the accelerator: by the parameter that gives way to it, or by a new one."""
+        unit = self.reach.unit(code)
+        scope = unit.names.scopes[code]
+        param = self.parameter(code)
+        places = positional(code)
+        bound = self.holders.is_init(code) or "classmethod" in decorators(code)
+        shift = 1 if bound else 0  # the object (or class) itself is no argument of a call
+        if param is not None and any(argument_of(s, param, places.index(param) - shift) is None for s in sites):
+            param = None
+        if any(p.name.value == self.name for p in parameters(code)):
+            way.reaches.add(code)
+            return
+        index: int | None = places.index(param) if param is not None else len([p for p in places if p.default is None])
+        if param is None and isinstance(code.params.star_arg, cst.Param):
+            index = None
+        way.hand_downs.append((unit, HandDown(code, param, index)))
+        place = index - shift if index is not None else None
+        for site in sites:
+            argument = argument_of(site, param, place) if param is not None and place is not None else None
+            way.handings.append((self.state.calls[site].unit, Handing(site, argument, place)))
+        if param is not None:
+            binding = scope.bindings[param.name.value]
+            of_device = bool(origins(self.state.binding(binding), Role.DEVICE))
+            (way.replaced if of_device else way.given_up).add(binding)
+            self._drop_numbers(code, sites, shift, way, param)
+        way.reaches.add(code)
+
+    def _drop_numbers(
+        self, code: cst.FunctionDef, sites: list[cst.Call], shift: int, way: Way, taken: cst.Param
+    ) -> None:
+        """Further parameters for ranks and numbers of processes go, now that the function has the accelerator."""
+        unit, places = self.reach.unit(code), positional(code)
+        for index, param in enumerate(places):
+            if param is taken or not self.starts or number(self._only_held(code, param)) is None:
+                continue
+            arguments = [argument_of(site, param, index - shift) for site in sites]
+            if all(argument is not None for argument in arguments):
+                way.dropped.append((unit, param))
+                units = (self.state.calls[site].unit for site in sites)
+                way.dropped.extend((u, a) for u, a in zip(units, arguments, strict=True) if a is not None)
+                way.given_up.add(unit.names.scopes[code].bindings[param.name.value])
+
+
+def _is_super(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"

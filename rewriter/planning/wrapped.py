@@ -1,0 +1,67 @@
+"""
+What a wrapper in front of a model hides: its own attributes, methods and class. Asked where ``prepare`` wraps models.
+
+Reading is done on the model itself. A method that trains would bypass the wrapper, and with it the exchange of
+gradients: the script is not migrated to such a runtime before it calls the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Reach
+from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.devices.use_before_prepare import OF_MODULES, Stands
+from ..analysis.effects.checkpoints import in_front
+from ..analysis.training.training import Training, outside_name
+from ..facts.roles import Origin, Role
+from ..findings import Finding, Severity
+
+_OF_WRAPPERS = OF_MODULES | {"module", "training", "device", "forward"}
+
+
+def hidden(
+    state: State, unit: Unit, reach: Reach, training: Training, stands: Mapping[Origin, Stands]
+) -> Iterator[cst.BaseExpression | Finding]:
+    """The models to unwrap where something of their own is read, and findings where that would not train."""
+    for node, slot in list(state.values.items()):
+        if not isinstance(node, cst.Attribute) or node not in unit.names.parents or slot is None:
+            continue
+        if node.attr.value in _OF_WRAPPERS or not _is_wrapped(state, unit, reach, stands, node, node.value):
+            continue
+        call = unit.names.parents[node]
+        if isinstance(call, cst.Call) and call.func is node and _trains(state, unit, reach, training, call):
+            yield Finding(
+                "wrapped-model", call, f"the result of .{node.attr.value}() trains, and Accelerate exchanges only the "
+                "gradients of what the model itself is called for: those of a method would stay one process's own",
+                "call it from forward(), and call the model; or migrate to torchlift, which wraps nothing",
+                Severity.BLOCKED,
+            )  # fmt: skip
+        else:
+            yield node.value
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is not None and call.args and outside_name(record) in ("builtins.isinstance", "builtins.len"):
+            if _is_wrapped(state, unit, reach, stands, call, call.args[0].value):
+                yield call.args[0].value
+
+
+def _is_wrapped(
+    state: State, unit: Unit, reach: Reach, stands: Mapping[Origin, Stands], node: cst.CSTNode, model: cst.CSTNode
+) -> bool:
+    """Whether an expression gives a model that is wrapped by then, seen from outside of its class."""
+    held = [o for o in origins(state.values.get(model), Role.MODEL) if o in stands]
+    if not held or unit.names.function(node) not in reach.reachable:
+        return False
+    classes = (unit.classes.get(a) for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef))
+    if any(klass is not None and klass.role is not None for klass in classes):
+        return False
+    return any(not in_front(stands[origin], unit, reach, node) for origin in held)
+
+
+def _trains(state: State, unit: Unit, reach: Reach, training: Training, call: cst.Call) -> bool:
+    """Whether a method's tensors are computed in a loop that trains."""
+    given = bool(origins(state.calls[call].result, Role.OUTPUT, Role.LOSS)) if call in state.calls else False
+    return given and any(loop in training.train_loops for loop in reach.batch_loops(call, unit))

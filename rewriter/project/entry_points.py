@@ -1,0 +1,185 @@
+"""Which programs are there: entry scripts that reach files with work, and who else uses their modules."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+
+from ..facts.module_paths import Layout, Place
+from ..gate.prefilter import parse
+from ..source import SourceError, discover
+from .import_graph import Library, Program, absolute
+
+_GUARD = re.compile(rb"__name__\s*==|==\s*__name__")
+_TEST = re.compile(r"(^|/)(tests?|testing)/|(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
+
+
+class Map:
+    """The files of a project and who imports whom, found out as far as it is asked for."""
+
+    def __init__(self, library: Library, excludes: Callable[[Path], bool]) -> None:
+        self.library, self.excludes = library, excludes
+        self._targets: dict[Path, frozenset[Path]] = {}
+        self._projects: dict[Path, list[Path]] = {}
+        self._words: dict[Path, frozenset[str]] = {}
+
+    def project(self, path: Path) -> list[Path]:
+        """The scripts and notebooks of the project around a file, by full path; of its folder if none marks it."""
+        folder = absolute(path).parent
+        root = self.library.root(folder) or folder
+        if root not in self._projects:
+            self._projects[root] = discover([root])[0]
+        return self._projects[root]
+
+    def targets(self, path: Path) -> frozenset[Path]:
+        """The files that a file imports, by full path; none where it is not valid Python."""
+        path = absolute(path)
+        if path not in self._targets:
+            try:
+                self._targets[path] = frozenset(self._resolve(path))
+            except SourceError:
+                self._targets[path] = frozenset()
+        return self._targets[path]
+
+    def _resolve(self, path: Path) -> Iterable[Path]:
+        search = self.library.search(path)
+        for found in self.library.imports(path):
+            if found.module.startswith("."):
+                yield from self._relative(path, found.module, found.names)
+                continue
+            for name in (found.module, *(f"{found.module}.{n}" for n in found.names if n != "*")):
+                parts = name.split(".")
+                for count in range(1, len(parts) + 1):
+                    yield from map(absolute, self.library.find(search, ".".join(parts[:count]))[:1])
+
+    def _relative(self, path: Path, module: str, names: Sequence[str]) -> Iterable[Path]:
+        rest = module.lstrip(".")
+        folder = path.parents[len(module) - len(rest) - 1]
+        parts = rest.split(".") if rest else []
+        for tail in ([], *([n] for n in names if n != "*")):
+            for count in range(len(parts) + len(tail) + 1):
+                yield from map(absolute, list(self.library.below(folder, (parts + tail)[:count]))[:1])
+
+    def importers(self, modules: Collection[Path], universe: Iterable[Path]) -> dict[Path, set[Path]]:
+        """The files that import any of some modules, each with those."""
+        wanted = {absolute(m) for m in modules}
+        stems = {m.parent.name if m.stem == "__init__" else m.stem for m in wanted}
+        if not stems:
+            return {}
+        pattern = re.compile(rb"\b(?:%s)\b" % b"|".join(re.escape(os.fsencode(s)) for s in sorted(stems)))
+        found: dict[Path, set[Path]] = {}
+        for path in universe:
+            try:
+                data = self.library.data(path)
+            except SourceError:
+                continue
+            if b"import" in data and (pattern.search(data) or b"import *" in data):
+                hit = self.targets(path) & wanted - {absolute(path)}
+                if hit:
+                    found[path] = set(hit)
+        return found
+
+    def words(self, path: Path) -> frozenset[str]:
+        """Every name and attribute that a file reads, imported ones by the name that they have at home."""
+        if path not in self._words:
+            try:
+                nodes = list(ast.walk(parse(self.library.data(path))))
+            except (SyntaxError, ValueError, RecursionError, SourceError):
+                nodes = []
+            found = {node.id for node in nodes if isinstance(node, ast.Name)}
+            found |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+            renamed = (node for node in nodes if isinstance(node, ast.alias) and node.asname in found)
+            self._words[path] = frozenset(found | {alias.name.rpartition(".")[2] for alias in renamed})
+        return self._words[path]
+
+    def entries(self, working: Collection[Path], universe: Sequence[Path]) -> list[Path]:
+        """The files that reach files with work and are started: nobody imports them, or they have a guard."""
+        by_path = {absolute(path): path for path in universe}
+        reaching: dict[Path, None] = {absolute(path): None for path in working}
+        imported: set[Path] = set()
+        fresh = set(reaching)
+        while fresh:
+            found = self.importers(fresh, universe)
+            fresh = set()
+            for path, hit in found.items():
+                if is_test(path):
+                    continue
+                imported |= hit
+                if absolute(path) not in reaching:
+                    reaching[absolute(path)] = None
+                    fresh.add(absolute(path))
+        started = [p for p in reaching if p not in imported or _GUARD.search(self.library.data(by_path.get(p, p)))]
+        return sorted((by_path.get(p, p) for p in started if not is_test(by_path.get(p, p))), key=os.fspath)
+
+    def users(self, program: Program, inside: Collection[Path]) -> dict[Path, dict[str, str]]:
+        """For each module of a program the names that other files use, each with one of them; ``inside`` are files
+        that are migrated along. Tests are no users: they are to be changed with what they test."""
+        modules = [file.path for file in program.files[1:]]
+        found: dict[Path, dict[str, str]] = {path: {} for path in modules}
+        for path in modules:
+            if self.excludes(path):
+                found[path]["*"] = "(excluded by your settings) someone"
+        if not modules:
+            return found
+        own = {absolute(path) for path in (*program.paths, *inside)}
+        here = {absolute(path): path for path in modules}
+        outside = [p for p in self.project(program.entry) if absolute(p) not in own and not is_test(p)]
+        for user, hit in self._reached(set(here), outside).items():
+            for full in hit:
+                found[here[full]].update(dict.fromkeys(self.words(user), os.path.relpath(user)))
+        for path in modules:
+            for word in _of_guard(self.library.data(path)):
+                found[path].setdefault(word, f"{path} itself, when it is started,")
+        return found
+
+    def _reached(self, modules: set[Path], universe: Sequence[Path]) -> dict[Path, set[Path]]:
+        """The files that import any of some modules, by whatever way, each with those that it reaches."""
+        reached: dict[Path, set[Path]] = {module: {module} for module in modules}
+        fresh = set(modules)
+        while fresh:
+            found = self.importers(fresh, universe)
+            fresh = set()
+            for user, hit in found.items():
+                whole = set().union(*(reached[absolute(path)] for path in hit))
+                known = reached.setdefault(absolute(user), set())
+                if not whole <= known:
+                    known |= whole
+                    fresh.add(absolute(user))
+        return {path: hit for path, hit in reached.items() if path not in modules}
+
+    def has_guard(self, path: Path) -> bool:
+        """Whether a file says what happens when it is started."""
+        return _GUARD.search(self.library.data(path)) is not None
+
+    def testers(self, changed: Collection[Path], like: Path) -> dict[Path, set[Path]]:
+        """The tests that import changed modules."""
+        return self.importers(changed, [p for p in self.project(like) if is_test(p)])
+
+
+def is_test(path: Path) -> bool:
+    """Whether a file is part of a test suite: nobody starts it to train."""
+    return _TEST.search(Path(os.path.relpath(path)).as_posix()) is not None
+
+
+def _of_guard(data: bytes) -> set[str]:
+    """The names that a file's ``__main__`` guard mentions."""
+    if not _GUARD.search(data):
+        return set()
+    try:
+        tree = parse(data)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    found: set[str] = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test):
+            found.update(n.id for n in ast.walk(statement) if isinstance(n, ast.Name))
+    return found - {"__name__"}
+
+
+def layout_of(program: Program, shared: dict[Path, dict[str, str]]) -> Layout:
+    """How the modules of a program find each other."""
+    places = {file.name: Place(file.name, file.package, shared.get(file.path, {})) for file in program.files}
+    return Layout(places, program.aliases)

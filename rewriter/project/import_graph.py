@@ -1,0 +1,375 @@
+"""
+Follow the local imports of a script: which files make up its program, and under which names. Standard library only.
+
+Python's own rules: absolute imports are looked up beside the script first, then in the folders above it up to the
+root of the project (as ``python -m`` and an editable install do), relative ones in the package of the file itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..facts.module_paths import ENTRY, resolved
+from ..gate.prefilter import TORCH, parse
+from ..source import SourceError, decode, read_bytes
+
+if TYPE_CHECKING:
+    from ..notebooks.document import Notebook
+
+_MARKERS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
+_INSTALLED = TORCH | {"numpy", "transformers", "scipy", "sklearn", "pandas", "matplotlib", "tqdm"}
+"""Packages that a folder above the script does not stand for, whatever its name is."""
+
+
+class Import(NamedTuple):
+    """One module that a file imports, as it is spelled there."""
+
+    module: str
+    """With its leading dots."""
+    names: tuple[str, ...]
+    """What is imported from it; ``*`` for everything, nothing for ``import module``."""
+    line: int
+    guarded: bool
+    """It may fail: it stands under a ``try``."""
+
+
+class Missing(NamedTuple):
+    """A local module that is not there."""
+
+    path: Path
+    line: int
+    module: str
+
+
+class Doubled(NamedTuple):
+    """A name that two files answer to, and the one that Python takes."""
+
+    path: Path
+    line: int
+    module: str
+    taken: Path
+    other: Path
+
+
+class File(NamedTuple):
+    """One file of a program."""
+
+    name: str
+    """Its full module name; ``__main__`` for the entry script."""
+    path: Path
+    data: bytes
+    package: str
+    """The package that its relative imports start from."""
+
+
+class Program:
+    """An entry script and the local modules that it reaches."""
+
+    def __init__(self, files: list[File]) -> None:
+        self.files = files
+        self.aliases: dict[str, str] = {}
+        """Further full names of modules of the program: a file that can be imported by two names has one of its own."""
+        self.missing: list[Missing] = []
+        self.doubled: list[Doubled] = []
+
+    @property
+    def entry(self) -> Path:
+        """The script that is started."""
+        return self.files[0].path
+
+    @property
+    def paths(self) -> set[Path]:
+        """All its files."""
+        return {file.path for file in self.files}
+
+
+class Library:
+    """The files that were read and what they import: shared by all programs of one run."""
+
+    def __init__(self) -> None:
+        self.notebooks: dict[Path, Notebook] = {}
+        """Those that were read, by full path; their data is the script of their cells."""
+        self._data: dict[Path, bytes] = {}
+        self._imports: dict[Path, tuple[Import, ...]] = {}
+        self._extra: dict[Path, tuple[str, ...]] = {}
+        self._roots: dict[Path, Path | None] = {}
+        self._kinds: dict[str, int] = {}
+
+    def data(self, path: Path) -> bytes:
+        """The bytes of a file, of a notebook those of its cells as a script; ``SourceError`` if it cannot be read."""
+        full = absolute(path)
+        if full not in self._data:
+            data = read_bytes(path)
+            self._data[full] = data if path.suffix != ".ipynb" else self._cells(data, path)
+        return self._data[full]
+
+    def _cells(self, data: bytes, path: Path) -> bytes:
+        from ..notebooks.document import read_notebook
+
+        notebook = self.notebooks[absolute(path)] = read_notebook(data, path)
+        return notebook.script().encode()
+
+    def give(self, path: Path, data: bytes) -> None:
+        """Note the bytes of a file that was read already."""
+        self._data[absolute(path)] = data
+
+    def imports(self, path: Path) -> tuple[Import, ...]:
+        """What a file imports; ``SourceError`` where it is not valid Python."""
+        given, path = path, absolute(path)
+        if path not in self._imports:
+            data = self.data(path)
+            try:
+                tree = parse(data) if b"import" in data else ast.Module([], [])
+            except SyntaxError as error:
+                if path in self.notebooks:
+                    self.notebooks[path].check()
+                decode(data, given)  # which may know better what is wrong
+                remedy = "Correct the syntax, then migrate"
+                raise SourceError(given, error.lineno or 0, f"not valid Python: {error.msg}", remedy) from None
+            except (ValueError, RecursionError, MemoryError):
+                tree = ast.Module([], [])
+            by_name = b"import_module" in data or b"__import__" in data
+            found = imports_of(tree, by_name=by_name)
+            self._imports[path] = tuple(sorted(found, key=lambda each: each.line))
+            self._extra[path] = tuple(_search_paths(tree)) if b"sys.path" in data else ()
+        return self._imports[path]
+
+    def root(self, folder: Path) -> Path | None:
+        """The root of the project around a folder; None where nothing marks one."""
+        if folder not in self._roots:
+            if any(os.path.lexists(folder / marker) for marker in _MARKERS):
+                self._roots[folder] = folder
+            else:
+                self._roots[folder] = self.root(folder.parent) if folder.parent != folder else None
+        return self._roots[folder]
+
+    def search(self, script: Path) -> list[Path]:
+        """The folders in which absolute imports of a script are looked up."""
+        given, script = script, absolute(script)
+        folder, cwd = script.parent, Path.cwd()
+        top = self.root(folder) or (cwd if cwd in folder.parents else folder)
+        found = [folder]
+        if script in self._extra or self.imports(given):
+            for text in self._extra.get(script, ()):
+                found += [f for f in (_plain(folder / text), _plain(top / text)) if f.is_dir()]
+        while top in folder.parents or (folder / "__init__.py").exists():
+            folder = folder.parent
+            found.append(folder)
+        found += [top / "src"] if (top / "src").is_dir() else []
+        return list(dict.fromkeys(found))
+
+    def find(self, search: Sequence[Path], module: str) -> list[Path]:
+        """The files that an absolute module name may mean, the one that Python takes first."""
+        parts = module.split(".")
+        found: dict[Path, None] = {}
+        for position, folder in enumerate(search):
+            known = parts[0] in sys.stdlib_module_names or parts[0] in _INSTALLED
+            if not (position and known) and parts[0]:
+                found.update(dict.fromkeys(self.below(folder, parts)))
+        return list(found)
+
+    def below(self, folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+        """The files that a dotted name means in a folder: the package before the module."""
+        base = os.path.join(folder, *parts)  # noqa: PTH118 (many a name is asked for)
+        for name in (os.path.join(base, "__init__.py"), f"{base}.py"):  # noqa: PTH118
+            if name not in self._kinds:
+                self._kinds[name] = os.path.isfile(name)  # noqa: PTH113
+            if self._kinds[name]:
+                yield Path(name)
+
+
+def absolute(path: Path) -> Path:
+    """The same file by its full path; links stay."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 (resolve() would follow links)
+
+
+def _plain(path: Path) -> Path:
+    return Path(os.path.normpath(path))
+
+
+def imports_of(tree: ast.Module, *, by_name: bool) -> Iterator[Import]:
+    """
+    The imports of a file wherever they stand, those for the type checker alone left out.
+
+    ``by_name``: also those by ``import_module("pkg.mod")``, for which every expression has to be looked at.
+    """
+    pending: list[tuple[ast.stmt, bool]] = [(statement, False) for statement in tree.body]
+    while pending:
+        node, guarded = pending.pop()
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, (), node.lineno, guarded)
+        elif isinstance(node, ast.ImportFrom):
+            names = tuple(alias.name for alias in node.names)
+            yield Import("." * node.level + (node.module or ""), names, node.lineno, guarded)
+        elif by_name:
+            yield from _by_name(node, guarded)
+        if isinstance(node, ast.If) and _types_only(node.test):
+            pending.extend((child, guarded) for child in node.orelse)
+            continue
+        inner = guarded or isinstance(node, ast.Try)
+        pending.extend((child, inner) for child in _inside(node))
+
+
+def _inside(node: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements of the blocks of a compound statement."""
+    for name in ("body", "orelse", "finalbody"):
+        yield from getattr(node, name, ())
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield from part.body
+
+
+def _types_only(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+    return name == "TYPE_CHECKING"
+
+
+def _by_name(statement: ast.stmt, guarded: bool) -> Iterator[Import]:
+    """The modules that a statement itself names by a literal in ``import_module("pkg.mod")`` or ``__import__``."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            word = node.args[0] if name in ("import_module", "__import__") and node.args else None
+            if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value:
+                yield Import(word.value, (), node.lineno, guarded)
+        pending.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))
+
+
+def _search_paths(tree: ast.Module) -> Iterator[str]:
+    """The literal parts of what a script adds to ``sys.path``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            if node.func.attr in ("append", "insert", "extend") and getattr(owner, "attr", "") == "path":
+                words = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+                yield from (word for word in words if word)
+                if len(words) > 1:
+                    yield os.path.join(*words)  # noqa: PTH118
+
+
+def follow(library: Library, entry: Path) -> Program:
+    """The program that a script starts. ``SourceError`` for a file of it that cannot be read, or is not Python."""
+    return _Follower(library, entry).run()
+
+
+class _Follower:
+    """Follows the imports of one script."""
+
+    def __init__(self, library: Library, entry: Path) -> None:
+        self.library, self.entry = library, entry
+        self.search = library.search(entry)
+        self.names: dict[Path, str] = {}
+        """Full path of a file -> its module name."""
+        self.program = Program([])
+
+    def run(self) -> Program:
+        own = _dotted(self.entry, self.search)
+        self.names[absolute(self.entry)] = ENTRY
+        if self.entry.suffix != ".ipynb":  # nobody can import a notebook
+            self.program.aliases[absolute(self.entry).stem] = ENTRY
+            self.program.aliases[own] = ENTRY
+        self._take(self.entry, ENTRY, own.rpartition(".")[0] if _in_package(self.entry) else "")
+        for file in self.program.files:  # the list grows while it is read
+            for found in self.library.imports(file.path):
+                self._import(file, found)
+        return self.program
+
+    def _take(self, path: Path, name: str, package: str) -> None:
+        self.program.files.append(File(name, path, self.library.data(path), package))
+
+    def _import(self, file: File, found: Import) -> None:
+        name = resolved(file.package, found.module)
+        relative = found.module.startswith(".")
+        if name is None:
+            return
+        self._module(file, found, name, relative and bool(found.module.strip(".")))
+        for each in found.names:
+            if each != "*":
+                self._module(file, found, f"{name}.{each}" if name else each, False)
+
+    def _module(self, file: File, found: Import, name: str, certain: bool) -> None:
+        """Take the module of a full name into the program, and the packages around it."""
+        parts = name.split(".")
+        for count in range(1, len(parts) + 1):
+            whole = ".".join(parts[:count])
+            places = self._places(file, whole, found.module)
+            if not places:
+                local = count > 1 and bool(self._places(file, parts[0], found.module))
+                if count == len(parts) and not found.guarded and (certain or (local and whole == found.module)):
+                    folder = any(os.path.isdir(f.joinpath(*parts)) for f in self.search)  # noqa: PTH112
+                    if not folder and not _is_compiled(file.path.parent, parts[-1]):
+                        self.program.missing.append(Missing(file.path, found.line, found.module))
+                continue
+            path = places[0]
+            if len(places) > 1 and count == len(parts) and not self._known(path):
+                twins = [p for p in places[1:] if absolute(p) != absolute(self.entry)]
+                if twins:
+                    self.program.doubled.append(Doubled(file.path, found.line, whole, path, twins[0]))
+            self._add(path, whole)
+
+    def _places(self, file: File, name: str, spelled: str) -> list[Path]:
+        if spelled.startswith(".") and file.package:
+            top = _package_root(file)
+            return list(self.library.below(top, name.split(".")))
+        return self.library.find(self.search, name)
+
+    def _known(self, path: Path) -> bool:
+        return absolute(path) in self.names
+
+    def _add(self, path: Path, name: str) -> None:
+        full = absolute(path)
+        known = self.names.get(full)
+        if known is None:
+            self.names[full] = name
+            package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+            self._take(shortened(path, self.entry), name, package)
+        elif known != name:
+            self.program.aliases[name] = known
+
+
+def _package_root(file: File) -> Path:
+    """The folder that the full name of a file's package starts from."""
+    folder = absolute(file.path).parent
+    for _ in file.package.split("."):
+        folder = folder.parent
+    return folder
+
+
+def shortened(path: Path, like: Path = Path()) -> Path:
+    """A path as the user would write it: relative to the working directory where the entry's is."""
+    if like.is_absolute():
+        return absolute(path)
+    return Path(os.path.relpath(path))
+
+
+def _in_package(path: Path) -> bool:
+    return (absolute(path).parent / "__init__.py").exists()
+
+
+_COMPILED = frozenset(".c .cc .cpp .cxx .cu .pyx .rs .so .pyd .pyi".split())
+
+
+def _is_compiled(folder: Path, name: str) -> bool:
+    """Whether a module is an extension, built or to be built: its source, its binary or its stub lies there."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(e.name.partition(".")[0] == name and Path(e.name).suffix in _COMPILED for e in entries)
+    except OSError:
+        return False
+
+
+def _dotted(path: Path, search: Iterable[Path]) -> str:
+    """The longest full name that a script has as a module below one of some folders, through packages only."""
+    full = absolute(path)
+    folder, parts = full.parent, [full.stem]
+    while (folder / "__init__.py").exists() and folder.parent != folder:
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts)

@@ -1,0 +1,212 @@
+"""Several programs, one answer for each file: what they share must come out the same, or is refused by name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..findings import Severity
+from ..gate.prefilter import parse
+from ..result import Diagnosis, FileResult, Result
+from .entry_points import Map
+from .import_graph import Program, absolute
+
+_NOBODY = "no-entry-point"
+
+
+def idle(program: Program, result: Result, silent: bool) -> bool:
+    """Whether a program needs nothing: it starts something else, whatever its modules could train. ``silent``: what
+    nobody starts needs nothing either."""
+    told = {(file.source.path, diagnosis.id) for file in result.files for diagnosis in file.diagnoses}
+    if result.changed or any(id != _NOBODY for _, id in told):
+        return False
+    if silent or not told:
+        return True
+    own = program.entry in {path for path, _ in told}
+    return not own and (program.entry.suffix == ".ipynb" or _starts(program.files[0].data))
+
+
+def _starts(data: bytes) -> bool:
+    """Whether a file does something when it is run: it does more than import, define and name things."""
+    try:
+        body = parse(data).body
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    named = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+    texts = [node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    return any(not isinstance(node, named) for node in body if node not in texts)
+
+
+def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) -> list[FileResult]:
+    """One result for each file that has one. ``every``: also those of files that stay and have no findings."""
+    found: dict[Path, tuple[Program, FileResult]] = {}
+    clashes: dict[Path, tuple[Program, Program]] = {}
+    changing: set[Path] = set()
+    for program, result in results:
+        missing = _missing(program)
+        for file in result.files:
+            told = (*file.diagnoses, *(d for path, d in missing if path == file.source.path))
+            blocked = any(d.severity is Severity.BLOCKED for _, d in missing)
+            file = file._replace(diagnoses=told)
+            if blocked:
+                file = file._replace(after=file.source.data, changes=())
+            key = absolute(file.source.path)
+            if file.changed:
+                changing.add(key)
+            first, known = found.setdefault(key, (program, file))
+            if known is file:
+                continue
+            both = together(known, file)
+            if both is None:
+                clashes[key] = (first, program)
+            else:
+                found[key] = (first, both)
+    left = _left(results, clashes, changing)
+    pair = {absolute(program.entry) for both in clashes.values() for program in both}
+    entry = {absolute(program.entry) for program, _ in results} - pair
+    files = [_kept(file, clashes.get(key), left.get(key), key in entry) for key, (_, file) in found.items()]
+    files = _tested(files, [(p, r) for p, r in results if absolute(p.entry) not in left], map)
+    entries = {program.entry for program, _ in results}
+    return [f for f in files if every or f.changed or f.diagnoses or f.source.path in entries]
+
+
+def together(one: FileResult, other: FileResult) -> FileResult | None:
+    """What two programs make of a file that they share; None where one changes what the other runs unchanged."""
+    diagnoses = tuple(dict.fromkeys((*one.diagnoses, *other.diagnoses)))
+    changes = tuple(sorted(dict.fromkeys((*one.changes, *other.changes)), key=lambda c: (c.line, c.column)))
+    idle = tuple(line for line in one.idle if line in other.idle)
+    after = one.after if one.after == other.after else _united(one, other)
+    return None if after is None else one._replace(after=after, changes=changes, diagnoses=diagnoses, idle=idle)
+
+
+_Hunk = tuple[int, int, tuple[bytes, ...]]
+"""Lines from, up to, and what stands in their place."""
+
+
+def _united(one: FileResult, other: FileResult) -> bytes | None:
+    """The text with the edits of two programs, where those of one alone stand in functions that the other never
+    runs."""
+    base = one.source.data.split(b"\n")
+    hunks: dict[_Hunk, None] = {}
+    for mine, yours in ((one, other), (other, one)):
+        own, foreign = _hunks(base, mine.after.split(b"\n")), set(_hunks(base, yours.after.split(b"\n")))
+        resting = _lines_of(base, yours)
+        for hunk in own:
+            lines = set(range(hunk[0] + 1, max(hunk[1], hunk[0] + 1) + 1))
+            imports = hunk[0] == hunk[1] and all(line.startswith((b"from ", b"import ")) for line in hunk[2])
+            if hunk not in foreign and not lines <= resting and not imports:
+                return None
+            hunks[hunk] = None
+    text = list(base)
+    for begin, end, lines_new in sorted(hunks, reverse=True):
+        text[begin:end] = lines_new
+    return b"\n".join(text)
+
+
+def _hunks(base: list[bytes], after: list[bytes]) -> list[_Hunk]:
+    from difflib import SequenceMatcher
+
+    codes = SequenceMatcher(None, base, after, autojunk=False).get_opcodes()
+    return [(a, b, tuple(after[c:d])) for tag, a, b, c, d in codes if tag != "equal"]
+
+
+def _lines_of(base: list[bytes], file: FileResult) -> set[int]:
+    """The lines of the functions that a program does not run."""
+    found: set[int] = set()
+    for node in ast.walk(parse(b"\n".join(base))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.lineno in file.idle:
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return found
+
+
+def _missing(program: Program) -> list[tuple[Path, Diagnosis]]:
+    """What could not be followed, or not for certain."""
+    found = [
+        (
+            m.path,
+            Diagnosis(
+                "missing-module", Severity.BLOCKED, f"there is no module {m.module}, which this file imports",
+                "restore it, or migrate the file by itself: --no-follow", m.line, 1,
+            ),
+        )
+        for m in program.missing
+    ]  # fmt: skip
+    found += [
+        (
+            d.path,
+            Diagnosis(
+                "ambiguous-module", Severity.REVIEW,
+                f"{d.module} may be {d.taken} or {d.other}; taken for the first, as python {program.entry} does",
+                "give the two files different names", d.line, 1,
+            ),
+        )
+        for d in program.doubled
+    ]  # fmt: skip
+    return found
+
+
+def _left(
+    results: Sequence[tuple[Program, Result]],
+    clashes: dict[Path, tuple[Program, Program]],
+    changing: set[Path],
+) -> dict[Path, Path]:
+    """
+    The files of the programs that stay as they are because of a clash, each with the file that two programs need
+    differently. A program that shares a changing file with one of them stays, too; all others are migrated.
+    """
+    held = {program.entry: path for path, pair in clashes.items() for program in pair}
+    files = {program.entry: {absolute(file.source.path) for file in result.files} for program, result in results}
+    pending = list(held)
+    while pending:
+        entry = pending.pop()
+        for other, used in files.items():
+            if other not in held and not changing.isdisjoint(used & files[entry]):
+                held[other] = held[entry]
+                pending.append(other)
+    return {path: clash for entry, clash in held.items() for path in files[entry]}
+
+
+def _kept(file: FileResult, clash: tuple[Program, Program] | None, cause: Path | None, drawn: bool) -> FileResult:
+    """
+    A file while two programs need different texts of ``cause``: nothing of these programs is changed.
+
+    ``drawn``: it starts a program that is neither of the two, but shares files with them.
+    """
+    if cause is None:
+        return file
+    if clash is not None:
+        one, other = (str(program.entry) for program in clash)
+        message = f"{one} and {other} both use this file, and each would need another text"
+    elif file.changed and drawn:
+        message = f"this program shares files with one that stays as it is, because of {cause}"
+    else:
+        return file._replace(after=file.source.data, changes=())
+    finding = Diagnosis(
+        "shared-module", Severity.BLOCKED, message,
+        "give each a function of its own, or migrate one after the other and look at the difference",
+    )  # fmt: skip
+    return file._replace(after=file.source.data, changes=(), diagnoses=(*file.diagnoses, finding))
+
+
+def _tested(files: list[FileResult], results: Iterable[tuple[Program, Result]], map: Map) -> list[FileResult]:
+    """The files, with a word where a test calls what has changed."""
+    several = [program for program, _ in results if len(program.files) > 1]
+    changed = {absolute(f.source.path): f for f in files if f.changed}
+    if not several or not changed:
+        return files
+    users: dict[Path, Path] = {}
+    for test, modules in map.testers(changed, several[0].entry).items():
+        for module in modules:
+            users.setdefault(module, test)
+    return [_noted(file, users.get(absolute(file.source.path))) for file in files]
+
+
+def _noted(file: FileResult, test: Path | None) -> FileResult:
+    if test is None or not file.changed:
+        return file
+    finding = Diagnosis(
+        "tested-module", Severity.REVIEW, f"{test} imports this file, which has changed",
+        "run the tests, and change their calls where a function takes the accelerator now",
+    )  # fmt: skip
+    return file._replace(diagnoses=(*file.diagnoses, finding))

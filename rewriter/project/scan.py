@@ -1,0 +1,306 @@
+"""Run over the files of one command: gate, programs, migration. Answers as data; prints and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..config import RawConfig, check_rules, check_word, final, load
+from ..facts.module_paths import ENTRY
+from ..findings import Severity
+from ..gate.prefilter import helps, syntax_error, trains
+from ..source import SourceError, decode, discover
+from .entry_points import Map, layout_of
+from .import_graph import File, Library, Program, absolute, follow, shortened
+from .migrations import Given, Migrations
+
+if TYPE_CHECKING:
+    from ..result import FileResult, Result
+    from ..rule import Entry
+
+_FEW = 20
+"""So many files named on the command line are each taken for a script that somebody starts."""
+
+
+class Survey:
+    """What was found out about the files of one command."""
+
+    def __init__(self) -> None:
+        self.files: list[FileResult] = []
+        self.refused: list[SourceError] = []
+        self.checked = 0
+        self.done = 0
+        """How many files are migrated already."""
+        self.options: dict[str, str] = {}
+        self.programs: list[Given] = []
+        """The programs that were migrated, each with its settings."""
+
+    def __str__(self) -> str:
+        """The counts, as a phrase."""
+        untouched = self.checked - self.done - len(self.files) - len(self.refused)
+        facts = [f"{self.done} migrated already"] if self.done else []
+        facts += [f"{untouched} without training by torch"] if untouched else []
+        return f"{self.checked} file{'' if self.checked == 1 else 's'} checked, {', '.join(facts) or 'none left'}"
+
+
+class Surveyor:
+    """Looks at the files of a command, and at the programs that they belong to."""
+
+    def __init__(
+        self,
+        catalogue: Sequence[Entry],
+        options: RawConfig,
+        *,
+        every: bool = False,
+        notes: bool = True,
+        cached: bool = False,
+    ) -> None:
+        """
+        Look with the rules of a catalogue, and the options of the command line.
+
+        Args:
+            every: give results of programs that need nothing, too, for those who ask what was inferred.
+            notes: give what is good to know of programs that stay as they are.
+            cached: read and write the cache of verdicts.
+        """
+        self.catalogue = catalogue
+        self.options = options
+        self.every = every
+        self.notes = notes
+        self.survey = Survey()
+        self.library = Library()
+        self.migrations = Migrations(catalogue, self.library, cached=cached)
+        self.map = Map(self.library, lambda path: self._raw(path).excludes(path))
+        self._progress: Callable[[int, int], None] = lambda done, total: None
+        self._trains: dict[Path, bool] = {}
+        self._judged: set[Path] = set()
+        """The files that were given or found, in full."""
+        self._folders: dict[str, RawConfig] = {}
+        self._sound: list[RawConfig] = []
+        self._check(options)
+
+    def look(
+        self,
+        paths: Sequence[Path],
+        progress: Callable[[int, int], None] = lambda done, total: None,
+        *,
+        follows: bool = True,
+        hook: bool = False,
+    ) -> Survey:
+        """
+        Look at files and folders. ``SourceError`` is noted and keeps nobody else from being looked at.
+
+        Args:
+            paths: scripts that somebody starts, and folders in which those are to be found.
+            progress: is told how many programs are done, and of how many.
+            follows: migrate programs, with the modules that they import; else each file by itself.
+            hook: ``paths`` are changed files of any kind: migrate the programs of the project that reach them.
+        """
+        found, self.survey.refused = discover(paths, lambda path: self._raw(path).excludes(path))
+        self._progress = progress
+        alone = len(found) == 1 and found[0] == paths[0]
+        readable = [path for path in found if self._gate(path, None, alone)]
+        if not follows:
+            self._settle([self._alone(path) for path in readable if self._works(path)])
+        elif hook:
+            self._settle(self._reaching(readable), silent=True)
+        else:
+            given = set(paths)
+            named = [path for path in readable if path in given]
+            self._settle(self._started(readable, named if len(named) <= _FEW else []))
+        return self.survey
+
+    def look_at(self, data: bytes, name: str) -> Survey:
+        """Look at text that came from elsewhere, under a name of its own."""
+        path = Path(name)
+        self.migrations.cached = False  # it is no file: nothing says where its result would be kept
+        if self._gate(path, data, True) and self._works(path):
+            self._settle([self._alone(path)])
+        return self.survey
+
+    # The gate ---------------------------------------------------------------------------------------------------------
+
+    def _gate(self, path: Path, data: bytes | None, alone: bool) -> bool:
+        """
+        Judge one file; False where it cannot be read.
+
+        A file that is given alone is read in full in any case: silence about a broken file would read as praise.
+        """
+        self.survey.checked += 1
+        self._judged.add(absolute(path))
+        try:
+            if data is not None:
+                self.library.give(path, data)
+            if not self._passes(path) and alone:
+                self._sound_file(path)
+        except SourceError as error:
+            self.survey.refused.append(error)
+            return False
+        return True
+
+    def _sound_file(self, path: Path) -> None:
+        data = self.library.data(path)
+        notebook = self.library.notebooks.get(absolute(path))
+        if notebook is not None:
+            notebook.check()
+        else:
+            _sound(path, data)
+
+    def _passes(self, path: Path) -> bool:
+        """Whether a file trains, as far as the gate can tell; ``SourceError`` where it cannot be read."""
+        if path not in self._trains:
+            self._trains[path] = trains(self.library.data(path))
+        return self._trains[path]
+
+    def _works(self, path: Path) -> bool:
+        """Whether the rules have to look at a file; False where it cannot be read."""
+        try:
+            return self._passes(path)
+        except SourceError:
+            return False
+
+    def _helps(self, path: Path) -> bool:
+        """Whether a file may be the training step of a script that imports torch where this one does not."""
+        try:
+            return not self._passes(path) and helps(self.library.data(path))
+        except SourceError:
+            return False
+
+    # The programs -----------------------------------------------------------------------------------------------------
+
+    def _alone(self, path: Path) -> Program:
+        return Program([File(ENTRY, path, self.library.data(path), "")])
+
+    def _started(self, found: Sequence[Path], named: Sequence[Path]) -> list[Program]:
+        """The programs of scripts that were named, and of those that start something in what was found."""
+        working = [path for path in found if self._works(path)]
+        entries = dict.fromkeys(named)
+        if len(named) < len(found) and (sought := [*working, *(path for path in found if self._helps(path))]):
+            entries.update(dict.fromkeys(self.map.entries(sought, found)))
+        programs = [program for path in entries if (program := self._followed(path)) is not None]
+        inner = {absolute(p) for program in programs for p in list(program.paths - {program.entry})}
+        programs = [p for p in programs if absolute(p.entry) not in inner or self.map.has_guard(p.entry)]
+        known = {absolute(path) for program in programs for path in program.paths}
+        return [*programs, *(self._alone(path) for path in working if absolute(path) not in known)]
+
+    def _reaching(self, changed: Sequence[Path]) -> list[Program]:
+        """The programs of the project that reach one of some files."""
+        projects = {id(files): files for files in map(self.map.project, changed)}
+        universe = list(dict.fromkeys(path for files in projects.values() for path in files))
+        universe = [path for path in universe if not self._raw(path).excludes(path)]
+        working = [path for path in universe if self._works(path) or self._helps(path)]
+        wanted = {absolute(path) for path in changed}
+        programs = [self._followed(shortened(path)) for path in self.map.entries(working, universe)] if working else []
+        return [p for p in programs if p is not None and not wanted.isdisjoint(map(absolute, p.paths))]
+
+    def _followed(self, entry: Path) -> Program | None:
+        """The program of a script, if there is work in it."""
+        try:
+            program = follow(self.library, entry)
+        except SourceError as error:
+            own = absolute(error.path) == absolute(entry)
+            if own != self._works(entry):  # what is wrong with a script in which there is work is told when it is read
+                self._refuse(error)
+            return None
+        if any(self._works(file.path) for file in program.files):
+            return program
+        if any(self._helps(f.path) for f in program.files) and any(
+            b"import torch" in f.data or b"from torch" in f.data for f in program.files
+        ):
+            return program
+        return None
+
+    def _refuse(self, error: SourceError) -> None:
+        if all(str(error) != str(known) for known in self.survey.refused):
+            self.survey.refused.append(error)
+
+    # The migration ----------------------------------------------------------------------------------------------------
+
+    def _settle(self, programs: Sequence[Program], *, silent: bool = False) -> None:
+        """Migrate programs, so that what they share stays right for each. ``silent``: say nothing of libraries."""
+        if not programs:
+            return
+        from .reconcile import idle, merged
+
+        inside = {path for program in programs for path in program.paths}
+        results: list[tuple[Program, Result | None]] = []
+        for number, program in enumerate(programs):
+            self._progress(number, len(programs))
+            results.append((program, self._answer(program, inside)))
+        self._progress(len(programs), len(programs))
+        resting = {p.entry for p, r in results if r is not None and idle(p, r, silent)}
+        working = {path for program, _ in results if program.entry not in resting for path in program.paths}
+        if working & {path for program, _ in results if program.entry in resting for path in program.paths}:
+            results = [(p, self._answer(p, working) if len(p.files) > 1 else r) for p, r in results]
+        kept = [(p, r) for p, r in results if r is not None and (p.entry not in resting or self.every)]
+        for _, result in kept:
+            self.survey.options.update(result.options)
+        self.survey.files.extend(merged(kept, self.map, every=self.every))
+        self.survey.done += self._done([(p, r) for p, r in results if r is not None and p.entry in resting])
+        named = {absolute(path) for program in programs for path in program.paths}
+        self.survey.checked += len(named - self._judged)
+
+    def _done(self, resting: Sequence[tuple[Program, Result]]) -> int:
+        """How many files are migrated already, of programs that need nothing."""
+        told = {file.source.path for file in self.survey.files}
+        silent = [program for program, result in resting if not any(file.diagnoses for file in result.files)]
+        files = {f for p in silent for f in p.paths if f == p.entry or self._works(f) or self._helps(f)}
+        return len(files - told)
+
+    def _answer(self, program: Program, inside: Collection[Path]) -> Result | None:
+        """The migration of a program, as far as it is to be told; None where it cannot be read."""
+        result = self._migrated(program, inside)
+        if result is None or result.changed or self.notes:
+            return result
+        files = (
+            file._replace(diagnoses=tuple(d for d in file.diagnoses if d.severity is not Severity.NOTE))
+            for file in result.files
+        )
+        return result._replace(files=tuple(files))
+
+    def _migrated(self, program: Program, inside: Collection[Path]) -> Result | None:
+        try:
+            notebook = self.library.notebooks.get(absolute(program.entry))
+            if notebook is not None:
+                notebook.check()
+            sources = [decode(file.data, file.path) for file in program.files]
+            each = {file.path: final(self._raw(file.path), self.options, file.path) for file in program.files}
+            layout = layout_of(program, self.map.users(program, inside))
+            given = Given(tuple(sources), each[program.entry], layout, each, notebook)
+            self.survey.programs = [known for known in self.survey.programs if known.sources != given.sources]
+            self.survey.programs.append(given)
+            return self.migrations.of(given)
+        except SourceError as error:
+            self._refuse(error)
+            return None
+
+    def _raw(self, path: Path) -> RawConfig:
+        raw = load(path.parent, self._folders)
+        self._check(raw)
+        return raw
+
+    def _check(self, raw: RawConfig) -> None:
+        """Make sure, once for each source of settings, that the rules and roles it names exist."""
+        if any(raw is other for other in self._sound):
+            return
+        check_rules(raw, (entry.id for entry in self.catalogue))
+        if raw.assume:
+            _check_roles(raw)
+        self._sound.append(raw)
+
+
+def _sound(path: Path, data: bytes) -> None:
+    """Raise ``SourceError`` where a file is no text, or not Python."""
+    decode(data, path)
+    if error := syntax_error(data):
+        raise SourceError(path, error[0], f"not valid Python: {error[1]}", "Correct the syntax, then migrate")
+
+
+def _check_roles(raw: RawConfig) -> None:
+    from ..facts.roles import Role
+
+    known: Iterable[str] = [role.value for role in Role]
+    where = f"{raw.file}: [tool.torchlift] assume" if raw.file else "--assume"
+    for role, _ in raw.assume:
+        check_word(where, "role", role, known, f"There are {', '.join(known)}")

@@ -1,0 +1,146 @@
+"""
+The answers of somebody who is asked about each group of edits, and what they make of a program.
+
+Nothing is asked and nothing is shown here: `report.asking` does that.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from typing import Protocol
+
+from ..findings import Severity
+from ..result import Change, Diagnosis, FileResult, Result
+from ..source import BOM, Source, SourceError, encode
+from .three_way_merge import carried
+
+TRAINING = "training"
+
+
+class Planned(Protocol):
+    """A program's migration, not applied yet."""
+
+    def result(self, declined: Collection[str] = ()) -> Result:
+        """Apply the edits, without the groups that somebody declined."""
+
+
+class Session:
+    """
+    One program: its groups, those that are accepted so far, and the texts that the user wrote over.
+
+    The training's group comes first, because all others need it. A group that changes lines which the user has
+    edited since is declined by itself.
+    """
+
+    def __init__(self, plan: Planned) -> None:
+        self.plan = plan
+        self.whole = plan.result()
+        self.changes: dict[str, list[tuple[FileResult, Change]]] = {}
+        for file in self.whole.files:
+            for change in file.changes:
+                self.changes.setdefault(change.group, []).append((file, change))
+        self.groups = sorted(self.changes, key=lambda group: group != TRAINING)
+        self.accepted: set[str] = set()
+        self._written: list[tuple[Source, str, str]] = []
+
+    def rules(self, group: str) -> list[str]:
+        """The rules at work in a group."""
+        return list(dict.fromkeys(change.rule for _, change in self.changes[group]))
+
+    def files(self, group: str) -> list[Source]:
+        """The files that a group touches."""
+        return list({file.source.path: file.source for file, _ in self.changes[group]}.values())
+
+    def offered(self, group: str) -> list[FileResult] | None:
+        """
+        What a group would do to the files as they are now: their texts before and after.
+
+        Returns None for a group that cannot be made: it needs one that was declined, or lines that the user edited.
+        """
+        before, after = self._texts(self.accepted), self._texts(self.accepted | {group})
+        if before is None or after is None or (group != TRAINING and TRAINING not in self.accepted):
+            return None
+        shown = []
+        for file in self.whole.files:
+            source = file.source
+            old, new = before[source], after[source]
+            # Only the training's edits stand at the lines of the text that is shown: it comes first.
+            changes = tuple(c for c in file.changes if c.group == group) if group == TRAINING else ()
+            if old != new:
+                shown.append(
+                    FileResult(source._replace(data=encode(source, old), text=old), encode(source, new), changes)
+                )
+        return shown
+
+    def accept(self, group: str) -> None:
+        """Make a group."""
+        self.accepted.add(group)
+
+    def text(self, group: str, source: Source) -> str:
+        """A file as it would be with a group."""
+        texts = self._texts(self.accepted | {group})
+        assert texts is not None
+        return texts[source]
+
+    def write(self, group: str, texts: Mapping[Source, str]) -> None:
+        """Make a group, with files as the user wrote them, each made of ``text(group, source)``."""
+        for source, text in texts.items():
+            base = self.text(group, source)
+            if text != base:
+                self._written.append((source, base, text))
+        self.accept(group)
+
+    def result(self) -> Result:
+        """The program with everything that was accepted, and a finding for each group that was not."""
+        result = self._applied(self.accepted)
+        texts = self._texts(self.accepted)
+        assert texts is not None
+        files = []
+        for file in result.files:
+            declined = self._declined(file.source) if TRAINING in self.accepted else ()
+            after = encode(file.source, texts[file.source])
+            found = sorted((*file.diagnoses, *declined), key=lambda d: (d.line, d.column))
+            files.append(file._replace(after=after, diagnoses=tuple(found)))
+        return result._replace(files=tuple(files))
+
+    def _declined(self, source: Source) -> Iterator[Diagnosis]:
+        for group in self.groups:
+            if group not in self.accepted:
+                for file, change in self.changes[group]:
+                    if file.source == source:
+                        message = f"left as it is, as you said: {change.rule} ({change.reason})"
+                        yield Diagnosis("declined", Severity.REVIEW, message, "", change.line, change.column)
+
+    def _applied(self, accepted: set[str]) -> Result:
+        return self.plan.result(set(self.groups) - accepted)
+
+    def _texts(self, accepted: set[str]) -> dict[Source, str] | None:
+        """The files' texts with some groups and with what the user wrote; None where the two are at odds."""
+        texts = {file.source: _text(file) for file in self._applied(accepted).files}
+        for source, base, mine in self._written:
+            text = carried(base, mine, texts[source])
+            if text is None:
+                return None
+            texts[source] = text
+        return texts
+
+
+def _text(file: FileResult) -> str:
+    if file.source.notebook is not None:
+        return file.source.notebook.read(file.after)
+    data = file.after.removeprefix(BOM) if file.source.bom else file.after
+    return data.decode(file.source.encoding)
+
+
+def problem_of(text: str, source: Source) -> str:
+    """What keeps a text from being the new text of a file; empty where nothing does."""
+    try:
+        if source.notebook is None:
+            ast.parse(text)
+        encode(source, text)
+    except SyntaxError as error:
+        return f"not valid Python: {error.msg}, line {error.lineno}"
+    except (ValueError, SourceError) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,1 @@
+"""The rewriter's side of `--verify`: what is asked, and what is made of the answer."""

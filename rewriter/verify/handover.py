@@ -1,0 +1,213 @@
+"""
+The rewriter's side of a verification: find the python that imports torch, hand over both texts, read the verdict.
+
+The runtime does the work, in a process of its own; between the two stands versioned JSON and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..result import FileResult
+from .options import Asked, VerifyError
+
+VERSION = 1
+"""Of the request and of the verdict."""
+NOT_COMPARED = 2
+"""The status of a verdict that says nothing about the migration."""
+_PROBE = """
+import importlib.util as u
+def has(name):
+    try:
+        return u.find_spec(name) is not None
+    except ImportError:
+        return False
+print(int(has("torch")), int(has("torchlift.runtime.verify")))
+"""
+_PROBE_SECONDS = 30
+_BY_NATURE = ("in-batch-pairs", "weighted-mean", "process-memory")
+"""Findings that say that training on several processes is not equal to the original's, however right the migration."""
+
+
+@dataclass(frozen=True)
+class PromiseSeen:
+    """What has become of one promise, on one number of processes."""
+
+    id: str
+    promise: str
+    processes: int
+    outcome: str
+    """``held``, ``broken`` or ``not testable``."""
+    detail: str
+    step: int | None
+    figure: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict, as far as the reports need it; ``data`` is all of it."""
+
+    status: int
+    """0 held, 1 broken, 2 the original does not run by itself, or not so that anything could be compared."""
+    mode: str
+    promises: tuple[PromiseSeen, ...]
+    notes: tuple[str, ...]
+    drawing: tuple[str, ...]
+    original_error: str
+    """The traceback of the original that does not run; empty when it does."""
+    kept: tuple[str, ...]
+    """Scratch folders that were left."""
+    data: Mapping[str, Any]
+
+
+def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> Verdict:
+    """
+    Verify the migrated texts of a program.
+
+    Args:
+        files: the program's files, as they were and as they would be.
+        script: the one that is started.
+        asked: the options.
+
+    Raises:
+        VerifyError: there is no suitable python, or the runtime has given no verdict.
+    """
+    python = find_python(asked.python, os.environ)
+    return read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
+
+
+def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) -> dict[str, Any]:
+    """What the runtime is asked: plain data. The script is run in ``cwd`` if it lies below, else in its own folder."""
+    path = script.absolute()
+    folder = cwd.absolute() if cwd.absolute() in path.parents else path.parent
+    program = {"script": str(path), "folder": str(folder)}
+    texts = {
+        os.path.relpath(file.source.path.absolute(), folder): base64.b64encode(file.after).decode("ascii")
+        for file in files
+        if file.changed
+    }
+    return {
+        "version": VERSION,
+        "original": {**program, "texts": {}},
+        "migrated": {**program, "texts": texts},
+        "arguments": list(asked.arguments),
+        "procs": list(asked.procs),
+        "steps": asked.steps,
+        "exact": not asked.as_is,
+        "double": asked.double,
+        "keep": asked.keep,
+        "seconds": asked.limit,
+        "by_nature": _by_nature(files),
+        "distributed": any(trait.kind == "by-hand" for file in files for trait in file.traits),
+    }
+
+
+def _by_nature(files: Sequence[FileResult]) -> str:
+    """Why figures on several processes may differ from the original's, in the words of the findings."""
+    found = [(file, d) for file in files for d in file.diagnoses if d.id in _BY_NATURE]
+    return "; ".join(f"{file.source.path.name}:{d.line}: {d.message}" for file, d in found[:2])
+
+
+def find_python(named: str | None, environment: Mapping[str, str]) -> str:
+    """
+    The interpreter to run with: the one that was named, else that of the active environment, the first on PATH, ours.
+
+    Raises:
+        VerifyError: none imports torch, or the one that does has no runtime.
+    """
+    lacking = ""
+    for candidate in dict.fromkeys(_candidates(named, environment)):
+        torch, runtime = _probe(candidate)
+        if torch and runtime:
+            return candidate
+        if torch and not lacking:
+            lacking = candidate
+    if lacking:
+        raise VerifyError(
+            f"{lacking} imports torch, but not torchlift.runtime. Run: {lacking} -m pip install torchlift"
+        )
+    if named:
+        raise VerifyError(f"--python {named} does not import torch. Name the interpreter that your script runs with")
+    raise VerifyError(
+        "no python on PATH imports torch. Activate the environment of your script, or name it: --python EXE"
+    )
+
+
+def _candidates(named: str | None, environment: Mapping[str, str]) -> Iterator[str]:
+    if named:
+        yield shutil.which(named) or named
+        return
+    if environment.get("VIRTUAL_ENV"):
+        yield from (str(path) for path in Path(environment["VIRTUAL_ENV"]).glob("bin/python"))
+    for name in ("python", "python3"):
+        for folder in environment.get("PATH", "").split(os.pathsep):
+            found = shutil.which(name, path=folder)
+            if folder and found:
+                yield found
+    yield sys.executable
+
+
+def _probe(python: str) -> tuple[bool, bool]:
+    """Whether an interpreter imports torch, and whether it imports the runtime."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE], cwd=tempfile.gettempdir(), capture_output=True, text=True, timeout=_PROBE_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False, False
+    words = done.stdout.split()
+    return (words[0] == "1", words[1] == "1") if len(words) == 2 else (False, False)
+
+
+def _answer(python: str, asked: Mapping[str, Any]) -> str:
+    """Start the runtime and return what it writes; its complaints go to our stderr."""
+    with tempfile.TemporaryDirectory(prefix="torchlift-") as neutral:  # no module of the user's shadows one of ours
+        command = [python, "-m", "torchlift.runtime.verify", "--request", "-"]
+        try:
+            done = subprocess.run(command, cwd=neutral, input=json.dumps(asked), stdout=subprocess.PIPE, text=True)
+        except OSError as error:
+            raise VerifyError(f"{python} cannot be started ({error})") from error
+    if done.returncode not in (0, 1, 2) or not done.stdout.strip():
+        raise VerifyError(
+            f"the runtime has given no verdict (exit status {done.returncode}). What it says stands above"
+        )
+    return done.stdout
+
+
+def read_verdict(text: str) -> Verdict:
+    """
+    Read what the runtime has written.
+
+    Raises:
+        VerifyError: it is of another version, or no verdict.
+    """
+    try:
+        data = json.loads(text)
+        if data["version"] != VERSION:
+            raise VerifyError(
+                f"the verdict is of version {data['version']}, this command reads version {VERSION}. "
+                "Install the same version of torchlift on both sides"
+            )
+        failure = data["original_error"]
+        return Verdict(
+            status=data["status"],
+            mode=data["mode"],
+            promises=tuple(PromiseSeen(**promise) for promise in data["promises"]),
+            notes=tuple(data["notes"]),
+            drawing=tuple(data["drawing"]),
+            original_error=failure["traceback"] if failure else "",
+            kept=tuple(run["scratch"] for run in data["runs"] if run["scratch"]),
+            data=data,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise VerifyError(f"the runtime's verdict cannot be read ({type(error).__name__}: {error})") from error

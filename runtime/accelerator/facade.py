@@ -1,0 +1,609 @@
+"""The facade that a training script talks to. Every method is a few lines; the work is done by the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader
+
+from ..checkpoint.state import Checkpoints
+from ..collectives import gather as gathering
+from ..collectives.objects import broadcast_objects, gather_object_lists
+from ..collectives.reduce import reduce
+from ..collectives.trees import only_tensors, rebuild, tensors_of
+from ..collectives.unseeded import share_unseeded
+from ..collectives.world import World
+from ..compat.plugins import ComesLater, refuse_arguments
+from ..config.environment import read_environment
+from ..config.handlers import (
+    AutocastKwargs,
+    GradientAccumulationPlugin,
+    KwargsHandler,
+    TorchDynamoPlugin,
+    one_of,
+    window_length,
+)
+from ..config.project import PathLike, ProjectConfiguration, project
+from ..config.settings import DataLoaderConfiguration, either, resolve, with_loaders
+from ..data.loader import pace_of, skip_first_batches
+from ..data.progress import Progress
+from ..data.remainder import real_rows
+from ..data.timing import Pace
+from ..device.memory import clear_device_cache
+from ..device.placement import send_to_device
+from ..device.precision import Precision
+from ..errors import MixedUseError, NotAvailableYet, UnknownWordError, expect
+from ..gradients.clipping import as_list, clip_norm, clip_values
+from ..gradients.window import Windows
+from ..process import group, watched_calls
+from ..process.state import PartialState
+from ..strategies.extend import mark
+from ..strategies.unwrap import extract_model_from_parallel, spread
+from ..tracking.profiling import ProfileKwargs, profile
+from ..tracking.trackers import Trackers
+from ..types import LossReduction, Tree
+from . import state
+from .prepare import Preparation
+from .process_api import Placed
+from .project_api import Records
+
+T = TypeVar("T")
+
+
+class Accelerator(Placed, Records, ComesLater):
+    """
+    Makes a plain training script run on as many processes as it is started with.
+
+    Args:
+        device_placement: move models, optimizer states and batches to `device`.
+        split_batches: True: every batch of the script is shared among the processes, so that training is the same on
+            any number of them. False: every process gets batches of the script's size, as in Accelerate. None: what
+            the environment variable TORCHLIFT_SPLIT_BATCHES says, else False.
+        mixed_precision: "no", "bf16" or "fp16"; None: what TORCHLIFT_MIXED_PRECISION says, else "no".
+        gradient_accumulation_steps: batches per optimizer step, for `accumulate`.
+        cpu: stay on the CPU even where there is an accelerator.
+        dataloader_config: further settings of loaders.
+        log_with: trackers: a name ("tensorboard", "wandb", "jsonl", ...; "all" for those that are installed), a
+            `GeneralTracker`, or a list of them.
+        project_dir: the folder of the project, for checkpoints and logs.
+        project_config: further settings of the project: how checkpoints are named, and how many are kept.
+        step_scheduler_with_optimizer: prepared schedulers follow the steps of their optimizer; False: every call of
+            `scheduler.step()` is one step. `step_with_optimizer` is another name for it.
+        rng_types: random numbers that are made those of rank 0 at the start of every pass over the data. The order of
+            samples is, in any case.
+        gradient_accumulation_plugin: further settings of `accumulate`.
+        kwargs_handlers: settings that are handed on to torch: AutocastKwargs, GradScalerKwargs,
+            DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs; one of each. Another name for it:
+            `kwarg_handler`.
+        dynamo_backend: compile models with this back end of `torch.compile`, in place.
+        dynamo_plugin: the same with further settings.
+
+    Raises:
+        NotAvailableYet: an argument asks for something that is not there yet.
+        MixedUseError, UnknownWordError, TopologyError: settings that cannot be.
+    """
+
+    def __init__(
+        self,
+        device_placement: bool = True,
+        split_batches: bool | None = None,
+        mixed_precision: str | None = None,
+        gradient_accumulation_steps: int = 1,
+        cpu: bool = False,
+        dataloader_config: DataLoaderConfiguration | None = None,
+        deepspeed_plugin: None = None,
+        fsdp_plugin: None = None,
+        torch_tp_plugin: None = None,
+        megatron_lm_plugin: None = None,
+        rng_types: list[str] | None = None,
+        log_with: Any = None,
+        project_dir: PathLike | None = None,
+        project_config: ProjectConfiguration | None = None,
+        gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
+        step_scheduler_with_optimizer: bool = True,
+        kwargs_handlers: list[KwargsHandler] | None = None,
+        dynamo_backend: str | None = None,
+        dynamo_plugin: TorchDynamoPlugin | None = None,
+        deepspeed_plugins: None = None,
+        parallelism_config: None = None,
+        kwarg_handler: list[KwargsHandler] | None = None,
+        step_with_optimizer: bool | None = None,
+    ) -> None:
+        refuse_arguments(locals())
+        self._settings = resolve(
+            read_environment(),
+            device_placement=device_placement,
+            split_batches=split_batches,
+            mixed_precision=mixed_precision,
+            gradient_accumulation_steps=gradient_accumulation_steps,
+            cpu=cpu,
+            dataloader_config=dataloader_config,
+            step_scheduler_with_optimizer=(
+                step_scheduler_with_optimizer if step_with_optimizer is None else step_with_optimizer
+            ),
+            gradient_accumulation_plugin=gradient_accumulation_plugin,
+            kwargs_handlers=either("kwargs_handlers", kwargs_handlers, "kwarg_handler", kwarg_handler),
+            dynamo_backend=dynamo_backend,
+            dynamo_plugin=dynamo_plugin,
+            rng_types=rng_types,
+        )
+        if group.left():  # another training of the same script
+            PartialState._reset_state()
+        self._place = PartialState(cpu=self._settings.cpu, **vars(self._settings.joining))
+        self._world = World(self.process_index, self.num_processes, self.device)
+        share_unseeded(self._world)
+        autocast = self._settings.autocast
+        self._precision = Precision(
+            self._settings.mixed_precision, self.device.type, autocast.enabled, autocast.cache_enabled
+        )
+        self._progress = Progress()
+        self._progress.gradient_state = state.GradientState(accelerator=self)
+        plugin = self._settings.accumulation
+        self._windows = Windows(
+            plugin.num_steps or 1, self._progress.innermost, plugin.sync_with_dataloader, plugin.exact_windows
+        )
+        self._progress.looks_ahead = self._windows.steps > 1
+        self.scaler = self._precision.scaler(**self._settings.scaler.to_kwargs())
+        self._prepared = Preparation(
+            self._settings, self._world, self.device, self._precision, self._progress, self._windows, self.scaler
+        )
+        self.project_configuration = project(project_dir, project_config)
+        writes = self.is_local_main_process if self.project_configuration.save_on_each_node else self.is_main_process
+        self._checkpoints = Checkpoints(
+            self._world, writes, self._prepared, self.project_configuration, self.scaler, self._windows
+        )
+        self._is_main = self.is_main_process
+        self._trackers = Trackers(log_with, self.logging_dir, self.is_main_process)
+        self._trigger = False
+        self._loader_config = dataloader_config or DataLoaderConfiguration(split_batches=self._settings.split_batches)
+        state.remember(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """What scripts read beside what is documented."""
+        return state.attribute(self, name)
+
+    # ---------------------------------------------------------------- settings
+
+    @property
+    def mixed_precision(self) -> str:
+        """The word for what forward passes compute in: "no", "bf16" or "fp16"."""
+        return str(self._settings.mixed_precision)
+
+    @property
+    def split_batches(self) -> bool:
+        """Every batch of the script is shared among the processes."""
+        return self._settings.split_batches
+
+    @property
+    def dataloader_config(self) -> DataLoaderConfiguration:
+        """How loaders are prepared. May be set; it counts for those that are prepared from now on."""
+        return self._loader_config
+
+    @dataloader_config.setter
+    def dataloader_config(self, config: DataLoaderConfiguration) -> None:
+        self._settings = with_loaders(self._settings, config)
+        self._prepared.configure(self._settings)
+        self._loader_config = config
+
+    @property
+    def even_batches(self) -> bool:
+        """With batches per process: the last round is completed from the start of the data set."""
+        return self._prepared.even_batches
+
+    @even_batches.setter
+    def even_batches(self, even: bool) -> None:
+        self._prepared.even_batches = even
+
+    @property
+    def gradient_accumulation_steps(self) -> int:
+        """Batches per optimizer step. May be set; it counts from the next window on."""
+        return self._windows.steps
+
+    @gradient_accumulation_steps.setter
+    def gradient_accumulation_steps(self, steps: int) -> None:
+        length = window_length("gradient_accumulation_steps", steps)
+        self._windows.steps = self._windows.divisor = length
+        self._progress.looks_ahead = length > 1
+
+    @property
+    def sync_gradients(self) -> bool:
+        """This is the last batch of a window: gradients are exchanged and optimizers step."""
+        return self._windows.sync
+
+    @sync_gradients.setter
+    def sync_gradients(self, sync: bool) -> None:
+        self._windows.sync = sync
+
+    @property
+    def step(self) -> int:
+        """Batches that have entered `accumulate` since the data ended last. May be set: windows then begin anew."""
+        return self._windows.entries
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._windows.reset(step)
+
+    @property
+    def optimizer_step_was_skipped(self) -> bool:
+        """A prepared optimizer left out its last step because gradients had overflowed (fp16)."""
+        return any(gate.skipped for gate in self._prepared.gates)
+
+    # ---------------------------------------------------------------- preparing
+
+    def prepare(self, *args: Any, device_placement: list[bool | None] | None = None) -> Any:
+        """
+        Make things ready for this process.
+
+        Models, optimizers and schedulers are returned as the objects they are. Loaders are returned as new loaders of
+        their own class; the given ones stay usable. Lists, tuples and dicts are prepared element by element. Anything
+        else, and what has been prepared before, comes back unchanged.
+
+        Args:
+            args: any number of things, in any order.
+            device_placement: for each thing, whether it is moved to the device.
+
+        Returns:
+            The thing itself for one argument, else a tuple in the order of the arguments.
+
+        Raises:
+            ValueError: `device_placement` has another length.
+        """
+        _ = self._place  # an error where it was to be forgotten
+        places: list[bool | None] = [None] * len(args) if device_placement is None else list(device_placement)
+        if len(places) != len(args):
+            raise MixedUseError(
+                f"device_placement has {len(places)} entries for {len(args)} things; give one for each."
+            )
+        done = self._prepared.all_of(args, places)
+        return done[0] if len(done) == 1 else tuple(done)
+
+    def prepare_model(
+        self, model: nn.Module, device_placement: bool | None = None, evaluation_mode: bool = False
+    ) -> nn.Module:
+        """Prepare one model. In `evaluation_mode` it is placed, and no gradients are exchanged for it."""
+        return self._prepared.model(model, device_placement, evaluation_mode)
+
+    def prepare_optimizer(self, optimizer: Optimizer, device_placement: bool | None = None) -> Optimizer:
+        """Prepare one optimizer; it stays the same object."""
+        return self._prepared.optimizer(optimizer, device_placement)
+
+    def prepare_scheduler(self, scheduler: LRScheduler) -> LRScheduler:
+        """Prepare one scheduler, after its optimizer; it stays the same object."""
+        return self._prepared.scheduler(scheduler)
+
+    def prepare_data_loader(
+        self, data_loader: DataLoader[T], device_placement: bool | None = None, slice_fn_for_dispatch: Any = None
+    ) -> DataLoader[T]:
+        """
+        Prepare one loader: a new one of the same class that hands this process its share.
+
+        Raises:
+            NotAvailableYet: a function that cuts batches. Rows are cut from tensors, and from lists of one entry a row.
+        """
+        if slice_fn_for_dispatch is not None:
+            raise NotAvailableYet("prepare_data_loader(slice_fn_for_dispatch=...)", "Leave it out.")
+        return self._prepared.loader(data_loader, device_placement)
+
+    def skip_first_batches(self, dataloader: DataLoader[T], num_batches: int = 0) -> DataLoader[T]:
+        """
+        A loader that leaves out the first batches of a pass, to continue one that was interrupted.
+
+        Go back to the given loader for the next pass. Both count the same epochs, and the order is that of the epoch.
+
+        Args:
+            dataloader: prepared or not.
+            num_batches: batches of this process.
+        """
+        skipping: DataLoader[T] = skip_first_batches(dataloader, num_batches)
+        return skipping
+
+    def pace(self, dataloader: DataLoader[Any]) -> Pace:
+        """
+        How long a loop takes for a batch, and which part of that it waits for data, since this was asked last.
+
+        On this process, in seconds of the wall clock; nothing is exchanged.
+
+        Args:
+            dataloader: a prepared one.
+
+        Raises:
+            WrongKindError: it is not.
+        """
+        return pace_of(dataloader)
+
+    def unwrap_model(self, model: Any, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = True) -> Any:
+        """
+        The plain model. A prepared model is plain already; foreign wrappers (DDP, torch.compile) are looked through.
+
+        Args:
+            model: is not changed.
+            keep_fp32_wrapper: False: a `forward` that others have kept as `_original_forward` is put back.
+            keep_torch_compile: what `torch.compile(model)` made stays compiled, without the wrappers in it.
+        """
+        return extract_model_from_parallel(model, keep_fp32_wrapper, keep_torch_compile)
+
+    def verify_device_map(self, model: nn.Module) -> bool:
+        """Whether the layers of a model lie on several devices (a `device_map` of Hugging Face)."""
+        return spread(model)
+
+    def to_device(self, tree: Tree, non_blocking: bool = False) -> Tree:
+        """Move every tensor of a tree, and everything else that has `.to`, to `device`."""
+        return send_to_device(tree, self.device, non_blocking)
+
+    # ---------------------------------------------------------------- gradients
+
+    def backward(
+        self, loss: torch.Tensor, reduction: str = "mean", num_items: int | torch.Tensor | None = None, **kwargs: Any
+    ) -> None:
+        """
+        Compute gradients, and exchange them at the end of a window.
+
+        Args:
+            loss: of the rows of the batch in hand, a scalar.
+            reduction: how the script computed it from the rows. "mean": gradients are those of the mean over the rows
+                of all processes. "sum": those of the sum over them.
+            num_items: the loss is the sum over so many items (tokens, for one) of this process; gradients are those of
+                the mean over all items of the window, on all processes.
+            kwargs: for `loss.backward` (`retain_graph=True`).
+        """
+        expect("backward", loss, torch.Tensor, "the loss, a tensor that was computed from the weights")
+        factor = self._loss_factor(reduction) if num_items is None else self._factor_of_items(int(num_items))
+        self._prepared.loss_factor = factor * (self._windows.divisor if num_items is None else 1)
+        loss = loss if factor == 1.0 else loss * factor
+        if self.scaler is not None:
+            loss = self.scaler.scale(loss)
+        engines = self._prepared.engines
+        for engine in engines.values():
+            engine.before_backward(loss)
+        try:
+            loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+        except BaseException as error:
+            for engine in engines.values():
+                engine.disarm()
+            if engines and isinstance(error, RuntimeError):
+                watched_calls.explain()
+            raise
+        for engine in engines.values():
+            engine.after_backward()
+        self._windows.noted_backward()
+
+    def _loss_factor(self, reduction: str) -> float:
+        if reduction != LossReduction.MEAN and reduction not in LossReduction.list():
+            raise UnknownWordError("backward(reduction=...)", reduction, LossReduction.list())
+        weight = self._progress.weight(self.process_index)
+        if reduction == LossReduction.SUM and weight:
+            weight = float(self.num_processes)
+        return weight / self._windows.divisor
+
+    def _factor_of_items(self, items: int) -> float:
+        if not self._progress.weight(self.process_index):
+            return 0.0 * self._windows.factor_of_items(0, self._items_of_all)
+        return self._windows.factor_of_items(items, self._items_of_all)
+
+    def _items_of_all(self, items: int) -> float:
+        if self._world.alone:
+            return float(items)
+        self._world.note("count items")
+        return sum(row[0] for row in self._world.gather_numbers([items])) / self._world.size
+
+    @contextmanager
+    def accumulate(self, *models: Any) -> Iterator[None]:
+        """
+        One micro-batch of a window of `gradient_accumulation_steps`.
+
+        Inside, losses are divided by the length of a window; prepared optimizers and schedulers do nothing until it is
+        complete, which it also is at the end of the data. What a script divides a short last window by is its own
+        affair: `gradient_accumulation_steps` as most do; its own length with
+        `GradientAccumulationPlugin(exact_windows=True)`; the items in it with `backward(loss, num_items=...)`.
+
+        Args:
+            models: those that accumulate; all prepared ones when none is named.
+        """
+        self._windows.enter(tuple(map(id, models)), lambda: self._prepared.parameters_of(models))
+        with ExitStack() as stack:
+            stack.callback(self._windows.leave)
+            if not self._windows.sync and not self._settings.accumulation.sync_each_batch:
+                for engine in self._prepared.engines_of(models):
+                    stack.enter_context(engine.no_sync())
+            yield
+
+    @contextmanager
+    def no_sync(self, model: Any = None) -> Iterator[None]:
+        """Backward passes in the body add up on each process; the next one outside exchanges the sum."""
+        with ExitStack() as stack:
+            for engine in self._prepared.engines_of(() if model is None else (model,)):
+                stack.enter_context(engine.no_sync())
+            yield
+
+    @contextmanager
+    def trigger_sync_in_backward(self, model: Any) -> Iterator[None]:
+        """Backward passes in the body exchange gradients, also inside of `no_sync` or an incomplete window."""
+        with ExitStack() as stack:
+            for engine in self._prepared.engines_of((model,)):
+                stack.enter_context(engine.syncing(True))
+            yield
+
+    @contextmanager
+    def join_uneven_inputs(self, joinables: list[Any], even_batches: bool | None = None) -> Iterator[None]:
+        """
+        Train in the body although some processes may have fewer batches than others.
+
+        Gradients are sums over those that still train, divided by the number of all processes, as torch's Join does.
+        Afterwards all hold the weights, buffers and optimizer states of a process that trained to the end.
+
+        Args:
+            joinables: prepared models; all when empty.
+            even_batches: for the loops in the body, instead of what the loaders were prepared with.
+        """
+        with ExitStack() as stack:
+            if even_batches is not None:
+                stack.enter_context(self._prepared.even_batches_as(even_batches))
+            if not self._world.alone:
+                stack.enter_context(self._prepared.joined(joinables))
+            yield
+
+    def mark_forward_method(self, model: nn.Module, *names: str) -> None:
+        """
+        Run further methods of a model in mixed precision.
+
+        Gradients are exchanged for all of them anyway; those that name a layer or a weight are found by themselves.
+        """
+        mark(model, names)
+
+    def autocast(self, autocast_handler: AutocastKwargs | None = None) -> AbstractContextManager[Any]:
+        """Mixed precision for code outside of a prepared model's forward pass; with a handler, as that says."""
+        if autocast_handler is None:
+            return self._precision.autocast()
+        expect("autocast", autocast_handler, AutocastKwargs, "an AutocastKwargs(...), or nothing")
+        return replace(self._precision, **vars(autocast_handler)).autocast()
+
+    def clip_grad_norm_(
+        self, parameters: torch.Tensor | Iterable[torch.Tensor], max_norm: float, norm_type: float = 2.0
+    ) -> torch.Tensor:
+        """
+        Clip the gradients of `parameters` to a total norm; inside an incomplete window they are only measured.
+
+        Returns:
+            The total norm before clipping; the same on all processes, except inside a window.
+        """
+        return clip_norm(self._prepared.gates, as_list(parameters), max_norm, norm_type, self._windows.sync)
+
+    def clip_grad_value_(self, parameters: torch.Tensor | Iterable[torch.Tensor], clip_value: float) -> None:
+        """Clip every element of the gradients to [-clip_value, clip_value]; nothing inside an incomplete window."""
+        clip_values(self._prepared.gates, as_list(parameters), clip_value, self._windows.sync)
+
+    def unscale_gradients(self, optimizer: Optimizer | list[Optimizer] | None = None) -> None:
+        """Take the fp16 scale out of the gradients of an optimizer (all when None), once a step."""
+        wanted = [optimizer] if isinstance(optimizer, Optimizer) else optimizer
+        self._prepared.check_known(wanted or ())
+        for gate in self._prepared.gates:
+            if wanted is None or any(gate.optimizer is one for one in wanted):
+                gate.unscale()
+
+    # ---------------------------------------------------------------- all processes together
+
+    def gather(self, tensor: Tree) -> Tree:
+        """
+        Join tensors of all processes along their first dimension, in order of the processes.
+
+        Args:
+            tensor: a tensor or a tree of them. First dimensions may differ; a scalar becomes a vector of N values.
+
+        Raises:
+            TypeError: a leaf is no tensor.
+            CollectiveError: other dimensions differ.
+        """
+        return gathering.gather(self._world, tensor)
+
+    def gather_for_metrics(self, input_data: Tree, use_gather_object: bool = False) -> Tree:
+        """
+        `gather` without the duplicated rows that completed a batch, in the order of the script's loader.
+
+        Args:
+            input_data: one row per row of the batch in hand, or of all batches of the pass so far when collected.
+                Scalars give one value per process. What is no tensor is gathered as objects, from a list.
+            use_gather_object: gather objects, whatever they are.
+
+        Raises:
+            RemainderError: there are duplicates, and the rows do not fit the batch.
+        """
+        if self._world.alone:
+            return input_data
+        if use_gather_object or not only_tensors(input_data):
+            parts = gather_object_lists(self._world, input_data)
+            segments = real_rows(self._progress, tuple(map(len, parts)))
+            return [item for rank, start, end in segments for item in parts[rank][start:end]]
+        tensors = tensors_of(input_data, "gather_for_metrics")
+        gathered = gathering.gather_pieces(self._world, tensors)
+        joined = []
+        for index, (tensor, pieces) in enumerate(zip(tensors, gathered.pieces, strict=True)):
+            if tensor.dim() == 0:
+                joined.append(torch.cat(pieces))
+            else:
+                kept = real_rows(self._progress, gathered.rows(index), tensors)
+                joined.append(torch.cat([pieces[0][:0], *(pieces[rank][start:end] for rank, start, end in kept)]))
+        return rebuild(input_data, joined)
+
+    def reduce(self, tensor: Tree, reduction: str = "sum", scale: float = 1.0) -> Tree:
+        """
+        Join tensors of equal shapes element by element; every process gets the result.
+
+        The mean of a single number (a loss) that is taken while a batch is in hand counts each process by the rows of
+        its share, so that it is the number of the whole batch also where shares differ.
+
+        Args:
+            tensor: a tensor or a tree of them.
+            reduction: "sum", "mean", "max", "min" or "product".
+            scale: a factor for the result.
+
+        Raises:
+            UnknownWordError: no such reduction.
+            CollectiveError: a mean of whole numbers, or shapes that differ.
+        """
+        if isinstance(tensor, torch.Tensor) and not tensor.dim() and tensor.is_floating_point():
+            weight = self._progress.weight(self.process_index)
+            if weight != 1.0 and (reduction in ("mean", "avg") or not weight):
+                tensor = tensor.detach() * weight
+        return reduce(self._world, tensor, reduction, scale)
+
+    def pad_across_processes(self, tensor: Tree, dim: int = 0, pad_index: float = 0, pad_first: bool = False) -> Tree:
+        """Fill tensors with `pad_index` up to the longest of all processes in dimension `dim`."""
+        return gathering.pad_across_processes(self._world, tensor, dim, pad_index, pad_first)
+
+    def broadcast(self, tensor: Tree, from_process: int = 0) -> Tree:
+        """The tensors of one process, on all of them; shapes must be equal everywhere."""
+        return gathering.broadcast(self._world, tensor, from_process)
+
+    def broadcast_object_list(self, object_list: list[Any], from_process: int = 0) -> list[Any]:
+        """Replace the contents of a list by those of one process, in place; they are pickled."""
+        return broadcast_objects(self._world, object_list, from_process)
+
+    def set_trigger(self) -> None:
+        """Raise a flag on this process, for `check_trigger` on all of them."""
+        self._trigger = True
+
+    def check_trigger(self) -> bool:
+        """Whether any process has raised the flag since the last check. Call it on all processes."""
+        raised = torch.tensor(int(self._trigger), device=self.device)
+        answer = bool(reduce(self._world, raised, "max").item())
+        if answer:
+            self._trigger = False
+        return answer
+
+    def check_breakpoint(self) -> bool:
+        """The same as `check_trigger`."""
+        return self.check_trigger()
+
+    # ---------------------------------------------------------------- around
+
+    def profile(self, profile_handler: ProfileKwargs | None = None) -> AbstractContextManager[Any]:
+        """A context that profiles its body as the handler says; with `output_trace_dir`, every process writes there."""
+        return profile(profile_handler or one_of(self._settings.handlers, ProfileKwargs), self.process_index)
+
+    # ---------------------------------------------------------------- the end
+
+    def free_memory(self, *objects: Any) -> list[None]:
+        """Let go of everything that was prepared. Returns as many Nones as there are arguments."""
+        self._prepared.clear()
+        clear_device_cache(garbage_collection=True)
+        return [None] * len(objects)
+
+    def clear(self, *objects: Any) -> list[None]:
+        """The same as `free_memory`."""
+        return self.free_memory(*objects)
+
+    def end_training(self) -> None:
+        """Finish the trackers, and leave the process group. The latter happens by itself when the script ends."""
+        self._trackers.finish()
+        group.leave()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
+        """A job has one accelerator: copies of what holds it share it."""
+        return self

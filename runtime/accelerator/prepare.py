@@ -1,0 +1,318 @@
+"""What `Accelerator.prepare` does with each kind of thing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader
+
+from ..collectives.gather import gather_pieces
+from ..collectives.objects import broadcast_objects
+from ..collectives.world import World
+from ..config.settings import Settings
+from ..data.epochs import seed_of
+from ..data.loader import LoaderOptions, made_by_hand, prepare_loader, set_even_batches
+from ..data.loader import is_prepared as is_prepared_loader
+from ..data.progress import Progress
+from ..device.precision import Precision
+from ..errors import MixedUseError, WrongKindError, expect
+from ..gradients.optimizer import Gate, gate_of, prepare_optimizer, state_to_device
+from ..gradients.scheduler import Counting, Ticks, made_after_its_optimizer, prepare_scheduler
+from ..gradients.scheduler import is_prepared as is_prepared_scheduler
+from ..gradients.window import Windows
+from ..process.rng import part_noise
+from ..strategies.compiling import compile_in_place
+from ..strategies.data_parallel import DataParallelEngine, PrecisionEngine
+from ..strategies.extend import extend, restore
+from ..strategies.join import joined
+from ..strategies.unwrap import device_maps, spread
+
+
+class Preparation:
+    """
+    Prepares things, and remembers what it has prepared.
+
+    Args:
+        settings: of the accelerator.
+        world: the processes.
+        device: where things go.
+        precision: of forward passes.
+        progress: of the loaders.
+        windows: of accumulation.
+        scaler: for fp16; None otherwise.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        world: World,
+        device: torch.device,
+        precision: Precision,
+        progress: Progress,
+        windows: Windows,
+        scaler: torch.amp.GradScaler | None,
+    ) -> None:
+        self._settings = settings
+        self._world = world
+        self._device = device
+        self._precision = precision
+        self._progress = progress
+        self._windows = windows
+        self._scaler = scaler
+        self._noise_parted = False
+        self.even_batches = settings.even_batches
+        """For loaders that are prepared from now on."""
+        self.loss_factor = 1.0
+        """What the latest loss of this process counts in the mean over all processes."""
+        self.models: list[nn.Module] = []
+        self.engines: dict[int, DataParallelEngine] = {}
+        """Those that exchange gradients, by the identity of their model."""
+        self.gates: list[Gate] = []
+        self.schedulers: list[LRScheduler] = []
+        self.loaders: list[DataLoader[Any]] = []
+
+    def configure(self, settings: Settings) -> None:
+        """Prepare what comes from now on in another way."""
+        self._settings = settings
+        self.even_batches = settings.even_batches
+
+    def all_of(self, things: tuple[Any, ...], placements: list[bool | None]) -> list[Any]:
+        """Prepare many things: models, optimizers and loaders first, then schedulers, which ask their optimizers."""
+        first = [self._walk(thing, place, False) for thing, place in zip(things, placements, strict=True)]
+        done = [self._walk(thing, place, True) for thing, place in zip(first, placements, strict=True)]
+        if self.models and not self._noise_parted:  # a model that is still to be built has the same weights everywhere
+            self._noise_parted = True
+            part_noise(self._world.rank)
+        return done
+
+    def _walk(self, thing: Any, place: bool | None, schedulers: bool) -> Any:
+        if type(thing) in (list, tuple):
+            new = [self._walk(item, place, schedulers) for item in thing]
+            same = all(a is b for a, b in zip(new, thing, strict=True))
+            return thing if same else type(thing)(new)
+        if type(thing) is dict:
+            items = {key: self._walk(value, place, schedulers) for key, value in thing.items()}
+            return thing if all(items[key] is thing[key] for key in items) else items
+        if schedulers:
+            return self.scheduler(thing) if isinstance(thing, LRScheduler) else thing
+        return self._one(thing, place)
+
+    def _one(self, thing: Any, place: bool | None) -> Any:
+        if isinstance(thing, nn.Module):
+            return self.model(thing, place)
+        if isinstance(thing, Optimizer):
+            return self.optimizer(thing, place)
+        if isinstance(thing, DataLoader):
+            return self.loader(thing, place)
+        _check_unknown(thing)
+        return thing
+
+    def _places(self, place: bool | None) -> bool:
+        return self._settings.device_placement if place is None else place
+
+    def model(self, model: nn.Module, place: bool | None = None, evaluation_mode: bool = False) -> nn.Module:
+        """The same model: on the device, in the precision, equal on all processes."""
+        expect("prepare_model", model, nn.Module, "a model, an object of nn.Module")
+        if any(model is known for known in self.models):
+            return model
+        self._check_device_map(model)
+        self.models.append(model)
+        model.__dict__["_is_accelerate_prepared"] = True
+        if self._places(place) and not spread(model):
+            model.to(self._device)
+        if self._settings.dynamo.wanted and not evaluation_mode:
+            compile_in_place(model, self._settings.dynamo)
+        foreign = isinstance(model, DistributedDataParallel)
+        holds = any(True for _ in model.parameters()) or any(True for _ in model.buffers())
+        if self._world.alone or foreign or evaluation_mode or not holds:
+            if self._precision.mixed and holds:
+                extend(model, PrecisionEngine(self._precision))
+            return model
+        engine = DataParallelEngine(model, self._world, self._precision, self._settings.parallel)
+        self.engines[id(model)] = engine
+        extend(model, engine)
+        return model
+
+    def _check_device_map(self, model: nn.Module) -> None:
+        if spread(model) and not self._world.alone:
+            raise MixedUseError(
+                f"the layers of the {type(model).__name__} lie on several devices (device_map), and there are "
+                f"{self._world.size} processes: each needs a model of its own. Load it without device_map, or start "
+                "one process."
+            )
+        few_bits = getattr(model, "is_loaded_in_8bit", False) or getattr(model, "is_loaded_in_4bit", False)
+        places = {str(place) for one in device_maps(model) for place in one.values()} if few_bits else set()
+        if places & {"cpu", "disk"}:
+            raise MixedUseError(
+                f"the {type(model).__name__} has weights in few bits on {' and '.join(sorted(places))}: such a model "
+                "cannot be trained with CPU or disk offload. Load all of it on one accelerator."
+            )
+
+    def optimizer(self, optimizer: Optimizer, place: bool | None = None) -> Optimizer:
+        """The same optimizer: it steps when a window is complete and nothing has overflowed."""
+        expect("prepare_optimizer", optimizer, Optimizer, "an optimizer of torch, or of a class made from one")
+        if gate_of(optimizer) is None:
+            if self._places(place):
+                state_to_device(optimizer)
+            agree = None if self._world.alone else self._agree_on_loss
+            self.gates.append(prepare_optimizer(optimizer, self._windows, self._scaler, agree))
+        return optimizer
+
+    def check_known(self, optimizers: Iterable[Optimizer]) -> None:
+        """
+        Where gradients are scaled, make sure that optimizers have been prepared.
+
+        Raises:
+            MixedUseError: one has not.
+        """
+        for one in optimizers:
+            if self._scaler is not None and gate_of(one) is None:
+                raise MixedUseError(
+                    f"this {type(one).__name__} has not been prepared: its gradients are not known to be scaled. "
+                    "Hand it to accelerator.prepare."
+                )
+
+    def scheduler(self, scheduler: LRScheduler) -> LRScheduler:
+        """The same scheduler: it moves on with its optimizer."""
+        expect("prepare_scheduler", scheduler, LRScheduler, "a scheduler of torch.optim.lr_scheduler")
+        if not is_prepared_scheduler(scheduler):
+            gate = gate_of(getattr(scheduler, "optimizer", None))
+            by_one = self._progress.length_asked and made_after_its_optimizer(scheduler, gate)
+            coupled = self._settings.step_scheduler_with_optimizer
+            counting = Counting(self._windows, self._script_batches, self._agree, coupled)
+            prepare_scheduler(scheduler, Ticks(counting, self.gates if gate is None else [gate], by_one))
+            self.schedulers.append(scheduler)
+        return scheduler
+
+    def _script_batches(self) -> int:
+        """How many batches of the script the step in hand was made from."""
+        if self._settings.split_batches:
+            return 1
+        one = self._progress.innermost()
+        if one is None or one.shares is None or self._windows.steps > 1:
+            return self._world.size
+        return sum(1 for rows in one.shares.valid if rows) or 1
+
+    def _agree(self, metric: float) -> float:
+        """The mean of a metric over the processes; itself, to the last bit, where all have the same."""
+        if self._world.alone:
+            return metric
+        (pieces,) = gather_pieces(self._world, [torch.tensor(metric, dtype=torch.float64)]).pieces
+        values = torch.cat(pieces).tolist()
+        return metric if len(set(values)) == 1 else sum(values) / len(values)
+
+    def _agree_on_loss(self, loss: Any) -> Any:
+        """What a closure has returned, as a number of the whole batch; None where it returns nothing."""
+        return loss if loss is None else self._agree(float(loss) * self.loss_factor)
+
+    def loader(self, loader: DataLoader[Any], place: bool | None = None) -> DataLoader[Any]:
+        """A loader of the same class that hands this process its share."""
+        expect("prepare_data_loader", loader, DataLoader, "a torch.utils.data.DataLoader. Make one of the data set")
+        if is_prepared_loader(loader) and not made_by_hand(loader):
+            return loader
+        options = LoaderOptions(
+            world=self._world,
+            progress=self._progress,
+            device=self._device if self._places(place) else None,
+            non_blocking=self._settings.non_blocking,
+            split=self._settings.split_batches,
+            even=self.even_batches,
+            dispatch=self._settings.dispatch_batches,
+            seed=seed_of(self._world, self._settings.data_seed) if self._settings.use_seedable_sampler else None,
+            rng_types=self._settings.rng_types,
+            stateful=self._settings.stateful,
+        )
+        prepared = prepare_loader(loader, options)
+        self.loaders.append(prepared)
+        return prepared
+
+    def engines_of(self, models: Iterable[Any]) -> list[DataParallelEngine]:
+        """
+        The engines of some models, of all when none is named.
+
+        One that holds a prepared model (a wrapper), or is a part of one, stands for it; one that has nothing to do with
+        any has no engine.
+        """
+        named = list(models)
+        if not named:
+            return list(self.engines.values())
+        if all(id(model) in self.engines for model in named):
+            return [self.engines[id(model)] for model in named]
+        modules = [model for model in named if isinstance(model, nn.Module)]
+        return [e for e in self.engines.values() if any(_holds(m, e.model) or _holds(e.model, m) for m in modules)]
+
+    @contextmanager
+    def even_batches_as(self, even: bool) -> Iterator[None]:
+        """Whether rounds are completed, for passes that begin in the body."""
+        before = [(loader, set_even_batches(loader, even)) for loader in self.loaders]
+        if any(was is None for _, was in before) and not self._world.alone:
+            warnings.warn(
+                "Overriding even_batches is only supported for map-style datasets that prepare shares by rounds; other "
+                "loaders go on as they are.",
+                stacklevel=4,
+            )
+        try:
+            yield
+        finally:
+            for loader, was in before:
+                if was is not None:
+                    set_even_batches(loader, was)
+
+    def joined(self, models: Iterable[Any]) -> AbstractContextManager[None]:
+        """Train some models with inputs that may end earlier on some processes."""
+        return joined(self._world, self.engines_of(models) or self.engines_of(()), self._optimizers_as_on)
+
+    def _optimizers_as_on(self, rank: int) -> None:
+        """What optimizers have remembered (momentum, for one) becomes that of one process."""
+        for gate in self.gates:
+            (state,) = broadcast_objects(self._world, [gate.optimizer.state_dict()], rank)
+            if self._world.rank != rank:
+                gate.optimizer.load_state_dict(state)
+
+    def parameters_of(self, models: Iterable[Any]) -> list[torch.Tensor]:
+        """The parameters of some models; of all when none is named. Each once."""
+        chosen = [model for model in models if isinstance(model, nn.Module)] or self.models
+        found = {id(p): p for model in chosen for p in model.parameters()}
+        if chosen is self.models:
+            owned = (p for gate in self.gates for group in gate.optimizer.param_groups for p in group["params"])
+            found.update((id(p), p) for p in owned)
+        return list(found.values())
+
+    def clear(self) -> None:
+        """Let go of everything; models get their own classes back."""
+        for engine in self.engines.values():
+            engine.release()
+        for model in self.models:
+            model.__dict__.pop("_is_accelerate_prepared", None)
+            restore(model)
+        for held in (self.models, self.engines, self.gates, self.schedulers, self.loaders):
+            held.clear()
+        self._windows.reset()
+        self._progress.clear()
+
+
+_PREPARED_KINDS = (nn.Module, Optimizer, DataLoader, LRScheduler)
+
+
+def _check_unknown(thing: Any) -> None:
+    """What is not known comes back as it is, unless what it holds, or makes, should have been prepared."""
+    if isinstance(thing, type) and issubclass(thing, _PREPARED_KINDS):
+        raise WrongKindError(f"prepare was given the class {thing.__name__}. Give it an object: {thing.__name__}(...).")
+    if isinstance(thing, Iterator):
+        raise WrongKindError(
+            f"prepare was given a {type(thing).__name__}, whose items it cannot replace. Make a list of them first."
+        )
+    if isinstance(thing, (set, frozenset)) and any(isinstance(one, _PREPARED_KINDS) for one in thing):
+        raise WrongKindError(f"prepare was given a {type(thing).__name__}, which has no order. Make a list of it.")
+
+
+def _holds(outer: nn.Module, inner: nn.Module) -> bool:
+    return any(part is inner for part in outer.modules())

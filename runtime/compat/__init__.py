@@ -1,0 +1,1 @@
+"""What exists only for scripts that come from Accelerate."""

@@ -1,0 +1,215 @@
+"""What every collective of this process goes through: it is noted, waited for, and heard to be over."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+
+from ..errors import CollectiveError, CollectiveMismatch
+from .call_log import Shown
+from .watchdog import PERIOD, Watch
+
+
+class _Call(threading.local):
+    """The collective that this thread is in."""
+
+    waiting = False
+    """For an exchange, right now."""
+    left: Callable[[], bool] | None = None
+    """Completes the exchange that it is in, and says whether others were to follow; None when it is over."""
+
+
+_CALL = _Call()
+
+
+class _Here:
+    """The watch of this process; it has one, as it has one process group."""
+
+    watch: Watch | None = None
+    forked = False
+    """This process is a fork of the one that the watch is of."""
+    group: object = None
+    """Whose processes are watched."""
+
+
+def _in_a_fork() -> None:
+    _Here.forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_fork)
+
+
+def begin() -> None:
+    """Watch over the default process group, unless that is done already."""
+    new = _Here.forked and _Here.group is not dist.group.WORLD  # in that of its parent a fork cannot speak
+    if _Here.watch is None or new:
+        store = dist.distributed_c10d._get_default_store()
+        _Here.watch = Watch(store, dist.get_rank(), dist.get_world_size())
+        _Here.forked, _Here.group = False, dist.group.WORLD
+        _Here.watch.start()
+
+
+def end() -> Watch | None:
+    """The process leaves: what the others still ask for is not coming any more."""
+    watch, _Here.watch = _Here.watch, None
+    _CALL.left = None
+    if watch is None or _Here.forked:
+        return None
+    watch.stop()
+    if watch.verdict is None:
+        watch.ring.note("the end of the script")
+        watch.tell()
+    return watch
+
+
+def failed() -> bool:
+    """The processes have parted."""
+    return _Here.watch is not None and _Here.watch.verdict is not None
+
+
+def note(kind: str, signature: str = "", shapes: Shown = ()) -> None:
+    """
+    This process is about to enter a collective. `done` ends it.
+
+    Raises:
+        CollectiveMismatch: the processes have parted before.
+        CollectiveError: this is a fork of a process of the job, or a handler of a signal in the middle of an exchange.
+    """
+    watch = _Here.watch
+    if watch is not None:
+        if _Here.forked:
+            raise CollectiveError(
+                f"{kind}: this is a fork of a process of the job (a worker of a loader, or of multiprocessing), which "
+                "the others do not know. Hand what it has found to the process that started it, and exchange it there."
+            )
+        if _CALL.waiting:
+            raise CollectiveError(
+                f"{kind}: this process is in the middle of another exchange. A handler of a signal should only call "
+                "accelerator.set_trigger(); ask for it between two steps with accelerator.check_trigger()."
+            )
+        if watch.verdict is not None:
+            watch.check()
+        if _CALL.left is not None:
+            _settle(watch)
+        watch.ring.note(kind, signature, shapes)
+        watch.busy = True
+
+
+def chain() -> int:
+    """The checksum of all collectives that this process has asked for."""
+    return 0 if _Here.watch is None else _Here.watch.ring.chain
+
+
+def disagreement() -> None:
+    """
+    The processes told one another different checksums.
+
+    Raises:
+        CollectiveMismatch: with both lines, when the comparison has found them.
+    """
+    if _Here.watch is not None:
+        _Here.watch.hear()
+    raise CollectiveMismatch(
+        "the processes called different collectives here. Every process must call the same, in the same order, and not "
+        "be interrupted in the middle of one."
+    )
+
+
+def explain() -> None:
+    """
+    A collective inside of torch has failed: perhaps because the processes have parted.
+
+    Raises:
+        CollectiveMismatch: they have.
+    """
+    if _Here.watch is not None:
+        _Here.watch.hear()
+
+
+def under_way() -> bool:
+    """This thread has left a collective in its middle."""
+    return _CALL.left is not None
+
+
+def done() -> None:
+    """The collective is over."""
+    _CALL.left = None
+    if _Here.watch is not None:
+        _Here.watch.busy = False
+
+
+def finish(work: Any, more: Callable[[], bool] = lambda: True) -> None:
+    """
+    Wait for an exchange of CPU tensors, but not for processes that are not coming.
+
+    What interrupts it (a signal) leaves the collective in its middle. The next one waits for the exchange; when it was
+    the last one of its collective, nothing is lost but its result.
+
+    Args:
+        work: the exchange, under way.
+        more: asked when it is completed: whether the collective goes on, until `done`.
+
+    Raises:
+        CollectiveMismatch: the processes have parted.
+        CollectiveError: a process has ended, or does not come.
+    """
+    watch = _Here.watch
+    if watch is None:
+        work.wait()
+        return
+    _CALL.left = lambda: _completed(watch, work, more)
+    if not _CALL.left():
+        _CALL.left = None
+    watch.busy = False
+
+
+def _completed(watch: Watch, work: Any, more: Callable[[], bool]) -> bool:
+    _CALL.waiting = True
+    try:
+        _wait(watch, work)
+    finally:
+        _CALL.waiting = False
+    return more()
+
+
+def _wait(watch: Watch, work: Any) -> None:
+    start = time.monotonic()
+    gone: list[int] = []
+    while True:
+        try:
+            work.wait(PERIOD)
+        except RuntimeError as error:
+            watch.check()
+            timed_out = "timed out" in str(error).lower()
+            if timed_out and (not work.is_completed() or work.is_success()):  # completed right after the wait had ended
+                gone, before = watch.gone(), gone
+                if gone and gone == before:  # what they have sent in time would have come by now
+                    watch.hear()
+                    raise watch.ended() from error
+                continue
+            if not work.is_completed():  # raised by a handler of a signal
+                raise
+            waited = time.monotonic() - start
+            watch.hear()
+            raise (watch.late(waited) if timed_out else watch.ended()) from error
+        return
+
+
+def _settle(watch: Watch) -> None:
+    """
+    The collective before this one was left in its middle.
+
+    Raises:
+        CollectiveMismatch: others have finished it.
+    """
+    torn = _CALL.left is not None and _CALL.left()
+    _CALL.left = None
+    if torn:
+        watch.ring.leave()
+        watch.hear()

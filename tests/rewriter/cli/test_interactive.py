@@ -1,0 +1,440 @@
+"""`migrate -i`: the answers, and the command at a pseudo-terminal; of scripts and notebooks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import plan
+from torchlift.rewriter.project.session import TRAINING, Session, problem_of
+from torchlift.rewriter.project.three_way_merge import carried
+from torchlift.rewriter.source import decode
+
+TRAINS = b"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(torch.ones(8, 1), batch_size=4)
+print("start")
+for x in loader:
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("end")
+torch.save(model.state_dict(), "m.pt")
+"""
+SECONDS = 300
+
+# ---------------------------------------------------------------- a change carried over
+
+
+@pytest.mark.parametrize(
+    ("base", "mine", "ours", "merged"),
+    [
+        ("a\nb\nc\n", "a\nB\nc\n", "a\nb\nc\nd\n", "a\nB\nc\nd\n"),
+        ("a\nb\nc\n", "a\nB\nc\n", "x\na\nb\nc\n", "x\na\nB\nc\n"),
+        ("a\nb\nc\n", "a\nb\nc\nd\n", "x\nb\nc\n", "x\nb\nc\nd\n"),
+        ("a\nb\nc\n", "a\nc\n", "a\nb\nc\nd\n", "a\nc\nd\n"),
+        ("a\nb\nc\n", "a\nB\nc\n", "a\nX\nc\n", None),
+        ("a\nb\nc\n", "a\nb\nc\n", "z\n", "z\n"),
+    ],
+    ids=["a line behind", "a line before", "an addition", "a removal", "the same line", "no change"],
+)
+def test_what_somebody_wrote_is_made_in_another_version(base: str, mine: str, ours: str, merged: str | None) -> None:
+    assert carried(base, mine, ours) == merged
+
+
+# ---------------------------------------------------------------- the answers
+
+
+def _session(text: bytes = TRAINS) -> Session:
+    return Session(plan([decode(text, Path("train.py"))], CATALOGUE, Config()))
+
+
+def _text(session: Session) -> str:
+    return session.result().files[0].after.decode()
+
+
+def test_the_training_is_asked_about_first() -> None:
+    groups = _session().groups
+    assert groups[0] == TRAINING
+    assert [group.partition(" ")[0] for group in groups[1:]] == ["main_process", "main_process", "files"]
+
+
+def test_nothing_is_offered_without_the_training() -> None:
+    session = _session()
+    assert [session.offered(group) is None for group in session.groups] == [False, True, True, True]
+    assert _text(session) == TRAINS.decode()
+    assert session.result().files[0].diagnoses == ()
+
+
+def test_what_was_declined_is_a_finding() -> None:
+    session = _session()
+    session.accept(TRAINING)
+    found = [d for d in session.result().files[0].diagnoses if d.id == "declined"]
+    assert [(d.line, d.message.partition(" (")[0]) for d in found] == [
+        (8, "left as it is, as you said: main_process"),
+        (14, "left as it is, as you said: main_process"),
+        (15, "left as it is, as you said: checkpoint_save"),
+        (15, "left as it is, as you said: checkpoint_save"),
+    ]
+
+
+def test_everything_accepted_is_what_write_writes() -> None:
+    session = _session()
+    assert session.whole.changed
+    for group in session.groups:
+        assert session.offered(group)
+        session.accept(group)
+    assert session.result() == session.whole
+
+
+def test_what_the_user_wrote_stays_under_later_edits() -> None:
+    session = _session()
+    (source,) = session.files(TRAINING)
+    text = session.text(TRAINING, source)
+    session.write(TRAINING, {source: text.replace("Accelerator()", "Accelerator(cpu=True)")})
+    for group in session.groups[1:]:
+        session.accept(group)
+    assert "Accelerator(cpu=True)" in _text(session)
+    assert _text(session).count("accelerator.print(") == 2
+
+
+def test_an_edit_of_lines_that_the_user_wrote_over_is_not_made() -> None:
+    session = _session()
+    (source,) = session.files(TRAINING)
+    text = session.text(TRAINING, source)
+    session.write(TRAINING, {source: text.replace('print("end")', 'print("the end")')})
+    offered = [session.offered(group) is not None for group in session.groups[1:]]
+    assert offered == [True, False, True]
+
+
+def test_what_does_not_parse_is_refused() -> None:
+    (source,) = _session().files(TRAINING)
+    assert "line 1" in problem_of("def f(:\n", source)
+    assert problem_of("x = 1\n", source) == ""
+
+
+def test_the_training_of_a_program_is_one_group_over_its_files() -> None:
+    train = TRAINS.replace(b"import torch\n", b"import torch\nfrom engine import step\n", 1)
+    train = train.replace(b"    loss.backward()\n    optimizer.step()\n", b"    step(loss, optimizer)\n")
+    engine = b"def step(loss, optimizer):\n    loss.backward()\n    optimizer.step()\n"
+    sources = [decode(train, Path("train.py")), decode(engine, Path("engine.py"))]
+    session = Session(plan(sources, CATALOGUE, Config()))
+    assert {source.path.name for source in session.files(TRAINING)} == {"train.py", "engine.py"}
+    assert session.result().changed == ()
+    session.accept(TRAINING)
+    texts = {file.source.path.name: file.after.decode() for file in session.result().files}
+    assert "accelerator.backward(loss)" in texts["engine.py"]
+    assert "step(loss, optimizer, accelerator)" in texts["train.py"]
+
+
+# ---------------------------------------------------------------- the terminal
+
+
+class Terminal:
+    """`migrate` at a pseudo-terminal: what it shows, and what is typed."""
+
+    def __init__(self, folder: Path, *argv: str, **environment: str) -> None:
+        self.shown = ""
+        self.process, self.file = pty.fork()
+        if not self.process:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background is started with Ctrl-C ignored
+            os.chdir(folder)
+            command = [sys.executable, "-m", "torchlift.codemods", *argv]
+            os.execve(sys.executable, command, {**os.environ, "TERM": "xterm", "COLUMNS": "100", **environment})
+
+    def until(self, words: str) -> str:
+        """Read until some words have come, and return what came with them."""
+        end = time.monotonic() + SECONDS
+        start = len(self.shown)
+        while words not in self.shown[start:]:
+            assert time.monotonic() < end, f"{words!r} does not come: {self.shown[start:]}"
+            if select.select([self.file], [], [], 0.2)[0]:
+                try:
+                    data = os.read(self.file, 65536)
+                except OSError:
+                    data = b""
+                assert data, f"ended without {words!r}: {self.shown[start:]}"
+                self.shown += re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", data.decode(errors="replace"))
+        return self.shown[start:]
+
+    def type(self, text: str) -> None:
+        os.write(self.file, text.encode())
+
+    def end(self) -> int:
+        """Read to the end and return the exit status."""
+        end = time.monotonic() + SECONDS
+        while True:
+            if not select.select([self.file], [], [], max(end - time.monotonic(), 0.0))[0]:
+                os.kill(self.process, signal.SIGKILL)
+            try:
+                data = os.read(self.file, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            self.shown += data.decode(errors="replace")
+        os.close(self.file)
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_bytes(TRAINS)
+    return tmp_path
+
+
+def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
+    terminal = Terminal(folder, "-i", "train.py")
+    assert "accelerator.backward(loss)" in terminal.until(
+        "(1/4) Make the training distributed, 4 edits [y,n,a,e,s,q,?]? "
+    )
+    terminal.type("?\n")
+    assert "leave these places as they are" in terminal.until("distributed, 4 edits [y,n,a,e,s,q,?]? ")
+    terminal.type("y\n")
+    shown = terminal.until("(2/4) Make this edit [y,n,a,e,s,q,?]? ")
+    assert "main_process, line 8: every process would print it" in shown
+    assert "backward" not in shown
+    terminal.type("n\n")
+    terminal.until("(3/4) Make this edit")
+    terminal.type("y\n")
+    terminal.until("(4/4) Make these edits")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    text = (folder / "train.py").read_text()
+    assert '\nprint("start")\n' in text
+    assert '\naccelerator.print("end")\naccelerator.save(' in text
+    assert "1 thing left for you" in terminal.shown
+    assert "1 file changed" in terminal.shown
+
+
+def test_no_to_the_training_leaves_everything(folder: Path) -> None:
+    terminal = Terminal(folder, "-i", "train.py")
+    terminal.until("(1/4)")
+    terminal.type("n\n")
+    assert terminal.end() == 0
+    assert (folder / "train.py").read_bytes() == TRAINS
+    assert "(2/4)" not in terminal.shown
+
+
+def test_all_of_a_rule_and_then_quit(folder: Path) -> None:
+    terminal = Terminal(folder, "-i", "train.py")
+    for question, answer in (("(1/4)", "y\n"), ("(2/4)", "a\n"), ("(4/4)", "q\n")):
+        terminal.until(question)
+        terminal.type(answer)
+    assert terminal.end() == 0
+    assert "(3/4)" not in terminal.shown
+    text = (folder / "train.py").read_text()
+    assert text.count("accelerator.print(") == 2
+    assert "torch.save(" in text
+
+
+def test_the_editor_has_the_last_word(folder: Path) -> None:
+    editor = folder / "edit.py"
+    editor.write_text(
+        "import pathlib, sys\nf = pathlib.Path(sys.argv[1])\n"
+        "f.write_text(f.read_text().replace('Accelerator()', 'Accelerator(cpu=True)'))\n"
+    )
+    terminal = Terminal(folder, "-i", "train.py", VISUAL=f"{sys.executable} {editor}")
+    terminal.until("(1/4)")
+    terminal.type("e\n")
+    terminal.until("(2/4)")
+    terminal.type("q\n")
+    assert terminal.end() == 0
+    assert "accelerator = Accelerator(cpu=True)\n" in (folder / "train.py").read_text()
+
+
+def test_an_editor_that_breaks_the_file_is_asked_again(folder: Path) -> None:
+    editor = folder / "edit.py"
+    editor.write_text("import pathlib, sys\npathlib.Path(sys.argv[1]).write_text('def f(:')\n")
+    terminal = Terminal(folder, "-i", "train.py", VISUAL=f"{sys.executable} {editor}")
+    terminal.until("(1/4)")
+    terminal.type("e\n")
+    assert "not valid Python: invalid syntax, line 1. Nothing was taken" in terminal.until("(1/4)")
+    terminal.type("n\n")
+    assert terminal.end() == 0
+    assert (folder / "train.py").read_bytes() == TRAINS
+
+
+def test_skipping_a_file_goes_on_with_the_next_one(folder: Path) -> None:
+    (folder / "train2.py").write_bytes(TRAINS)
+    terminal = Terminal(folder, "-i", ".")
+    terminal.until("(1/4)")
+    terminal.type("y\n")
+    terminal.until("(2/4)")
+    terminal.type("s\n")
+    assert "train2.py" in terminal.until("(1/4)")
+    terminal.type("s\n")
+    assert terminal.end() == 0
+    text = (folder / "train.py").read_text()
+    assert "accelerator.backward(loss)" in text
+    assert "accelerator.print" not in text
+    assert (folder / "train2.py").read_bytes() == TRAINS
+
+
+def test_ctrl_c_writes_nothing(folder: Path) -> None:
+    terminal = Terminal(folder, "-i", "train.py")
+    terminal.until("(1/4)")
+    terminal.type("y\n")
+    terminal.until("(2/4)")
+    os.kill(terminal.process, signal.SIGINT)
+    assert terminal.end() == 130
+    assert (folder / "train.py").read_bytes() == TRAINS
+
+
+def test_a_terminal_shows_the_preview_and_not_a_patch(folder: Path) -> None:
+    terminal = Terminal(folder, "train.py")
+    assert terminal.end() == 0
+    assert "\x1b[1;33mbackward\x1b[0m" in terminal.shown
+    assert "--- a/train.py" not in terminal.shown
+    assert "What changes at run time" in terminal.shown
+
+
+def test_many_files_have_a_bar_that_goes_away(tmp_path: Path) -> None:
+    for number in range(24):
+        (tmp_path / f"t{number:02}.py").write_bytes(TRAINS)
+    terminal = Terminal(tmp_path, "--check", ".")
+    assert terminal.end() == 1
+    assert re.search(r"━─+ \d+ of 24 programs", terminal.shown)
+    assert (
+        terminal.shown.rindex("of 24 programs")
+        < terminal.shown.rindex("\r\x1b[K")
+        < terminal.shown.rindex("24 files would")
+    )
+
+
+# ---------------------------------------------------------------- notebooks
+
+UTILS = """\
+def step(model, x, optimizer):
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+HEAD, BODY = TRAINS.decode().split("\n\n")
+CELLS = (
+    "%precision 4\n" + HEAD + "\nfrom utils import step",
+    "!nproc",
+    BODY.replace('print("start")\n', "").partition("    loss =")[0] + "    step(model, x, optimizer)",
+    'print("end")',
+    'torch.save(model.state_dict(), "m.pt")\n',
+)
+
+
+def _notebook(*cells: str) -> bytes:
+    """Cells with outputs and metadata, written as nobody else does: nothing of it may change."""
+    listed = [
+        {"metadata": {"ü": [1e0]}, "source": text.splitlines(keepends=True), "cell_type": "code", "outputs": []}
+        for text in cells
+    ]
+    document = {"nbformat": 4, "cells": listed, "nbformat_minor": 4, "metadata": {}}
+    return json.dumps(document, indent=3).replace('"source"', '"source" ').encode() + b"\n\n"
+
+
+@pytest.fixture
+def notebook(tmp_path: Path) -> Path:
+    (tmp_path / "nb.ipynb").write_bytes(_notebook(*CELLS))
+    (tmp_path / "utils.py").write_text(UTILS)
+    return tmp_path
+
+
+def _cells_of(path: Path) -> list[str]:
+    """The texts of the cells, where everything else is as it was."""
+    data = path.read_bytes()
+    texts = ["".join(cell["source"]) for cell in json.loads(data)["cells"]]
+    assert data == _notebook(*texts)
+    return texts
+
+
+def test_a_notebook_and_its_module_are_asked_about_as_one(notebook: Path) -> None:
+    terminal = Terminal(notebook, "-i", "nb.ipynb")
+    shown = terminal.until("(1/3) Make the training distributed, 7 edits [y,n,a,e,s,q,?]? ")
+    assert "notebook_launcher(training_function" in shown
+    assert "accelerator.backward(loss)" in shown
+    terminal.type("y\n")
+    assert "main_process, cell 4, line 1: every process" in terminal.until("(2/3) Make this edit [y,n,a,e,s,q,?]? ")
+    terminal.type("n\n")
+    terminal.until("(3/3) Make these edits")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    first, second, third, fourth, fifth = _cells_of(notebook / "nb.ipynb")
+    assert first == CELLS[0] + "\nfrom torchlift.runtime import Accelerator, notebook_launcher"
+    assert (second, third) == ("!nproc", "# Moved into training_function() below.")
+    assert fourth == "# Moved into training_function() below."
+    assert '\n    print("end")\n\n    accelerator.save(' in fifth
+    assert "accelerator.backward(loss)" in (notebook / "utils.py").read_text()
+    assert "nb.ipynb:cell 4:1: " in terminal.shown
+    assert "[declined]" in terminal.shown
+
+
+@pytest.mark.parametrize("answer", ["n", "s", "q"])
+def test_no_to_a_notebook_leaves_every_byte(notebook: Path, answer: str) -> None:
+    terminal = Terminal(notebook, "-i", "nb.ipynb")
+    terminal.until("(1/3)")
+    terminal.type(f"{answer}\n")
+    assert terminal.end() == 0
+    assert (notebook / "nb.ipynb").read_bytes() == _notebook(*CELLS)
+    assert (notebook / "utils.py").read_text() == UTILS
+
+
+def test_all_of_a_rule_in_a_notebook(notebook: Path) -> None:
+    (notebook / "nb.ipynb").write_bytes(_notebook(*CELLS[:3], CELLS[3] + "\nprint(len(loader))", CELLS[4]))
+    terminal = Terminal(notebook, "-i", "nb.ipynb")
+    for question, answer in (("(1/4)", "y\n"), ("(2/4)", "a\n"), ("(4/4)", "?\n"), ("(4/4)", "q\n")):
+        terminal.until(question)
+        terminal.type(answer)
+    assert terminal.end() == 0
+    assert "(3/4)" not in terminal.shown
+    text = _cells_of(notebook / "nb.ipynb")[4]
+    assert text.count("accelerator.print(") == 2
+    assert "torch.save(" in text
+
+
+def test_the_editor_gets_the_cells_as_a_script(notebook: Path) -> None:
+    editor = notebook / "edit.py"
+    editor.write_text(
+        "import pathlib, sys\nf = pathlib.Path(sys.argv[1])\ntext = f.read_text()\n"
+        "if f.name == 'nb.py':\n    assert text.startswith('# cell 1\\n%precision 4\\n'), text\n"
+        "f.write_text(text.replace('Accelerator()', 'Accelerator(cpu=True)').replace('!nproc', '!nproc --all'))\n"
+    )
+    terminal = Terminal(notebook, "-i", "nb.ipynb", VISUAL=f"{sys.executable} {editor}")
+    terminal.until("(1/3)")
+    terminal.type("e\n")
+    terminal.until("(2/3)")
+    terminal.type("y\n")
+    terminal.until("(3/3)")
+    terminal.type("q\n")
+    assert terminal.end() == 0
+    cells = _cells_of(notebook / "nb.ipynb")
+    assert cells[1] == "!nproc --all"
+    assert "    accelerator = Accelerator(cpu=True)\n" in cells[4]
+    assert '    accelerator.print("end")\n' in cells[4]
+
+
+def test_an_editor_that_loses_a_cell_is_asked_again(notebook: Path) -> None:
+    editor = notebook / "edit.py"
+    editor.write_text("import pathlib, sys\npathlib.Path(sys.argv[1]).write_text('x = 1\\n')\n")
+    terminal = Terminal(notebook, "-i", "nb.ipynb", VISUAL=f"{sys.executable} {editor}")
+    terminal.until("(1/3)")
+    terminal.type("e\n")
+    assert "the lines at which cells begin (# cell 1 and so on) are to stay" in terminal.until("(1/3)")
+    terminal.type("n\n")
+    assert terminal.end() == 0
+    assert (notebook / "nb.ipynb").read_bytes() == _notebook(*CELLS)

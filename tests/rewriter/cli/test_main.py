@@ -1,0 +1,622 @@
+"""The command: exit status, what goes to stdout and stderr, what is written, and how bad input is answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter import pipeline
+from torchlift.rewriter.cli import main
+from torchlift.rewriter.cli.options import read
+from torchlift.rewriter.cli.request import plain
+from torchlift.rewriter.source import Source
+
+TRAINS = b"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(torch.ones(8, 1), batch_size=4)
+for x in loader:
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+MIGRATED = b"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchlift.runtime import Accelerator
+
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(torch.ones(8, 1), batch_size=4)
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(
+    model, optimizer, loader
+)
+for x in loader:
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    accelerator.backward(loss)
+    optimizer.step()
+"""
+TWICE = TRAINS.replace(
+    b"for x",
+    b"scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\nfor x",
+).replace(b"    optimizer.step()\n", b"    optimizer.step()\n    scheduler.step()\nscheduler.step()\n")
+BLOCKED = TRAINS + b"torch.distributed.rpc.init_rpc('gloo')\n"
+INNOCENT = b"print('hello')\n"
+
+
+@dataclass
+class Answer:
+    status: int
+    out: bytes
+    err: str
+
+
+Migrate = Callable[..., Answer]
+
+
+@pytest.fixture
+def migrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Migrate:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*argv: str) -> Answer:
+        status = main.run(CATALOGUE, argv)
+        captured = capfdbinary.readouterr()
+        return Answer(status, captured.out, captured.err.decode())
+
+    return call
+
+
+def _write(name: str, data: bytes) -> Path:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_bytes(data)
+    return Path(name)
+
+
+def test_nothing_to_do_is_status_0_and_an_empty_stdout(migrate: Migrate) -> None:
+    _write("a.py", INNOCENT)
+    answer = migrate("a.py")
+    assert (answer.status, answer.out) == (0, b"")
+    assert answer.err == "Nothing to do: 1 file checked, 1 without training by torch.\n"
+
+
+@pytest.mark.unchanged
+def test_what_is_migrated_already_is_called_so(migrate: Migrate) -> None:
+    _write("a.py", MIGRATED)
+    assert "1 migrated already" in migrate("a.py").err
+
+
+def test_what_is_migrated_is_told_of_those_who_ask(migrate: Migrate) -> None:
+    _write("a.py", MIGRATED)
+    assert b"accelerator" in migrate("--roles", "a.py").out
+
+
+def test_what_was_migrated_by_an_assumption_needs_it_no_more(migrate: Migrate) -> None:
+    _write("a.py", TRAINS.replace(b"from torch.utils.data import DataLoader", b"from somewhere import DataLoader"))
+    assert migrate("--write", "a.py").status == 2
+    assert migrate("--write", "--assume", "loader=loader", "a.py").status == 0
+    assert migrate("--check", "a.py").err == "Nothing to do: 1 file checked, 1 migrated already.\n"
+
+
+KEEPER = b"""\
+import torch
+from torchlift.runtime import Accelerator
+
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.accelerator = Accelerator()
+        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+
+    def step(self, batch):
+        loss = self.model(batch)
+        self.accelerator.backward(loss)
+        self.optimizer.step()
+"""
+
+
+def test_a_class_that_keeps_an_accelerator_lacks_no_entry_point(migrate: Migrate) -> None:
+    _write("a.py", KEEPER)
+    assert (migrate("a.py").status, migrate("a.py").out) == (0, b"")
+    _write("a.py", KEEPER.replace(b"self.accelerator.backward(loss)", b"loss.backward()"))
+    assert "[no-entry-point]" in migrate("a.py").err
+
+
+def test_what_is_good_to_know_of_a_migrated_file_is_not_told_in_a_check(migrate: Migrate) -> None:
+    made = b"scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\naccelerator = "
+    stepped = MIGRATED.replace(b"accelerator = ", made).replace(b"optimizer, loader", b"optimizer, loader, scheduler")
+    _write("a.py", stepped + b"    scheduler.step()\n")
+    assert "note [scheduler]" in migrate("a.py").err
+    answer = migrate("--check", "a.py")
+    assert (answer.status, answer.err) == (0, "Nothing to do: 1 file checked, 1 migrated already.\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "environment", "color"),
+    [
+        ([], {}, True),
+        (["--no-color"], {}, False),
+        ([], {"NO_COLOR": "1"}, False),
+        ([], {"NO_COLOR": ""}, True),
+        ([], {"TERM": "dumb"}, False),
+    ],
+)
+def test_colour_is_wanted_unless_somebody_says_no(
+    monkeypatch: pytest.MonkeyPatch, argv: list[str], environment: dict[str, str], color: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert main.parse([*argv, "a.py"]).color is color
+
+
+def test_a_preview_touches_nothing(migrate: Migrate) -> None:
+    path = _write("a.py", TRAINS)
+    answer = migrate("a.py")
+    assert answer.status == 0
+    assert path.read_bytes() == TRAINS
+    assert answer.out.startswith(b"--- a/a.py\n+++ b/a.py\n@@ ")
+    assert "    backward: " in answer.err
+    assert answer.err.endswith("migrate a.py --verify -- ITS ARGUMENTS\n")
+
+
+@pytest.mark.parametrize(
+    "data", [TRAINS, TRAINS[:-1], TRAINS.replace(b"\n", b"\r\n"), b"# coding: latin-1\n#\xe9\x0c\n" + TRAINS]
+)
+def test_write_gives_what_the_patch_gives(migrate: Migrate, data: bytes) -> None:
+    path = _write("a.py", data)
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "apply"], input=migrate("a.py").out, check=True)
+    patched = path.read_bytes()
+    path.write_bytes(data)
+    answer = migrate("--write", "a.py")
+    assert (answer.status, answer.out) == (0, b"")
+    assert path.read_bytes() == patched != data
+    assert "1 file changed" in answer.err
+
+
+@pytest.mark.parametrize(("data", "status"), [(INNOCENT, 0), (TRAINS, 1)])
+def test_check_tells_by_its_status_and_shows_no_diff(migrate: Migrate, data: bytes, status: int) -> None:
+    path = _write("a.py", data)
+    answer = migrate("--check", "a.py")
+    assert (answer.status, answer.out, path.read_bytes()) == (status, b"", data)
+
+
+def test_a_folder_is_searched(migrate: Migrate) -> None:
+    for name in ("src/a.py", "src/b/c.py", "src/.venv/x.py"):
+        _write(name, TRAINS)
+    assert migrate("--write", "src").status == 0
+    assert [Path(n).read_bytes() == MIGRATED for n in ("src/a.py", "src/b/c.py", "src/.venv/x.py")] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_blocked_file_is_status_2_without_a_patch(migrate: Migrate) -> None:
+    path = _write("a.py", BLOCKED)
+    answer = migrate("a.py")
+    assert (answer.status, answer.out) == (2, b"")
+    assert "a.py:13: blocked [already-distributed] " in answer.err
+    assert migrate("--check", "a.py").status == 2
+    assert path.read_bytes() == BLOCKED
+
+
+def test_a_blocked_file_keeps_the_whole_run_from_being_written(migrate: Migrate) -> None:
+    _write("a.py", TRAINS)
+    _write("b.py", BLOCKED)
+    answer = migrate("--write", "a.py", "b.py")
+    assert (answer.status, Path("a.py").read_bytes()) == (2, TRAINS)
+    assert "Nothing was written: a file is blocked." in answer.err
+
+
+def test_partial_writes_a_blocked_file_and_still_says_so(migrate: Migrate) -> None:
+    _write("a.py", TWICE)
+    assert migrate("--write", "a.py").status == 2
+    assert Path("a.py").read_bytes() == TWICE
+    assert migrate("--write", "--partial", "a.py").status == 2
+    assert b"accelerator.backward(loss)" in Path("a.py").read_bytes()
+    assert migrate("a.py").status == 2
+
+
+def test_the_preview_of_a_blocked_file_has_a_patch_only_with_partial(migrate: Migrate) -> None:
+    _write("a.py", TWICE)
+    assert migrate("a.py").out == b""
+    assert b"accelerator.backward(loss)" in migrate("--partial", "a.py").out
+
+
+def _binary() -> str:
+    return str(_write("bad.py", b"torch backward\0"))
+
+
+def _folder() -> str:
+    Path("bad.py").mkdir()
+    _write("bad.py/notes.txt", b"")
+    return "bad.py"
+
+
+BAD: list[tuple[str, Callable[[], str], str]] = [
+    ("a missing path", lambda: "bad.py", "bad.py: there is no such file or folder. Check the spelling of the path."),
+    ("a binary file", _binary, "bad.py:1: a binary file, not Python source (it holds a NUL byte)."),
+    ("a folder without Python", _folder, "bad.py: there is no Python file in this folder."),
+    (
+        "a notebook",
+        lambda: str(_write("bad.ipynb", b'{"a": []}')),
+        "bad.ipynb: not a notebook: it has no list of cells",
+    ),
+    ("unknown encoding", lambda: str(_write("bad.py", b"# coding: klingon\n" + TRAINS)), "bad.py:1: unknown encoding"),
+    (
+        "undecodable bytes",
+        lambda: str(_write("bad.py", TRAINS + b"#\xe9\n")),
+        "bad.py:13: byte 0xe9 is not utf-8 text.",
+    ),
+    (
+        "a syntax error",
+        lambda: str(_write("bad.py", TRAINS + b"x = (  # SYNTAX\n")),
+        "bad.py:13: not valid Python:",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "says"), [pytest.param(*case[1:], id=case[0]) for case in BAD])
+@pytest.mark.parametrize("options", [[], ["--write"], ["--check"]], ids=["preview", "write", "check"])
+def test_bad_input_is_one_line_and_status_3(
+    migrate: Migrate, make: Callable[[], str], says: str, options: list[str]
+) -> None:
+    answer = migrate(*options, make())
+    assert (answer.status, answer.out) == (3, b"")
+    assert answer.err.startswith(f"error: {says}")
+    assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("data", [b"def f(:\n", b"# coding: klingon\n", b"x = '\xe9'\n", b"x\0"])
+def test_a_file_given_alone_is_read_in_full_though_it_does_not_train(migrate: Migrate, data: bytes) -> None:
+    _write("bad.py", data)
+    answer = migrate("bad.py")
+    assert (answer.status, answer.err.count("\n")) == (3, 1)
+    assert answer.err.startswith("error: bad.py:1: ")
+
+
+@pytest.mark.parametrize(("make", "says"), [pytest.param(*case[1:], id=case[0]) for case in BAD])
+def test_a_bad_file_keeps_nobody_from_being_previewed_and_all_from_being_written(
+    migrate: Migrate, make: Callable[[], str], says: str
+) -> None:
+    _write("good.py", TRAINS)
+    bad = make()
+    preview = migrate(bad, "good.py")
+    assert preview.status == 3
+    assert preview.out.startswith(b"--- a/good.py")
+    assert says in preview.err
+    written = migrate("--write", bad, "good.py")
+    assert (written.status, Path("good.py").read_bytes()) == (3, TRAINS)
+    assert "Nothing was written: a file is in error." in written.err
+
+
+def test_an_unreadable_file(migrate: Migrate, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write("a.py", TRAINS).chmod(0)
+    if os.access("a.py", os.R_OK):
+        pytest.skip("root reads everything")
+    assert "a.py: cannot be read (Permission denied). Check its permissions." in migrate("a.py").err
+
+
+def test_a_read_only_target(migrate: Migrate) -> None:
+    _write("a.py", TRAINS).chmod(0o444)
+    _write("b.py", TRAINS)
+    answer = migrate("--write", "b.py", "a.py")
+    assert (answer.status, Path("b.py").read_bytes()) == (3, TRAINS)
+    assert answer.err == "migrate: a.py: cannot be written: it is read-only. Make it writable; nothing was written.\n"
+
+
+def test_a_file_that_changes_while_we_work(migrate: Migrate, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = pipeline.plan
+
+    def meddling(sources: Sequence[Source], *given: Any) -> pipeline.Plan:
+        sources[0].path.write_bytes(b"mine\n")
+        return real(sources, *given)
+
+    monkeypatch.setattr(pipeline, "plan", meddling)
+    _write("a.py", TRAINS)
+    answer = migrate("--write", "a.py")
+    assert (answer.status, Path("a.py").read_bytes()) == (3, b"mine\n")
+    assert answer.err.startswith("migrate: a.py: the file changed while we worked.")
+
+
+MAIN = b"""\
+import torch
+from torch.utils.data import DataLoader
+from steps import step
+
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(torch.ones(8, 1), batch_size=4):
+    step(model, optimizer, x)
+"""
+STEPS = b"""\
+def step(model, optimizer, x):
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_program_of_two_files_is_written_whole(migrate: Migrate) -> None:
+    _write("main.py", MAIN)
+    _write("steps.py", STEPS)
+    assert migrate("--write", "main.py").status == 0
+    assert b"accelerator.prepare" in Path("main.py").read_bytes()
+    assert b"accelerator.backward(loss)" in Path("steps.py").read_bytes()
+
+
+def test_a_folder_with_a_file_that_is_no_python_and_no_torch(migrate: Migrate) -> None:
+    _write("old.py", b'print "x"\nloss.backward()\n')
+    _write("main.py", MAIN)
+    _write("steps.py", STEPS)
+    answer = migrate(".")
+    assert (answer.status, b"+    accelerator.backward(loss)" in answer.out) == (0, True)
+    assert "2 files would change; 3 files checked" in answer.err
+
+
+def test_a_read_only_module_keeps_its_program_from_being_written(migrate: Migrate) -> None:
+    _write("main.py", MAIN)
+    _write("steps.py", STEPS).chmod(0o444)
+    answer = migrate("--write", "main.py")
+    assert (answer.status, Path("main.py").read_bytes(), Path("steps.py").read_bytes()) == (3, MAIN, STEPS)
+    assert "steps.py: cannot be written: it is read-only." in answer.err
+
+
+def test_a_module_that_changes_while_we_work_keeps_its_program_from_being_written(
+    migrate: Migrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = pipeline.plan
+
+    def meddling(sources: Sequence[Source], *given: Any) -> pipeline.Plan:
+        Path("steps.py").write_bytes(b"mine\n")
+        return real(sources, *given)
+
+    monkeypatch.setattr(pipeline, "plan", meddling)
+    _write("main.py", MAIN)
+    _write("steps.py", STEPS)
+    answer = migrate("--write", "main.py")
+    assert (answer.status, Path("main.py").read_bytes(), Path("steps.py").read_bytes()) == (3, MAIN, b"mine\n")
+    assert "steps.py: the file changed while we worked." in answer.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        pytest.param([], "Name a script or a folder, or - for stdin", id="nothing"),
+        pytest.param(["--writ", "a.py"], "No such option", id="an unknown option"),
+        pytest.param(["--write", "--check", "a.py"], "exclude each other", id="write and check"),
+        pytest.param(["-", "a.py"], "- (stdin) goes alone", id="stdin and a file"),
+        pytest.param(["a.py", "--", "--epochs", "2"], "(--epochs 2) is for --verify", id="arguments of the script"),
+        pytest.param(["--select", "bakward", "a.py"], "no rule 'bakward'. Did you mean backward?", id="unknown rule"),
+        pytest.param(["--ignore", "backward,zzz", "a.py"], "--ignore: there is no rule 'zzz'", id="unknown in a list"),
+        pytest.param(["--explain", "prepar"], "Did you mean prepare?", id="explain an unknown rule"),
+        pytest.param(["--assume", "loss", "a.py"], "'loss' is not ROLE=NAME", id="no assumption"),
+        pytest.param(["--assume", "los=x", "a.py"], "there is no role 'los'. Did you mean loss?", id="unknown role"),
+        pytest.param(["--mixed-precision", "fp8", "a.py"], "'fp8' is not one of", id="unknown precision"),
+        pytest.param(["--output-format", "xml", "a.py"], "'xml' is not one of", id="an unknown format"),
+        pytest.param(["-i", "--write", "a.py"], "--write and --interactive exclude each other", id="-i and --write"),
+        pytest.param(
+            ["-i", "--output-format", "json", "a.py"], "exclude each other", id="-i and a format for machines"
+        ),
+        pytest.param(["-i", "-"], "- (stdin) goes alone", id="-i and stdin"),
+        pytest.param(["-i", "a.py"], "there is no terminal to answer on", id="-i without a terminal"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_3(migrate: Migrate, argv: list[str], says: str) -> None:
+    _write("a.py", TRAINS)
+    answer = migrate(*argv)
+    assert (answer.status, answer.out, answer.err.count("\n")) == (3, b"", 1)
+    assert answer.err.startswith("migrate: ")
+    assert says in answer.err
+
+
+def test_a_double_dash_with_nothing_behind_it_is_nothing(migrate: Migrate) -> None:
+    _write("a.py", INNOCENT)
+    assert migrate("a.py", "--").status == 0
+
+
+def test_select_and_ignore_reach_the_pipeline(migrate: Migrate) -> None:
+    _write("a.py", TRAINS)
+    assert migrate("--select", "clip_grad", "--check", "a.py").status == 0
+    assert migrate("--select", "clip_grad,backward,accelerator_setup", "--check", "a.py").status == 1
+    assert migrate("--ignore", ",".join(entry.id for entry in CATALOGUE), "--check", "a.py").status == 0
+
+
+def test_settings_of_the_project_count(migrate: Migrate) -> None:
+    _write("a.py", TRAINS)
+    _write("old/b.py", TRAINS)
+    _write("pyproject.toml", b'[tool.torchlift]\nexclude = ["old"]\ntarget = "accelerate"\nkeep-global-batch = true\n')
+    answer = migrate(".", "old/b.py")
+    assert re.findall(rb"^--- (.*)$", answer.out, re.MULTILINE) == [b"a/a.py"]
+    assert "add `accelerate`" in answer.err
+    assert "all processes together" in answer.err
+
+
+def test_a_mistake_in_the_settings_of_the_project(migrate: Migrate) -> None:
+    _write("a.py", INNOCENT)
+    _write("pyproject.toml", b'[tool.torchlift]\nselect = ["bakward"]\n')
+    answer = migrate("a.py")
+    assert answer.status == 3
+    assert "pyproject.toml: [tool.torchlift] select: there is no rule 'bakward'. Did you mean backward?" in answer.err
+
+
+def test_rules_are_listed_with_their_summaries(migrate: Migrate) -> None:
+    lines = migrate("--rules").out.decode().splitlines()
+    assert [line.split()[0] for line in lines] == [entry.id for entry in CATALOGUE]
+    assert all(re.fullmatch(r"\w+ +[A-Z].+", line) for line in lines)
+
+
+def test_a_rule_is_explained(migrate: Migrate) -> None:
+    out = migrate("--explain", "backward").out
+    assert out.startswith(b"backward\n\nHand the backward pass")
+    assert b"\n    +    accelerator.backward(loss, retain_graph=True)\n" in out
+
+
+def test_roles_take_the_place_of_the_diff(migrate: Migrate) -> None:
+    _write("a.py", TRAINS)
+    out = migrate("--roles", "a.py").out
+    assert re.search(rb"5 +<module> +model +model +constructed by torch.nn.Linear\n", out)
+    assert b"@@" not in out
+
+
+def test_json(migrate: Migrate) -> None:
+    _write("a.py", TRAINS)
+    _write("b.py", b"torch backward\0")
+    answer = migrate("--output-format", "json", "a.py", "b.py", "c.py")
+    document = json.loads(answer.out)
+    assert (answer.status, document["version"], document["status"], answer.err) == (3, 1, 3, "")
+    assert [file["path"] for file in document["files"]] == ["a.py"]
+    assert sorted(error["path"] for error in document["errors"]) == ["b.py", "c.py"]
+
+
+def test_json_of_nothing(migrate: Migrate) -> None:
+    _write("a.py", INNOCENT)
+    document = json.loads(migrate("--output-format", "json", "a.py").out)
+    assert (document["files"], document["checked"]) == ([], 1)
+
+
+def test_help_teaches_the_tool(migrate: Migrate) -> None:
+    answer = migrate("--help")
+    assert answer.status == 0
+    for word in (b"git apply", b"Exit status", b"--keep-global-batch", b"[tool.torchlift]"):
+        assert word in answer.out
+
+
+def test_version(migrate: Migrate) -> None:
+    assert re.fullmatch(rb"migrate \(torchlift\) \d+\.\d+\S*\n", migrate("--version").out)
+
+
+def test_an_internal_error_is_one_line_that_asks_for_a_report(
+    migrate: Migrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def buggy(*arguments: object) -> pipeline.Plan:
+        raise RuntimeError("a bug\nof ours")
+
+    monkeypatch.setattr(pipeline, "plan", buggy)
+    _write("a.py", TRAINS)
+    answer = migrate("a.py")
+    assert (answer.status, answer.err.count("\n")) == (3, 1)
+    assert answer.err.startswith("migrate: internal error (RuntimeError: a bug of ours). Please report it")
+    monkeypatch.setenv("TORCHLIFT_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        migrate("a.py")
+
+
+def test_ctrl_c_is_quiet(migrate: Migrate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> pipeline.Plan:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "plan", interrupted)
+    _write("a.py", TRAINS)
+    answer = migrate("a.py")
+    assert (answer.status, answer.out, answer.err) == (130, b"", "")
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[bytes], None]:
+    def feed(data: bytes) -> None:
+        (tmp_path / "stdin").write_bytes(data)
+        monkeypatch.setattr(sys, "stdin", (tmp_path / "stdin").open())
+
+    return feed
+
+
+@pytest.mark.parametrize("data", [INNOCENT, b"", BLOCKED], ids=["innocent", "empty", "blocked"])
+def test_a_filter_gives_back_what_it_does_not_change(
+    migrate: Migrate, stdin: Callable[[bytes], None], data: bytes
+) -> None:
+    stdin(data)
+    answer = migrate("--write", "-")
+    assert (answer.out, answer.status) == (data, 2 if data is BLOCKED else 0)
+
+
+def test_a_filter_gives_the_migrated_text(migrate: Migrate, stdin: Callable[[bytes], None]) -> None:
+    stdin(TRAINS.replace(b"\n", b"\r\n"))
+    assert migrate("--write", "-").out == MIGRATED.replace(b"\n", b"\r\n")
+
+
+def test_stdin_without_write_gives_the_patch(migrate: Migrate, stdin: Callable[[bytes], None]) -> None:
+    stdin(TRAINS)
+    assert b"\n+    accelerator.backward(loss)\n" in migrate("-").out
+
+
+def test_a_bad_stdin_gives_no_text(migrate: Migrate, stdin: Callable[[bytes], None]) -> None:
+    stdin(b"def f(:\n")
+    answer = migrate("--write", "-")
+    assert (answer.status, answer.out) == (3, b"")
+    assert answer.err.startswith("error: <stdin>:1: not valid Python:")
+
+
+COMMAND = [sys.executable, "-m", "torchlift.codemods"]
+
+
+def test_nothing_heavy_is_imported_where_nothing_is_to_be_done(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(INNOCENT)
+    code = (
+        "import sys; from torchlift.rewriter.cli.main import run; from torchlift.codemods.catalogue import CATALOGUE;"
+        "run(CATALOGUE, ['a.py']);"
+        "print({'libcst', 'rich', 'yaml', 'torch', 'importlib.metadata', 'tempfile', 'difflib', 'json', 'tomllib'}"
+        " & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    (tmp_path / "a.py").write_bytes(INNOCENT)
+    with os.fdopen(write, "wb") as pipe:
+        done = subprocess.run([*COMMAND, "--version"], cwd=tmp_path, stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert done.stderr == b""
+    assert done.returncode == 141
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a.py", "--check src", "a.py --write b.py", "--hook --partial a.py", "--roles --no-color -", "--side-by-side a.py",
+     "--no-follow --keep-global-batch a", "--write --write a", "--no-cache --verbose a.py", ""],
+)  # fmt: skip
+def test_paths_and_switches_mean_the_same_to_us_and_to_click(line: str) -> None:
+    assert plain(line.split()) == read(line.split())
+
+
+@pytest.mark.parametrize("line", ["-w a.py", "--target accelerate", "--select=x a", "--chec a", "--steps 3", "-wi"])
+def test_anything_else_is_left_to_click(line: str) -> None:
+    assert plain(line.split()) is None
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_their_completion(migrate: Migrate, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    monkeypatch.setattr("click.shell_completion.BashComplete._check_version", lambda *arguments: None)
+    monkeypatch.setenv("_MIGRATE_COMPLETE", f"{shell}_source")
+    assert b"_MIGRATE_COMPLETE" in migrate().out
+
+
+def test_options_are_completed(migrate: Migrate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_MIGRATE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "migrate --side")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    answer = migrate()
+    assert (answer.status, answer.out) == (0, b"plain,--side-by-side\n")

@@ -1,0 +1,299 @@
+"""Notebooks: bytes outside edited cells stay, magics stay, and the training becomes one function, or a reason."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.cli.main import run
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.notebooks.document import masked, read_notebook, unmasked
+from torchlift.rewriter.notebooks.migrating import plan_notebook
+from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.source import SourceError
+
+FIXTURE = Path(__file__).resolve().parents[3] / "fixtures" / "notebook"
+IMPORTS = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader"
+BUILD = (
+    "model = nn.Linear(1, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    "loader = DataLoader(torch.ones(8, 1), batch_size=4)"
+)
+LOOP = (
+    "for x in loader:\n    loss = model(x).mean()\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()"
+)
+
+
+def _data(*cells: str, **layout: Any) -> bytes:
+    listed = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "source": text.splitlines(keepends=True)} for text in cells
+    ]
+    document = {"cells": listed, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    return (json.dumps(document, **{"indent": 1, **layout}) + "\n").encode()
+
+
+def _migrated(*cells: str) -> FileResult:
+    notebook = read_notebook(_data(*cells), Path("nb.ipynb"))
+    (file,) = plan_notebook(notebook, (), CATALOGUE, Config()).result().files
+    return file
+
+
+def _cells(data: bytes) -> list[str]:
+    return ["".join(cell["source"]) for cell in json.loads(data)["cells"]]
+
+
+# ---------------------------------------------------------------- bytes
+
+
+def test_the_fixture_comes_out_as_an_expert_would_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "before.ipynb"
+    path.write_bytes((FIXTURE / "before.ipynb").read_bytes())
+    assert run(CATALOGUE, ["--write", str(path)]) == 0
+    once = path.read_bytes()
+    assert once == (FIXTURE / "after.ipynb").read_bytes()
+    assert run(CATALOGUE, ["--check", str(path)]) == 0
+    assert run(CATALOGUE, ["--write", str(path)]) == 0
+    assert path.read_bytes() == once
+
+
+def test_only_sources_of_edited_cells_differ() -> None:
+    before, after = (json.loads((FIXTURE / name).read_bytes()) for name in ("before.ipynb", "after.ipynb"))
+    for old, new in zip(before["cells"], after["cells"], strict=True):
+        assert {**old, "source": ""} == {**new, "source": ""}
+    assert {**before, "cells": []} == {**after, "cells": []}
+    assert before["cells"][2] == after["cells"][2], "a shell line"
+    text = (FIXTURE / "after.ipynb").read_text(encoding="utf-8")
+    assert "f\\u00fcr" in text, "an escape in a cell that is not edited"
+    assert "– every fifth" in text, "none elsewhere"
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {},
+        {"indent": None},
+        {"indent": 4},
+        {"indent": "\t"},
+        {"sort_keys": True},
+        {"separators": (",", ":"), "indent": None},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"], ids=["no newline", "newline", "two"])
+def test_all_ways_to_write_json_stay(layout: dict[str, Any], end: bytes) -> None:
+    data = _data("a = 1\nb = 'ü'", "c = 3", **layout).rstrip() + end
+    notebook = read_notebook(data, Path("nb.ipynb"))
+    assert notebook.with_texts([cell.text for cell in notebook.cells]) == data
+    new = notebook.with_texts(["a = 1\nb = 'ü'\nd = 4", "c = 3"])
+    assert new == _data("a = 1\nb = 'ü'\nd = 4", "c = 3", **layout).rstrip() + end
+
+
+def test_a_source_that_is_one_string_stays_one() -> None:
+    data = b'{"cells": [{"cell_type": "code", "source": "a = 1\\nb = \\u00fc"}], "nbformat": 4}'
+    notebook = read_notebook(data, Path("nb.ipynb"))
+    new = notebook.with_texts(["a = 2\nb = ü"])
+    assert new == data.replace(b"a = 1", b"a = 2")
+
+
+def test_a_byte_order_mark_and_carriage_returns_stay() -> None:
+    data = b"\xef\xbb\xbf" + _data("a = 1", "b = 2").replace(b"\n", b"\r\n")
+    notebook = read_notebook(data, Path("nb.ipynb"))
+    assert notebook.with_texts(["a = 1", "b = 3"]) == data.replace(b"b = 2", b"b = 3")
+
+
+# ---------------------------------------------------------------- magics
+
+
+@pytest.mark.hazard("S14")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%matplotlib inline", "!pip install x", "x = !ls", "files = %sx ls", "%%bash\nls\nfor x in y", "%%time\nx = 1",
+        "x = 1\n%timeit f(x)\ny = 2", "model?", "model??", "for x in y:\n    !ls\n    pass",
+        "x = '''\n%no magic\n'''\n",
+        "x = 5 % 3\ny = (1\n  % 2)", "# what is this?\nx = 1", "",
+    ],
+)  # fmt: skip
+def test_what_python_cannot_read_is_masked_and_comes_back(text: str) -> None:
+    hidden = masked(text)
+    compile(hidden, "cell", "exec")
+    assert unmasked(hidden) == text
+
+
+@pytest.mark.parametrize("text", ["x = '''\n%no magic\n'''\n", "x = 5 % 3\ny = (1\n  % 2)", "# what is this?\nx = 1"])
+def test_what_python_can_read_is_not_masked(text: str) -> None:
+    assert masked(text) == text
+
+
+# ---------------------------------------------------------------- the training
+
+
+@pytest.mark.hazard("S14")
+def test_training_cells_become_one_function_in_the_last_of_them() -> None:
+    file = _migrated("%matplotlib inline\n" + IMPORTS, BUILD, "def helper():\n    return 3", LOOP)
+    head, build, helper, training = _cells(file.after)
+    assert head.startswith("%matplotlib inline\n")
+    assert head.endswith("\nfrom torchlift.runtime import Accelerator, notebook_launcher")
+    assert build == "# Moved into training_function() below."
+    assert helper == "def helper():\n    return 3"
+    assert training.startswith("def training_function():\n    model = nn.Linear(1, 1)\n")
+    assert "    accelerator.backward(loss)\n" in training
+    assert training.endswith("notebook_launcher(training_function, num_processes=torch.cuda.device_count() or 1)")
+
+
+def test_a_function_that_is_called_once_is_launched() -> None:
+    main = "def main(lr):\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ")
+    file = _migrated(IMPORTS, main, "main(0.1)")
+    assert _cells(file.after)[2] == "notebook_launcher(main, (0.1,), num_processes=torch.cuda.device_count() or 1)"
+    assert "Moved" not in file.after.decode()
+    file = _migrated(IMPORTS, main, "main(lr=0.1)")
+    assert _cells(file.after)[2].startswith("notebook_launcher(lambda: main(lr=0.1), num_processes=")
+
+
+def test_strings_of_several_lines_are_not_indented() -> None:
+    file = _migrated(IMPORTS, BUILD + "\ntext = '''a\n  b\nc'''", LOOP)
+    assert "    text = '''a\n  b\nc'''\n" in _cells(file.after)[2]
+
+
+MAIN = "def main():\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ") + "\n    return model"
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ((IMPORTS, BUILD, LOOP, "plt.plot(loss.item())"), ":cell 4:1: it shows something of the training (plt)"),
+        ((IMPORTS, BUILD, "%time x = 1\n" + LOOP), ":cell 3:1: a magic stands among the training"),
+        ((IMPORTS, BUILD, LOOP, "model"), ":cell 4:1: its last line shows a value"),
+        ((IMPORTS, "steps = 0", BUILD, LOOP + "\n    steps += 1"), "it goes on with steps, which cell 2 has made"),
+        ((IMPORTS, BUILD, "from math import *", LOOP, "print(model)\nfrom math import *"), "a star import"),
+        ((IMPORTS, MAIN, "model = main()"), "main, which trains, is called more than once, or what it returns is used"),
+        ((IMPORTS, MAIN, "main()", "main()"), "is called more than once"),
+    ],
+    ids=["a plot", "a magic", "a shown value", "a counter", "a star import", "a result", "two calls"],
+)
+def test_what_cannot_be_one_function_is_refused_with_the_cell(cells: tuple[str, ...], says: str) -> None:
+    file = _migrated(*cells)
+    assert not file.changed
+    assert [d.id for d in file.diagnoses if d.severity.value == "blocked"] == ["notebook-state"]
+    found = file.diagnoses[-1]
+    assert says in f"{file.at(found.line)}: {found.message}"
+
+
+@pytest.mark.unchanged
+def test_a_notebook_without_training_is_left_alone() -> None:
+    assert not _migrated("import torch\nx = torch.ones(1, requires_grad=True)", "x.sum().backward()").changed
+
+
+def test_places_are_those_of_cells() -> None:
+    file = _migrated(IMPORTS, BUILD, LOOP)
+    (backward,) = [change for change in file.changes if change.rule == "backward"]
+    assert file.at(backward.line) == ":cell 3:4"
+
+
+def test_formats_for_machines_know_cells_and_lines_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nb.ipynb").write_bytes(_data(IMPORTS, BUILD, LOOP, "plt.plot(loss.item())"))
+    number = Path("nb.ipynb").read_text().split("\n").index('    "plt.plot(loss.item())"') + 1
+    run(CATALOGUE, ["--output-format", "github", "nb.ipynb"])
+    assert f"::error file=nb.ipynb,line={number}," in capsys.readouterr().out
+    run(CATALOGUE, ["--output-format", "sarif", "nb.ipynb"])
+    (found,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert found["locations"][0]["physicalLocation"]["region"]["startLine"] == number
+    run(CATALOGUE, ["--output-format", "json", "nb.ipynb"])
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert (file["findings"][0]["cell"], file["findings"][0]["line"]) == (4, 1)
+
+
+def test_the_fix_in_sarif_is_one_of_the_file(tmp_path: Path) -> None:
+    from torchlift.rewriter.report.sarif import sarif
+    from torchlift.rewriter.result import Result
+
+    file = _migrated(IMPORTS, BUILD, LOOP)
+    (found,) = json.loads(sarif(Result((file,), 1), []))["runs"][0]["results"]
+    lines = file.source.data.decode().split("\n")
+    for change in reversed(found["fixes"][0]["artifactChanges"][0]["replacements"]):
+        region = change["deletedRegion"]
+        lines[region["startLine"] - 1 : region["endLine"] - 1] = change["insertedContent"]["text"].split("\n")[:-1]
+    assert "\n".join(lines) == file.after.decode()
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"{", "not a notebook"),
+        (b"[]", "it has no list of cells"),
+        (b'{"worksheets": [], "nbformat": 3}', "format 3"),
+        (b'{"cells": [], "metadata": {"kernelspec": {"language": "R"}}}', "a notebook for R"),
+        (b'{"cells": [{"cell_type": "code", "source": [1]}]}', "cell 1: its source is no text"),
+        (b"\xff\xfe", "not a notebook"),
+    ],
+)
+def test_what_is_no_notebook_is_said(data: bytes, says: str) -> None:
+    with pytest.raises(SourceError, match=says):
+        read_notebook(data, Path("nb.ipynb"))
+
+
+def test_a_cell_that_does_not_parse_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nb.ipynb"
+    path.write_bytes(_data(IMPORTS, BUILD, LOOP, "def f(:"))
+    before = path.read_bytes()
+    assert run(CATALOGUE, ["--write", str(path)]) == 3
+    assert "cell 4, line 1: not valid Python" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_the_preview_and_the_page_show_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nb.ipynb").write_bytes(_data(IMPORTS, BUILD, LOOP))
+    assert run(CATALOGUE, ["--html", "page.html", "nb.ipynb"]) == 0
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "# cell 3" in page
+    assert "&quot;cell_type" not in page
+
+
+# ---------------------------------------------------------------- execution
+
+
+@pytest.mark.slow
+def test_it_runs_in_jupyter_on_one_process_and_on_two(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+
+    def printed(name: str, processes: str) -> list[str]:
+        text = (FIXTURE / name).read_text(encoding="utf-8").replace("torch.cuda.device_count() or 1", processes)
+        notebook = nbformat.reads(text, as_version=4)
+        folder = tmp_path / f"{name}{processes}"
+        folder.mkdir()
+        nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+        assert (folder / "digits.pt").exists()
+        outputs = [o for cell in notebook.cells[4:] if cell.cell_type == "code" for o in cell.outputs]
+        return "".join(o.text for o in outputs if o.output_type == "stream").splitlines()
+
+    before = printed("before.ipynb", "1")
+    assert len(before) == 5
+    assert printed("after.ipynb", "1") == before
+    two = printed("after.ipynb", "2")
+    assert two[:4] == before[:4]
+    assert float(two[4].split()[1]) > 0.8
+    nbformat.validate(nbformat.read(str(FIXTURE / "after.ipynb"), as_version=4))
+
+
+@pytest.mark.slow
+def test_verify_holds_on_the_fixture(tmp_path: Path) -> None:
+    path = tmp_path / "nb.ipynb"
+    path.write_bytes((FIXTURE / "before.ipynb").read_bytes())
+    command = [sys.executable, "-m", "torchlift.codemods", str(path), "--verify", "--steps", "4"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "promises held." in ended.stderr

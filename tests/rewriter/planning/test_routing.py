@@ -1,0 +1,176 @@
+"""Code that is not given the accelerator, and runs only when it is there: it asks ``PartialState()``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import RawConfig
+from torchlift.rewriter.project.scan import Survey, Surveyor
+
+Run = Callable[..., tuple[dict[str, str], list[str]]]
+CONFIG = """\
+from datetime import datetime
+from pathlib import Path
+
+
+class Config:
+    def __init__(self, name, run=None):
+        if run is None:
+            run = datetime.now().strftime("%m%d_%H%M%S")
+        self._folder = Path("runs") / name / run
+        fresh = run == ""
+        self.folder.mkdir(parents=True, exist_ok=fresh)
+        print("writes to", self.folder)
+
+    @classmethod
+    def of(cls, name):
+        return cls(name)
+
+    @property
+    def folder(self):
+        return self._folder
+"""
+TRAIN = """\
+import torch
+from settings import Config
+from torch.utils.data import DataLoader
+
+
+def main(config):
+    model = torch.nn.Linear(4, 2)
+    loader = DataLoader(data, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    torch.save(model.state_dict(), config.folder / "net.pt")
+
+
+if __name__ == "__main__":
+    config = Config.of("digits")
+    main(config)
+"""
+PREDICT = "from settings import Config\n\nprint(Config.of('digits').folder)\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run(train, config=..., others=...)`: what changes, and the findings. A second run must change nothing."""
+    monkeypatch.chdir(tmp_path)
+
+    def look(files: dict[str, str]) -> Survey:
+        for name, text in files.items():
+            (tmp_path / name).write_text(dedent(text))
+        return Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")])
+
+    def migrate(train: str = TRAIN, settings: str = CONFIG, **others: str) -> tuple[dict[str, str], list[str]]:
+        files = {"train": train, "settings": settings, **others}
+        survey = look({"pyproject.toml": "", **{f"{name}.py": text for name, text in files.items()}})
+        after = {os.path.relpath(f.source.path): f.after.decode() for f in survey.files if f.changed}
+        assert not [f for f in look(after).files if f.changed], "a second run changes something"
+        return after, [d.id for f in survey.files for d in f.diagnoses]
+
+    return migrate
+
+
+def test_a_run_folder_made_before_the_training_has_one_name(run: Run) -> None:
+    """The accelerator is made in front of what names the folder, through a class method and a property."""
+    after, findings = run()
+    assert '    accelerator = Accelerator()\n    config = Config.of("digits", accelerator)' in after["train.py"]
+    settings = after["settings.py"]
+    assert (
+        "def __init__(self, name, accelerator, run=None):" in settings and "return cls(name, accelerator)" in settings
+    )
+    assert 'run = broadcast_object_list([datetime.now().strftime("%m%d_%H%M%S")])[0]' in settings
+    assert 'accelerator.print("writes to", self.folder)' in settings
+    assert findings == []
+
+
+def test_a_class_that_another_program_uses_is_not_given_it(run: Run) -> None:
+    after, findings = run(predict=PREDICT)
+    assert '    accelerator = Accelerator()\n    config = Config.of("digits")\n' in after["train.py"]
+    settings = after["settings.py"]
+    assert "def __init__(self, name, run=None):" in settings and "accelerator" not in settings
+    assert 'run = broadcast_object_list([datetime.now().strftime("%m%d_%H%M%S")])[0]' in settings
+    assert "self.folder.mkdir(parents=True, exist_ok=True)" in settings
+    assert 'PartialState().print("writes to", self.folder)' in settings
+    assert "from torchlift.runtime import PartialState" in settings
+    assert findings == ["directories"], "nobody makes sure any more that the folder is new"
+
+
+def test_what_runs_before_the_accelerator_asks_nobody(run: Run) -> None:
+    """Its device is not chosen by then, and whoever asked first would choose it."""
+    settings = 'def greet():\n    print("hello")\n'
+    train = TRAIN.replace("import Config", "import greet").replace('config = Config.of("digits")', "config = data")
+    train = train.replace("def main", "greet()\n\n\ndef main")
+    after, findings = run(train, settings, predict="from settings import greet\n\ngreet()\n")
+    assert list(after) == ["train.py"] and findings == ["main_process"]
+
+
+def test_what_workers_run_asks_nobody(run: Run) -> None:
+    """A process that loads data has no place among the others."""
+    settings = """\
+        from torch.utils.data import Dataset
+
+
+        def read(index):
+            print("reads", index)
+            return index
+
+
+        class Rows(Dataset):
+            def __len__(self):
+                return 8
+
+            def __getitem__(self, index):
+                return read(index), 0
+        """
+    train = TRAIN.replace("import Config", "import Rows").replace("DataLoader(data, 4)", "DataLoader(Rows(), 4)")
+    train = train.replace('config = Config.of("digits")', "config = folder")
+    after, findings = run(train, settings)
+    assert list(after) == ["train.py"] and "main_process" in findings
+
+
+def test_an_object_of_the_module_asks_where_it_is_called(run: Run) -> None:
+    settings = """\
+        class Logger:
+            def __init__(self, path):
+                self.path = path
+
+            def __call__(self, *what):
+                print(*what)
+                with open(self.path, "a") as file:
+                    file.write(str(what))
+
+
+        log = Logger("log.txt")
+        """
+    train = TRAIN.replace("import Config", "import log").replace('config = Config.of("digits")', "config = folder")
+    train = train.replace("        optimizer.step()\n", "        optimizer.step()\n        log(loss.item())\n")
+    after, findings = run(train, settings)
+    assert "        PartialState().print(*what)\n        if PartialState().is_main_process:\n" in after["settings.py"]
+    assert findings == []
+
+
+def test_gpus_that_are_chosen_for_another_program_too_stay(run: Run) -> None:
+    settings = """\
+        import os
+
+
+        def choose(gpu):
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+        """
+    train = TRAIN.replace("import Config", "import choose").replace('config = Config.of("digits")', "config = folder")
+    train = train.replace("def main(config):\n", "def main(config):\n    choose('1')\n")
+    after, findings = run(train, settings)
+    assert "os.environ" not in after["settings.py"] and findings == ["launcher"]
+    after, findings = run(train, settings, predict="from settings import choose\n\nchoose('1')\n")
+    assert "settings.py" not in after and findings == ["launcher"]

@@ -1,0 +1,327 @@
+"""Programs of several files: migrated as one, right for all who use their modules, found from what is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import RawConfig
+from torchlift.rewriter.project.scan import Survey, Surveyor
+
+DATA = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def loader():
+    return DataLoader(TensorDataset(torch.zeros(8, 4), torch.zeros(8).long()), 4)
+"""
+ENGINE = """\
+import torch
+
+
+def train(model, loader, optimizer, device):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+
+def evaluate(model, loader, device):
+    correct = 0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        out = model(x)
+        correct += (out.argmax(1) == y).sum().item()
+    return correct
+"""
+TRAIN = """\
+import torch
+from data import loader
+from engine import evaluate, train
+
+device = torch.device("cuda")
+model = torch.nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train_loader = loader()
+train(model, train_loader, optimizer, device)
+print(evaluate(model, loader(), device))
+"""
+PROGRAM = {"train.py": TRAIN, "engine.py": ENGINE, "data.py": DATA}
+Look = Callable[..., Survey]
+
+
+@pytest.fixture
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """`look(files, *paths, follows=..., hook=...)` writes a project and looks at some paths of it."""
+
+    def run(files: dict[str, str], *paths: str, **options: bool) -> Survey:
+        for name, text in {"pyproject.toml": "", **files}.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text))
+        monkeypatch.chdir(tmp_path)
+        return Surveyor(CATALOGUE, RawConfig()).look([Path(p) for p in paths or ("train.py",)], **options)
+
+    return run
+
+
+def changed(survey: Survey) -> dict[str, str]:
+    return {os.path.relpath(f.source.path): f.after.decode() for f in survey.files if f.changed}
+
+
+def findings(survey: Survey) -> list[tuple[str, str]]:
+    return [(os.path.relpath(f.source.path), d.id) for f in survey.files for d in f.diagnoses]
+
+
+@pytest.mark.hazard("X5")
+def test_a_program_is_migrated_as_one(look: Look) -> None:
+    survey = look(PROGRAM)
+    after = changed(survey)
+    assert list(after) == ["train.py", "engine.py"], "data.py needs nothing"
+    assert "train(model, train_loader, optimizer, accelerator)" in after["train.py"]
+    assert "def train(model, loader, optimizer, accelerator):" in after["engine.py"]
+    assert "accelerator.backward(loss)" in after["engine.py"]
+    assert "out, y = accelerator.gather_for_metrics((out, y))" in after["engine.py"]
+    assert ".to(" not in after["engine.py"]
+    assert findings(survey) == []
+
+
+def test_a_second_run_finds_it_done(look: Look) -> None:
+    after = changed(look(PROGRAM))
+    assert set(after) == {"train.py", "engine.py"}
+    again = look({**PROGRAM, **after})
+    assert not again.files
+    assert str(again) == "3 files checked, 2 migrated already, 1 without training by torch"
+
+
+IMPORTS = {
+    "a module": ("import engine", "engine."),
+    "a module by another name": ("import engine as e", "e."),
+    "names by other names": ("from engine import evaluate as ev, train as tr", None),
+    "a star": ("from engine import *", ""),
+    "a package that hands them on": ("from tools import evaluate, train", ""),
+    "a package that hands them on by a star": ("from stars import evaluate, train", ""),
+    "by literal name": ("import importlib\nengine = importlib.import_module('engine')", "engine."),
+    "guarded": ("try:\n    from engine import evaluate, train\nexcept ImportError:\n    raise", ""),
+}
+
+
+@pytest.mark.hazard("S5")
+@pytest.mark.parametrize("case", IMPORTS)
+def test_roles_flow_through(case: str, look: Look) -> None:
+    line, prefix = IMPORTS[case]
+    text = TRAIN.replace("from engine import evaluate, train\n", line + "\n")
+    calls = {"\ntrain(": "\ntr(", "evaluate(": "ev("} if prefix is None else {}
+    if prefix:
+        calls = {"\ntrain(": f"\n{prefix}train(", "(evaluate(": f"({prefix}evaluate("}
+    for old, new in calls.items():
+        text = text.replace(old, new)
+    others = {"tools/__init__.py": "from engine import evaluate, train", "stars/__init__.py": "from .all import *"}
+    after = changed(look({**PROGRAM, **others, "stars/all.py": "from engine import *", "train.py": text}))
+    assert "accelerator.backward(loss)" in after["engine.py"]
+    assert "optimizer, device)" not in after["train.py"]
+
+
+def test_inside_a_package(look: Look) -> None:
+    inner = {f"pkg/{name}": text for name, text in PROGRAM.items()}
+    inner["pkg/train.py"] = TRAIN.replace("from data", "from .data").replace("from engine", "from .engine")
+    survey = look({**inner, "pkg/__init__.py": ""}, "pkg/train.py")
+    assert list(changed(survey)) == ["pkg/train.py", "pkg/engine.py"]
+
+
+def test_base_classes_of_other_modules(look: Look) -> None:
+    nets = "import torch.nn as nn\nclass Base(nn.Module): pass\n"
+    mine = "from nets import Base\nclass Net(Base):\n    def forward(self, x): return x\n"
+    text = TRAIN.replace("torch.nn.Linear(4, 2)", "Net()").replace(
+        "import torch\n", "import torch\nfrom mine import Net\n"
+    )
+    after = changed(look({**PROGRAM, "train.py": text, "nets.py": nets, "mine.py": mine}))
+    assert "model = Net()\n" in after["train.py"]
+
+
+# ------------------------------------------------------------ who else uses a module
+
+PREDICT = "from data import loader\nfrom engine import evaluate\nprint(evaluate(m, loader(), 'cpu'))\n"
+TUNE = TRAIN.replace("print(evaluate(model, loader(), device))\n", "").replace("evaluate, ", "")
+
+
+def test_what_another_program_calls_stays_right_for_both(look: Look) -> None:
+    survey = look({**PROGRAM, "predict.py": PREDICT})
+    after = changed(survey)
+    assert "evaluate(model, loader(), accelerator.device)" in after["train.py"]
+    assert after["engine.py"].partition("def evaluate")[2] == ENGINE.partition("def evaluate")[2]
+    assert findings(survey) == [("engine.py", "prepare")]
+
+
+def test_what_another_program_trains_with_is_refused_with_both_named(look: Look) -> None:
+    survey = look({**PROGRAM, "tune.py": TUNE})
+    assert not changed(survey)
+    (finding,) = [d for f in survey.files for d in f.diagnoses]
+    assert finding.id == "shared-module"
+    assert "tune.py" in finding.message
+
+
+@pytest.mark.parametrize("paths", [("train.py", "tune.py"), (".",)], ids=["named", "found in a folder"])
+def test_two_programs_that_train_are_migrated_together(paths: tuple[str, ...], look: Look) -> None:
+    survey = look({**PROGRAM, "tune.py": TUNE}, *paths)
+    after = changed(survey)
+    assert set(after) == {"train.py", "tune.py", "engine.py"}
+    assert "train(model, train_loader, optimizer, accelerator)" in after["tune.py"]
+    assert "gather_for_metrics" in after["engine.py"], "only train.py runs it"
+    assert findings(survey) == []
+
+
+def test_two_programs_that_need_different_texts_are_refused(look: Look) -> None:
+    other = TUNE.replace("from data import loader", "").replace("= loader()", "= mystery()")
+    survey = look({**PROGRAM, "tune.py": other}, "train.py", "tune.py")
+    assert not changed(survey)
+    assert findings(survey) == [("engine.py", "shared-module")]
+
+
+def test_a_clash_of_two_programs_is_nobody_elses(look: Look) -> None:
+    """U39: a run over many repositories migrates those that have nothing to do with the clash."""
+    other = TUNE.replace("from data import loader", "").replace("= loader()", "= mystery()")
+    elsewhere = {f"second/{name}": text for name, text in PROGRAM.items()}
+    survey = look({**PROGRAM, "tune.py": other, **elsewhere}, ".")
+    assert {name for name in changed(survey) if not name.startswith("second/")} == set()
+    assert {name for name in changed(survey) if name.startswith("second/")} == {"second/train.py", "second/engine.py"}
+    assert {name for name, id in findings(survey) if id == "shared-module"} == {"engine.py"}
+
+
+def test_what_a_file_does_when_it_is_started_stays_right(look: Look) -> None:
+    demo = 'if __name__ == "__main__":\n    print(evaluate(model, [], "cpu"))\n'
+    after = changed(look({**PROGRAM, "engine.py": ENGINE + demo}))
+    assert "def evaluate(model, loader, device):" in after["engine.py"]
+
+
+def test_tests_are_no_program_but_are_named(look: Look) -> None:
+    survey = look({**PROGRAM, "tests/test_engine.py": "from engine import evaluate\n"})
+    assert set(changed(survey)) == {"train.py", "engine.py"}
+    assert findings(survey) == [("engine.py", "tested-module")]
+
+
+def test_what_is_excluded_is_read_and_not_touched(look: Look) -> None:
+    files = {**PROGRAM, "pyproject.toml": '[tool.torchlift]\nexclude = ["engine.py"]\n'}
+    survey = look(files)
+    assert not changed(survey)
+    assert ("engine.py", "shared-module") in findings(survey)
+
+
+def test_an_import_that_another_module_takes_from_here_stays(look: Look) -> None:
+    text = TRAIN.replace("import torch\n", "import helper\nimport torch\n")
+    text = text.replace('torch.device("cuda")', "helper.device()")
+    files = {"helper.py": "import torch\n\ndef device():\n    return torch.device('cuda')\n", "train.py": text}
+    assert set(changed(look({**PROGRAM, **files}))) == {"train.py", "engine.py"}
+
+
+# ------------------------------------------------------------ what is found
+
+
+def test_a_library_alone_is_blocked(look: Look) -> None:
+    assert findings(look(PROGRAM, "engine.py")) == [("engine.py", "no-entry-point")]
+
+
+def test_a_folder_is_searched_for_what_is_started(look: Look) -> None:
+    guarded = {**PROGRAM, "sweep.py": "import train\n"}
+    assert set(changed(look(guarded, "."))) == {"train.py", "engine.py"}
+
+
+def test_a_script_that_trains_nothing_needs_nothing(look: Look) -> None:
+    files = {**PROGRAM, "predict.py": PREDICT}
+    assert not look(files, "predict.py").files
+    assert set(changed(look(files, "train.py"))) == {"train.py", "engine.py"}
+
+
+COMMANDS = {
+    "click": "import click\nfrom engine import train\n\n\n@click.command()\ndef main():\n    train(*build())\n",
+    "console script": '"""A command."""\nfrom engine import train\nNAME = 1\ndef main():\n    train(*build())\n',
+}
+
+
+@pytest.mark.parametrize("text", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize("given", ["cli.py", "."])
+def test_a_command_that_something_else_starts_is_no_silence(given: str, text: str, look: Look) -> None:
+    """What trains below it is told: nothing to do would read as praise. A hook says nothing of it."""
+    files = {"cli.py": text, "engine.py": ENGINE, "data.py": DATA}
+    assert findings(look(files, given)) == [("engine.py", "no-entry-point")]
+    assert not look(files, given, hook=True).files
+
+
+def test_by_itself(look: Look) -> None:
+    survey = look({**PROGRAM, "train.py": TRAIN.replace("engine", "data")}, "train.py", "engine.py", follows=False)
+    assert findings(survey) == [("engine.py", "no-entry-point")]
+
+
+@pytest.mark.parametrize("given", ["engine.py", "data.py", "train.py"])
+def test_a_hook_migrates_the_programs_that_reach_a_changed_file(given: str, look: Look) -> None:
+    assert set(changed(look(PROGRAM, given, hook=True))) == {"train.py", "engine.py"}
+
+
+@pytest.mark.parametrize("given", ["alone.py", "lib.py"], ids=["no torch", "a library that nobody starts"])
+def test_a_hook_says_nothing_of_files_that_no_program_reaches(given: str, look: Look) -> None:
+    files = {**PROGRAM, "alone.py": "x = 1\n", "lib.py": ENGINE}
+    survey = look(files, given, hook=True)
+    assert not survey.files
+    assert not survey.refused
+    assert set(changed(look(files, given, "train.py", hook=True))) == {"train.py", "engine.py"}
+
+
+# ------------------------------------------------------------ bad input
+
+
+def test_a_missing_module_blocks_the_program(look: Look) -> None:
+    files = {f"pkg/{name}": text for name, text in PROGRAM.items()} | {"pkg/__init__.py": ""}
+    text = TRAIN.replace("from data", "from .data").replace("from engine", "from .engine")
+    files["pkg/train.py"] = "from .gone import x\n" + text
+    survey = look(files, "pkg/train.py")
+    assert not changed(survey)
+    assert findings(survey) == [("pkg/train.py", "missing-module")]
+
+
+@pytest.mark.parametrize("built", ["gone.c", "gone.pyx", "gone.cpython-312-x86_64-linux-gnu.so", "gone.pyi"])
+def test_an_extension_is_not_missing(built: str, look: Look) -> None:
+    files = {f"pkg/{name}": text for name, text in PROGRAM.items()} | {"pkg/__init__.py": "", f"pkg/{built}": ""}
+    text = TRAIN.replace("from data", "from .data").replace("from engine", "from .engine")
+    files["pkg/train.py"] = "from .gone import x\n" + text
+    assert changed(look(files, "pkg/train.py"))
+
+
+def test_a_circle_of_imports(look: Look) -> None:
+    survey = look({**PROGRAM, "engine.py": "import train\n" + ENGINE})
+    assert set(changed(survey)) == {"train.py", "engine.py"}
+
+
+def test_two_modules_of_one_name(look: Look) -> None:
+    survey = look({**{f"a/{n}": t for n, t in PROGRAM.items()}, "data.py": ""}, "a/train.py")
+    assert findings(survey) == [("a/train.py", "ambiguous-module")]
+    assert set(changed(survey)) == {"a/train.py", "a/engine.py"}
+
+
+def test_a_module_that_is_no_python_keeps_the_program_from_being_written(look: Look) -> None:
+    survey = look({**PROGRAM, "data.py": "def f(:\n"})
+    assert not survey.files
+    assert [f"{e.path.name}:{e.line}" for e in survey.refused] == ["data.py:1"]
+
+
+def test_one_blocked_file_keeps_the_whole_program_unchanged(look: Look) -> None:
+    survey = look({**PROGRAM, "engine.py": "import pytorch_lightning\n" + ENGINE})
+    assert findings(survey) == [("engine.py", "framework-owns-loop")]
+    assert not changed(survey)
+
+
+def test_one_remark_a_program_speaks_of_its_layers_of_batch_norm(look: Look) -> None:
+    layer = "from torch import nn\ndef layer():\n    return nn.BatchNorm1d(2)\n"
+    script = "import one, two, three\n" + TRAIN + "one.layer(), two.layer(), three.layer()\n"
+    modules = dict.fromkeys(("one.py", "two.py", "three.py"), layer)
+    survey = look({**PROGRAM, **modules, "train.py": script})
+    told = [d.message for file in survey.files for d in file.diagnoses if d.id == "batch-norm"]
+    assert len(told) == 1
+    assert told[0].startswith("a layer of BatchNorm (and more in 2 other modules): ")

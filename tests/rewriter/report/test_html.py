@@ -1,0 +1,158 @@
+"""The page: everything is on it, nothing of the user's gets out of its place, and a browser shows it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from torchlift.rewriter.cli.main import run
+from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.report.curves import picture
+from torchlift.rewriter.report.html import page
+from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result, RoleReport
+from torchlift.rewriter.source import Source
+from torchlift.rewriter.verify.handover import PromiseSeen, Verdict
+
+EVIL = "</td><script>alert(1)</script>&'\""
+VOID = {"meta", "br", "col"}
+
+
+class Reader(HTMLParser):
+    """Reads a page: its text, and whether every element is closed where it was opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def result(before: str = "a\nb\n", after: str = "a\nc\n") -> Result:
+    source = Source(Path(f"dir/{EVIL}.py"), before.encode(), before, "utf-8")
+    changes = (Change("backward", 2, 1, f"because {EVIL}"),)
+    findings = (
+        Diagnosis("note-id", Severity.NOTE, "a note", ""),
+        Diagnosis("stop-id", Severity.BLOCKED, f"stop {EVIL}", f"do {EVIL}", 2, 1),
+    )
+    return Result((FileResult(source, after.encode(), changes, findings),), 1)
+
+
+def verdict(**given: object) -> Verdict:
+    promises = (PromiseSeen("losses", "the same losses", 2, "broken", f"loss {EVIL}", 3, ""),)
+    curves = {"original": [2.0, 1.0, float("nan")], "2": [2.0, 1.5]}
+    defaults = {
+        "status": 1, "mode": "exact", "promises": promises, "notes": (f"held {EVIL}",), "drawing": (),
+        "original_error": "", "kept": (), "data": {"curves": curves},
+    }  # fmt: skip
+    return Verdict(**{**defaults, **given})  # type: ignore[arg-type]
+
+
+def test_an_empty_result_is_a_page() -> None:
+    reader = read(page(Result(), ()))
+    assert "Nothing to change" in reader.text
+
+
+def test_the_users_text_stays_text() -> None:
+    reader = read(page(result(f"{EVIL}\nb\n", f"{EVIL}\nc\n"), (), verdict()))
+    assert reader.tags.count("script") == 1, "ours"
+    text = "".join(reader.text)
+    for words in (f"because {EVIL}", f"stop {EVIL}", f"do {EVIL}", f"loss {EVIL}", f"held {EVIL}", f"dir/{EVIL}.py"):
+        assert words in text
+
+
+def test_the_worst_findings_come_first() -> None:
+    text = "".join(read(page(result(), ())).text)
+    assert text.index("stop-id") < text.index("note-id")
+
+
+def test_the_reasons_stand_above_their_lines() -> None:
+    text = page(result(), ()).partition("class='sheet'")[2]
+    assert text.index("because") < text.index("<td class='old full'>b</td>") < text.index("<td class='new full'>c</td>")
+
+
+def test_the_words_that_differ_are_marked_also_where_they_are_coloured() -> None:
+    text = page(result("a\ndef f(device): pass\n", "a\ndef f(accelerator): pass\n"), ())
+    assert "<span class='k'>def</span> <span class='f'>f</span>(<del>device</del>)" in text
+    assert "(<ins>accelerator</ins>): <span class='k'>pass</span>" in text
+
+
+@pytest.mark.parametrize("text", ["x = '''\n", "def (:\n", "\x0c\n", "x = 1 \\\n", "a = 'é' # ü\n"])
+def test_what_is_no_python_is_shown_without_colours(text: str) -> None:
+    read(page(result(text, text + "more\n"), ()))
+
+
+def test_what_is_left_comes_first_and_is_said_where_there_is_nothing() -> None:
+    text = page(result(), ())
+    assert text.index("stop-id") < text.index("What changes at run time") < text.index("class='sheet'")
+    assert "Nothing is left for you" in page(Result(result().files[:0], 1), ())
+
+
+def test_the_page_needs_nothing_from_elsewhere() -> None:
+    text = page(result(), (), verdict())
+    assert not re.findall(r"""(?:src|href)=['"](?!#)|url\(|@import|fetch\(|import\(""", text)
+
+
+def test_roles_and_what_rules_do_are_on_the_page() -> None:
+    (file,) = result().files
+    role = RoleReport("net", "<module>", "model", f"because {EVIL}", 3)
+    text = "".join(read(page(Result((file._replace(roles=(role, role)),), 1), (), rules={"backward": "Does it."})).text)
+    assert text.count("<module>") == 1
+    assert "Does it." in text
+
+
+def test_the_losses_are_drawn_and_what_is_no_number_is_left_out() -> None:
+    text = page(result(), (), verdict())
+    assert text.count("<polyline") == 2
+    assert "nan" not in text
+    assert "migrated, on 2" in text
+
+
+def test_an_original_that_does_not_run_is_said_with_its_traceback() -> None:
+    reader = read(page(result(), (), verdict(original_error=f"Traceback {EVIL}")))
+    assert f"Traceback {EVIL}" in "".join(reader.text)
+    assert "svg" not in reader.tags
+
+
+def test_a_flat_curve_is_a_picture() -> None:
+    read(picture({"original": [1.0]}))
+    read(picture({"original": [1.0, 1.0], "migrated": [1.0, 1.0]}))
+
+
+def test_the_command_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torchlift.codemods.catalogue import CATALOGUE
+
+    monkeypatch.chdir(tmp_path)
+    fixture = Path(__file__).parents[3] / "fixtures" / "gan" / "before.py"
+    shutil.copy(fixture, "train.py")
+    assert run(CATALOGUE, ["--html", "page.html", "train.py"]) == 0
+    assert "<ins>accelerator</ins>.backward(<ins>g_loss</ins>)" in Path("page.html").read_text(encoding="utf-8")
+    assert run(CATALOGUE, ["--html", "missing/page.html", "train.py"]) == 3
+    assert "missing/page.html: the page cannot be written" in capsys.readouterr().err

@@ -1,0 +1,215 @@
+"""The page in a real browser: filters, keys, navigation, light and dark, narrow windows, and without its script."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.report.html import page
+from torchlift.rewriter.result import Diagnosis, FileResult, Result
+from torchlift.rewriter.source import decode, read
+from torchlift.rewriter.verify.handover import PromiseSeen, Verdict
+
+
+def _beside(name: str) -> Any:
+    """A module of this folder, which is on no path."""
+    spec = importlib.util.spec_from_file_location(f"beside_{name}", Path(__file__).parent / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+browser = _beside("browser")
+
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
+EVIL = "<script>window.evil = 1</script><img src=x onerror='window.evil = 1'>"
+SHOWN = "[...document.querySelectorAll('tbody.changed')].filter(b => b.offsetParent !== null)"
+FOUND = "[...document.querySelectorAll('.finding')].filter(b => b.offsetParent !== null)"
+HUNKS = """Object.values(Object.groupBy([...document.querySelectorAll('tbody.changed:not([hidden])')],
+  b => b.closest('section').id + ' ' + b.dataset.hunk)).map(bodies => bodies.map(b => b.dataset.rules).join(' '))"""
+GROUND = "getComputedStyle(document.body).backgroundColor"
+
+pytestmark = [
+    pytest.mark.skipif(browser.found() is None, reason="needs a browser: apt-get install chromium"),
+    pytest.mark.xdist_group("browser"),
+]
+
+
+def _result() -> Result:
+    files: list[FileResult] = []
+    for name in ("mnist_functions", "gan", "already_distributed"):
+        files += migrate([read(FIXTURES / name / "before.py")], CATALOGUE, Config()).files
+    evil = f"x = 1  # {EVIL}\n"
+    found = Diagnosis("once", Severity.REVIEW, f"look {EVIL}", f"do {EVIL}", 1)
+    source = decode(evil.encode(), Path(f"dir/{EVIL.replace('/', '|')}.py"))
+    files.append(FileResult(source, (evil + "y = 2\n").encode(), diagnoses=(found,)))
+    return Result(tuple(files), len(files), {"batch": "process"})
+
+
+def _verdict() -> Verdict:
+    promises = (PromiseSeen("losses", "the same losses", 2, "held", "20 losses", None, ""),)
+    curves = {"original": [2.0, 1.0, 0.7], "2": [2.0, 1.0, 0.71]}
+    return Verdict(0, "exact", promises, (), (), "", (), {"curves": curves})
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    rules = {entry.id: entry.load().summary for entry in CATALOGUE}
+    path.write_text(page(_result(), (), _verdict(), rules), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    opened = browser.Browser(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def shown(window: Any, file: Path) -> Iterator[Any]:
+    """The page, freshly loaded, in a wide light window."""
+    window.colours("light")
+    window.size(1400)
+    window.open(file)
+    window.run("localStorage.clear()")
+    window.open(file)
+    yield window
+    assert window.errors == []
+    assert window.run("window.evil") is None
+
+
+def test_a_rule_filters_changes_and_another_click_shows_all(shown: Any) -> None:
+    everything = shown.run(f"{SHOWN}.length")
+    shown.run("document.querySelector('[data-value=backward]').click()")
+    hunks = shown.run(HUNKS)
+    assert 0 < len(hunks) < everything
+    assert all("backward" in rules for rules in hunks)
+    assert "findings shown" in shown.run("document.getElementById('shown').textContent")
+    assert shown.run("document.querySelectorAll('.none:not([hidden])').length") == 1, "a file without such a change"
+    shown.run("document.querySelector('[data-value=backward]').click()")
+    assert shown.run(f"{SHOWN}.length") == everything
+
+
+def test_a_severity_filters_findings(shown: Any) -> None:
+    everything = shown.run(f"{FOUND}.length")
+    shown.run("document.querySelector('[data-value=blocked]').click()")
+    blocked = shown.run(f"{FOUND}.map(f => f.dataset.rules)")
+    assert set(blocked) == {"already-distributed"}
+    assert len(blocked) < everything
+    assert shown.run(f"{SHOWN}.length") == 0
+    shown.key("Escape")
+    assert shown.run(f"{FOUND}.length") == everything
+
+
+def test_the_gravest_finding_comes_first_and_leads_to_its_line(shown: Any) -> None:
+    assert shown.run("document.querySelector('.finding .word').textContent") == "blocked"
+    shown.run("[...document.querySelectorAll('.finding')].at(-1).querySelector('a').click()")
+    assert shown.run("document.querySelector(location.hash).textContent").startswith("1x = 1")
+
+
+def test_keys_go_from_change_to_change_and_open_reasons(shown: Any) -> None:
+    shown.key("j")
+    shown.key("j")
+    assert shown.run(f"{SHOWN}.indexOf(document.querySelector('.current'))") == 1
+    shown.key("k")
+    assert shown.run(f"{SHOWN}.indexOf(document.querySelector('.current'))") == 0
+    shown.key("o")
+    assert shown.run("document.querySelector('.current dd').checkVisibility()")
+    assert "the runtime that the script now calls" in shown.run("document.querySelector('.current dd').innerText")
+
+
+def test_the_mouse_asks_for_reasons_and_a_click_keeps_them(shown: Any) -> None:
+    row = "document.querySelectorAll('tbody.changed tr.change')[1]"
+    shown.run(f"{row}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    x, y = shown.run(f"(r => [r.left + 200, r.top + 5])({row}.getBoundingClientRect())")
+    shown.mouse(x, y)
+    assert shown.run("document.querySelector('.card').checkVisibility()")
+    assert "it works through the accelerator" in shown.run("document.querySelector('.card').innerText")
+    shown.mouse(x, y, click=True)
+    assert not shown.run("document.querySelector('.card').checkVisibility()")
+    assert shown.run(f"{row}.closest('tbody').querySelector('dl').checkVisibility()")
+
+
+def test_the_sidebar_leads_to_the_files(shown: Any) -> None:
+    shown.run("document.documentElement.style.scrollBehavior = 'auto'")
+    shown.run("document.querySelector('.side a[href=\"#file1\"]').click()")
+    assert shown.run("location.hash") == "#file1"
+    assert abs(shown.run("document.getElementById('file1').getBoundingClientRect().top")) < 40
+
+
+def test_light_and_dark_follow_the_system_until_somebody_chooses(shown: Any, file: Path) -> None:
+    light = shown.run(GROUND)
+    shown.colours("dark")
+    dark = shown.run(GROUND)
+    assert light == "rgb(255, 255, 255)"
+    assert dark != light
+    shown.key("t")
+    assert shown.run(GROUND) == light
+    shown.open(file)
+    assert shown.run(GROUND) == light, "the choice is kept"
+    assert shown.run("document.getElementById('theme').textContent") == "Dark"
+
+
+CONTRAST = r"""(() => {
+  const parts = (text) => { const m = text.match(/[\d.]+/g).map(Number); return [m[0], m[1], m[2], m[3] ?? 1]; };
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, n) => sum + v * [.2126, .7152, .0722][n], 0);
+  const ground = (e) => { for (; e; e = e.parentElement) {
+    const c = parts(getComputedStyle(e).backgroundColor); if (c[3] > .9) return c; } return [255, 255, 255, 1]; };
+  let worst = { ratio: 99 };
+  for (const e of document.querySelectorAll('main *, .side *')) {
+    const text = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+    if (!text || !e.checkVisibility() || e.closest('svg') || e.matches('.n')) continue;
+    const [a, b] = [light(parts(getComputedStyle(e).color)), light(ground(e))];
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < worst.ratio) worst = { ratio, text: e.textContent.slice(0, 40), tag: e.tagName, style: e.className };
+  }
+  return worst;
+})()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_on_its_ground(shown: Any, scheme: str) -> None:
+    """A contrast of 4.5 at least, as the accessibility guidelines ask."""
+    shown.colours(scheme)
+    worst = shown.run(CONTRAST)
+    assert worst["ratio"] >= 4.5, worst
+
+
+@pytest.mark.parametrize("width", [360, 700, 1100])
+def test_nothing_is_wider_than_the_window(shown: Any, width: int) -> None:
+    shown.size(width)
+    assert shown.run("document.documentElement.scrollWidth") <= width
+
+
+def test_without_its_script_all_can_be_read(shown: Any, tmp_path: Path, file: Path) -> None:
+    before, _, rest = file.read_text(encoding="utf-8").rpartition("<script>")
+    bare = tmp_path / "bare.html"
+    bare.write_text(before + rest.partition("</script>")[2], encoding="utf-8")
+    shown.open(bare)
+    assert shown.run("[...document.querySelectorAll('.scripted')].every(e => !e.checkVisibility())")
+    text = shown.run("document.body.innerText")
+    for words in ("distributed by hand", "every process would print it", "accelerator.backward(loss)"):
+        assert words in text
+    shown.run("document.querySelector('.why summary').click()")
+    assert shown.run("document.querySelector('.why dl').checkVisibility()")
+
+
+def test_the_losses_are_seen(shown: Any) -> None:
+    assert shown.run("document.querySelectorAll('#verdict polyline').length") == 2
+    assert shown.run("document.querySelector('#verdict svg').getBoundingClientRect().height") > 100
