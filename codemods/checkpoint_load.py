@@ -37,7 +37,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, InsertBefore, Replace, Unit, with_keyword
+from ..rewriter.editing.edits import Edit, EditGroup, InsertBefore, Replace, with_keyword
 from ..rewriter.facts.module import Load, ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
@@ -51,11 +51,11 @@ def checkpoint_load(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     waiting = [load.waits_before for load in facts.loads if load.waits_before is not None]
     for statement in dict.fromkeys((*waiting, *facts.read_back)):
         text = f"{facts.accelerator}.wait_for_everyone()"
-        yield InsertBefore(ID, statement, text, reason="this run wrote the file", unit=Unit.FILES)
+        yield InsertBefore(ID, statement, text, reason="this run wrote the file", unit=EditGroup.FILES)
     for load in facts.loads:
         if load.needs_map:
             make = partial(_mapped, facts, load)
-            yield Replace(ID, load.call, make, reason=load.because, unit=Unit.FILES)
+            yield Replace(ID, load.call, make, reason=load.because, unit=EditGroup.FILES)
 
 
 def _mapped(facts: ModuleFacts, load: Load, node: cst.CSTNode) -> cst.CSTNode:

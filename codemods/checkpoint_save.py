@@ -33,7 +33,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, Replace, Unit
+from ..rewriter.editing.edits import Edit, EditGroup, Replace
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
@@ -46,7 +46,7 @@ def checkpoint_save(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Rewrite ``torch.save`` and the models' state dicts that end up in it."""
     for state in facts.state_dicts:
         reason = "the plain model's state, on every strategy"
-        yield Replace(ID, state.call, partial(_state, facts), reason=reason, unit=Unit.FILES)
+        yield Replace(ID, state.call, partial(_state, facts), reason=reason, unit=EditGroup.FILES)
     for save in facts.saves:
         extra = [a for a in save.call.args if a.keyword is not None and a.keyword.value not in ("obj", "f")]
         if extra or len(save.call.args) > 2:
@@ -56,13 +56,13 @@ def checkpoint_save(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             )  # fmt: skip
             continue
         yield Replace(
-            ID, save.call.func, lambda _: _method(facts, "save"), reason=save.because, whole=True, unit=Unit.FILES
+            ID, save.call.func, lambda _: _method(facts, "save"), reason=save.because, whole=True, unit=EditGroup.FILES
         )
         if save.whole and not facts.abilities.transparent_models:
             model, reason = save.call.args[0].value, "the model, not its wrapper"
-            yield Replace(ID, model, partial(_unwrapped, facts), reason=reason, unit=Unit.FILES)
+            yield Replace(ID, model, partial(_unwrapped, facts), reason=reason, unit=EditGroup.FILES)
     for model in facts.plain_models:
-        yield Replace(ID, model, partial(_unwrapped, facts), reason="the model, not its wrapper", unit=Unit.FILES)
+        yield Replace(ID, model, partial(_unwrapped, facts), reason="the model, not its wrapper", unit=EditGroup.FILES)
 
 
 def _state(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:

@@ -42,7 +42,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import AddImport, Edit, InsertAfter, Made, Replace, Unit, with_keyword
+from ..rewriter.editing.edits import AddImport, Edit, EditGroup, InsertAfter, Made, Replace, with_keyword
 from ..rewriter.facts.effects import Folder, Received
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
@@ -56,7 +56,7 @@ def directories(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Let folders be there already, and hand out their names."""
     for folder in facts.folders:
         why = "another process may be quicker"
-        yield Replace(ID, folder.call, partial(_may_exist, folder), reason=why, unit=Unit.ALONE)
+        yield Replace(ID, folder.call, partial(_may_exist, folder), reason=why, unit=EditGroup.ALONE)
         if folder.renamed and isinstance(folder.call.func, cst.Name):
             yield AddImport(ID, facts.module, "os", "makedirs", reason="it makes folders that may be there already")
     for received in facts.received:

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, Replace, Unit
+from ..rewriter.editing.edits import Edit, EditGroup, Replace
 from ..rewriter.facts.effects import EffectKind
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
@@ -49,9 +49,13 @@ def downloads(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Put downloads under ``main_process_first``, or let the others wait for what one process fetches."""
     for effect in facts.effects:
         if effect.kind is EffectKind.DOWNLOAD:
-            yield Replace(ID, effect.node, lambda node: _in_turn(facts, node), reason=effect.because, unit=Unit.ALONE)
+            yield Replace(
+                ID, effect.node, lambda node: _in_turn(facts, node), reason=effect.because, unit=EditGroup.ALONE
+            )
         elif effect.kind is EffectKind.FETCH:
-            yield Replace(ID, effect.node, lambda node: _fetched(facts, node), reason=effect.because, unit=Unit.ALONE)
+            yield Replace(
+                ID, effect.node, lambda node: _fetched(facts, node), reason=effect.because, unit=EditGroup.ALONE
+            )
 
 
 def _in_turn(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:

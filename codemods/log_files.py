@@ -40,7 +40,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import AddImport, Edit, Made, Replace, Unit
+from ..rewriter.editing.edits import AddImport, Edit, EditGroup, Made, Replace
 from ..rewriter.facts.effects import Handle
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
@@ -56,9 +56,11 @@ def log_files(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         if handle.tracker:
             continue
         for module, name in handle.imports:
-            yield AddImport(ID, facts.module, module, name, reason="what the other processes write to", unit=Unit.ALONE)
+            yield AddImport(
+                ID, facts.module, module, name, reason="what the other processes write to", unit=EditGroup.ALONE
+            )
         node: cst.CSTNode = handle.call if handle.value is None else handle.value.value
-        yield Replace(ID, node, partial(_either, facts, handle), reason=handle.because, unit=Unit.ALONE)
+        yield Replace(ID, node, partial(_either, facts, handle), reason=handle.because, unit=EditGroup.ALONE)
 
 
 def _either(facts: ModuleFacts, handle: Handle, node: cst.CSTNode) -> Made:

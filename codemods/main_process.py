@@ -43,7 +43,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, Made, Replace, Unit
+from ..rewriter.editing.edits import Edit, EditGroup, Made, Replace
 from ..rewriter.facts.effects import Effect, EffectKind
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
@@ -57,7 +57,9 @@ def main_process(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Rewrite prints and guard writes."""
     for effect in facts.effects:
         if effect.kind is EffectKind.PRINT:
-            yield Replace(ID, effect.node, lambda _: _print(facts), reason=effect.because, whole=True, unit=Unit.ALONE)
+            yield Replace(
+                ID, effect.node, lambda _: _print(facts), reason=effect.because, whole=True, unit=EditGroup.ALONE
+            )
         elif effect.kind in (EffectKind.WRITE, EffectKind.CONSOLE):
             yield from _guard(facts, effect)
 
@@ -90,11 +92,11 @@ def _guard(facts: ModuleFacts, effect: Effect) -> Iterator[Edit]:
 
     if effect.parts:
         make = partial(_split, test, effect.parts)
-        yield Replace(ID, effect.node, make, reason=effect.because, unit=Unit.FILES, joins=True)
+        yield Replace(ID, effect.node, make, reason=effect.because, unit=EditGroup.FILES, joins=True)
         return
     if effect.forward is not None:
-        yield Replace(ID, effect.forward, keep, reason=effect.because, unit=Unit.FILES)
-    yield Replace(ID, effect.node, guarded, reason=effect.because, unit=Unit.FILES, joins=True)
+        yield Replace(ID, effect.forward, keep, reason=effect.because, unit=EditGroup.FILES)
+    yield Replace(ID, effect.node, guarded, reason=effect.because, unit=EditGroup.FILES, joins=True)
 
 
 def _split(test: cst.BaseExpression, parts: tuple[int, ...], node: cst.CSTNode) -> Made:

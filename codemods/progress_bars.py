@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, Replace, Unit, with_keyword
+from ..rewriter.editing.edits import Edit, EditGroup, Replace, with_keyword
 from ..rewriter.facts.effects import EffectKind
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
@@ -45,7 +45,9 @@ def progress_bars(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Switch the bars of ``tqdm`` off but on each machine's main process."""
     for effect in facts.effects:
         if effect.kind is EffectKind.BAR:
-            yield Replace(ID, effect.node, lambda node: _switched(facts, node), reason=effect.because, unit=Unit.ALONE)
+            yield Replace(
+                ID, effect.node, lambda node: _switched(facts, node), reason=effect.because, unit=EditGroup.ALONE
+            )
 
 
 def _switched(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:

@@ -40,7 +40,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import AddImport, Edit, Made, Replace, Unit, with_keyword
+from ..rewriter.editing.edits import AddImport, Edit, EditGroup, Made, Replace, with_keyword
 from ..rewriter.facts.effects import Handle
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
@@ -59,11 +59,11 @@ def tracking(facts: ModuleFacts) -> Iterator[Edit | Finding]:
 
 def _settle(facts: ModuleFacts, handle: Handle) -> Iterator[Edit | Finding]:
     if handle.argument is not None:
-        yield Replace(ID, handle.call, partial(_switched, facts, handle), reason=handle.because, unit=Unit.ALONE)
+        yield Replace(ID, handle.call, partial(_switched, facts, handle), reason=handle.because, unit=EditGroup.ALONE)
     elif facts.abilities.inert:
         why = "for the processes without a tracker"
-        yield AddImport(ID, facts.module, facts.abilities.module, "Inert", reason=why, unit=Unit.ALONE)
-        yield Replace(ID, handle.call, partial(_either, facts, handle), reason=handle.because, unit=Unit.ALONE)
+        yield AddImport(ID, facts.module, facts.abilities.module, "Inert", reason=why, unit=EditGroup.ALONE)
+        yield Replace(ID, handle.call, partial(_either, facts, handle), reason=handle.because, unit=EditGroup.ALONE)
     else:
         yield Finding(
             "once", handle.call, f"done by every process, where once is meant: {handle.because}",

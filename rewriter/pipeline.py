@@ -15,12 +15,12 @@ from .config import Config
 from .editing import imports
 from .editing.accelerator_name import imported, spell
 from .editing.apply import apply
-from .editing.edits import AddImport, Edit, Unit
+from .editing.edits import AddImport, Edit, EditGroup
 from .editing.positions import Starts, code, locate, start
 from .editing.suppressions import skips
 from .editing.unread_options import with_unread_options
 from .editing.unused_variables import drop_idle
-from .facts.module_paths import ENTRY, Layout, Place
+from .facts.module_paths import ENTRY, ModulePaths, Place
 from .findings import Finding, Severity
 from .planning.program_facts import Module, Understood, understand
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
@@ -32,7 +32,7 @@ def migrate(
     sources: Sequence[Source],
     catalogue: Sequence[Entry],
     config: Config,
-    layout: Layout | None = None,
+    layout: ModulePaths | None = None,
     each: Mapping[Path, Config] | None = None,
 ) -> Result:
     """
@@ -48,14 +48,14 @@ def plan(
     sources: Sequence[Source],
     catalogue: Sequence[Entry],
     config: Config,
-    layout: Layout | None = None,
+    layout: ModulePaths | None = None,
     each: Mapping[Path, Config] | None = None,
 ) -> Plan:
     """Understand a program and ask the rules; what they answer can then be applied as often as somebody likes."""
     if sources and skips(sources[0].text).whole:
         return Plan(tuple(FileResult(source, source.data) for source in sources), config)
     if layout is None:
-        layout = Layout({name: Place(name) for name in (ENTRY, *(source.path.stem for source in sources[1:]))})
+        layout = ModulePaths({name: Place(name) for name in (ENTRY, *(source.path.stem for source in sources[1:]))})
     try:
         trees = {source.path: tree for source in sources if (tree := parse(source)) is not None}
         names = dict(zip((source.path for source in sources), layout.places, strict=True))
@@ -186,7 +186,7 @@ def _without_skipped(file: Answered) -> Answered:
     for edit in file.edits:
         if not skipped.covers(line(edit.node), edit.rule):
             edits.append(edit)
-        elif edit.unit is Unit.TRAINING and not isinstance(edit, AddImport):
+        elif edit.unit is EditGroup.TRAINING and not isinstance(edit, AddImport):
             findings.append(
                 Finding(
                     "skipped", edit.node,
@@ -244,7 +244,7 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
 
 def _group(edit: Edit, file: Answered) -> str:
     """The name of an edit's group."""
-    if edit.unit is not Unit.ALONE:
+    if edit.unit is not EditGroup.ALONE:
         unit: str = edit.unit.value
         return unit
     line, column = start(file.parsed.starts, edit.node)
@@ -253,7 +253,7 @@ def _group(edit: Edit, file: Answered) -> str:
 
 def _declines(declined: Collection[str], group: str) -> bool:
     """Whether a group is left out: everything needs the training's edits."""
-    return group in declined or Unit.TRAINING.value in declined
+    return group in declined or EditGroup.TRAINING.value in declined
 
 
 def _with_imports(tree: cst.Module, made: Sequence[Edit], before: Understood) -> cst.Module:

@@ -12,14 +12,14 @@ from ..config import ConfigError
 from ..rule import Entry
 from ..source import SourceError
 from ..verify.options import VerifyError
-from .progress import Progress
+from .progress import ProgressBar
 from .request import Request, parse
 from .usage import UsageError
 
 if TYPE_CHECKING:
     from ..project.scan import Survey
     from ..result import FileResult, Result
-    from ..verify.handover import Verdict
+    from ..verify.handover import SeenVerdict
 
 _COMPLETE = "_MIGRATE_COMPLETE"
 """Set by the completion script that a shell has loaded."""
@@ -95,7 +95,7 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
     surveyor = Surveyor(catalogue, request.options, **shown, cached=request.cache)
     data = sys.stdin.buffer.read() if request.paths == ("-",) else None
     if data is None:
-        paths, progress = [Path(path) for path in request.paths], Progress(sys.stderr)
+        paths, progress = [Path(path) for path in request.paths], ProgressBar(sys.stderr)
         survey = surveyor.look(paths, progress, follows=request.follow, hook=request.hook)
     else:
         survey = surveyor.look_at(data, "<stdin>")
@@ -162,7 +162,7 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
 
 
 def _for_machines(
-    format: str, result: Result, survey: Survey, status: int, writes: bool, verdict: Verdict | None
+    format: str, result: Result, survey: Survey, status: int, writes: bool, verdict: SeenVerdict | None
 ) -> str:
     """The report in the format that was asked for."""
     if format == "sarif":
@@ -181,7 +181,7 @@ def _for_machines(
     return json_report(result, survey.refused, status=status, written=writes, verdict=data)
 
 
-def _page(path: Path, result: Result, survey: Survey, verdict: Verdict | None, catalogue: Sequence[Entry]) -> None:
+def _page(path: Path, result: Result, survey: Survey, verdict: SeenVerdict | None, catalogue: Sequence[Entry]) -> None:
     """Write the page of `--html`."""
     from ..report.html import page
 
@@ -195,7 +195,7 @@ def _page(path: Path, result: Result, survey: Survey, verdict: Verdict | None, c
     _say(f"the page is {path}")
 
 
-def _verify(result: Result, survey: Survey, request: Request) -> Verdict | None:
+def _verify(result: Result, survey: Survey, request: Request) -> SeenVerdict | None:
     """Run both scripts and compare, where there is something to compare."""
     if request.verify is None or not result.changed or survey.refused:
         return None

@@ -12,7 +12,7 @@ _EVERY = 0.1
 _WIDTH = 30
 
 
-class Progress:
+class ProgressBar:
     """Called with the number of programs that are done and that of all; draws a bar from time to time."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -18,7 +18,7 @@ from ..findings import Severity
 Made = cst.CSTNode | Sequence[cst.CSTNode]
 
 
-class Unit(Enum):
+class EditGroup(Enum):
     """What an edit can be declined with: the program is right with a unit as a whole, and right without it."""
 
     TRAINING = "training"
@@ -37,7 +37,7 @@ class Edit:
     node: cst.CSTNode
     reason: str = field(kw_only=True)
     severity: Severity = field(default=Severity.NOTE, kw_only=True)
-    unit: Unit = field(default=Unit.TRAINING, kw_only=True)
+    unit: EditGroup = field(default=EditGroup.TRAINING, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ def resolved(package: str, module: str) -> str | None:
     return ".".join([*parts[: len(parts) - dots + 1], *([name] if name else [])])
 
 
-class Layout(NamedTuple):
+class ModulePaths(NamedTuple):
     """How the modules of a program find each other."""
 
     places: Mapping[str, Place] = MappingProxyType({})

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..findings import Severity
 from ..result import BehaviourReport, Diagnosis, FileResult, Result, RoleReport, Trait
 from ..source import Source
-from .keys import Unknown, digest
+from .keys import UnknownVersion, digest
 
 FOLDER = ".torchlift_cache"
 _MOST = 8
@@ -32,7 +32,7 @@ _OWN_FILES = {
 }
 
 
-class Slot(NamedTuple):
+class CachePlace(NamedTuple):
     """Where the verdict on one program is, or would be."""
 
     file: Path
@@ -43,7 +43,7 @@ class Cache:
     """The cache folders of one run: of each project that it has to do with."""
 
     def __init__(self, judge: Callable[[], str]) -> None:
-        """``judge`` gives the digest of all that gives verdicts, or raises ``Unknown``."""
+        """``judge`` gives the digest of all that gives verdicts, or raises ``UnknownVersion``."""
         self._judge = judge
         self._judged_by: str | None = None
         self._lines: dict[Path, list[str]] = {}
@@ -53,20 +53,20 @@ class Cache:
         self._asked = self._found = 0
         self._notes: list[str] = []
 
-    def slot(self, root: Path, entry: Path, subject: str) -> Slot | None:
+    def slot(self, root: Path, entry: Path, subject: str) -> CachePlace | None:
         """The place for a program below the root of its project; None where nothing can be kept."""
         if self._judged_by is None:
             try:
                 self._judged_by = self._judge()
-            except Unknown as why:
+            except UnknownVersion as why:
                 self._judged_by = ""
                 self._notes.append(f"no verdicts are kept: {why}")
         if not self._judged_by:
             return None
         name = digest(Path(os.path.relpath(entry, root)).as_posix())
-        return Slot(root / FOLDER / name, digest((self._judged_by, subject)))
+        return CachePlace(root / FOLDER / name, digest((self._judged_by, subject)))
 
-    def find(self, slot: Slot, sources: Sequence[Source]) -> Result | None:
+    def find(self, slot: CachePlace, sources: Sequence[Source]) -> Result | None:
         """The verdict on a program with these files, if it is known."""
         self._asked += 1
         line = next((line for line in self._read(slot.file) if line.startswith(slot.key)), None)
@@ -83,7 +83,7 @@ class Cache:
         self._found += 1
         return found
 
-    def keep(self, slot: Slot, result: Result) -> None:
+    def keep(self, slot: CachePlace, result: Result) -> None:
         """Remember a verdict, if it is that nothing is to be done."""
         if result.changed or result.blocked or slot.file.parent in self._closed:
             return

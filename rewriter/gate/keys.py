@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..config import Config
-from ..facts.module_paths import Layout, Place
+from ..facts.module_paths import ModulePaths, Place
 from ..rule import Entry
 from ..source import Source
 
@@ -24,7 +24,7 @@ _CODE = (".py", ".so", ".pyd")
 _REWRITER = "torchlift.rewriter"
 
 
-class Unknown(Exception):
+class UnknownVersion(Exception):
     """What judges cannot be told apart from another version of it, so that nothing may be remembered."""
 
 
@@ -34,18 +34,18 @@ def digest(value: object) -> str:
 
 
 def judge(catalogue: Sequence[Entry]) -> str:
-    """The digest of all that gives a verdict. Raises ``Unknown``."""
+    """The digest of all that gives a verdict. Raises ``UnknownVersion``."""
     packages = {_REWRITER, *(_package(entry.module) for entry in catalogue)}
     rules = tuple((entry.id, entry.module) for entry in catalogue)
     try:
         code = tuple((name, tuple(_code(name))) for name in sorted(packages))
         return digest((sys.version, _version_of_libcst(), rules, code))
     except OSError as error:
-        raise Unknown(f"{error.filename} cannot be read ({error.strerror})") from error
+        raise UnknownVersion(f"{error.filename} cannot be read ({error.strerror})") from error
 
 
 def subject(
-    sources: Sequence[Source], layout: Layout, settings: Mapping[Path, Config], notebook: bytes | None = None
+    sources: Sequence[Source], layout: ModulePaths, settings: Mapping[Path, Config], notebook: bytes | None = None
 ) -> str:
     """The digest of a program and its settings; ``notebook`` is the file of the cells that its first source has."""
     files = tuple((os.fspath(source.path), source.data, _settings(settings[source.path])) for source in sources)
@@ -73,7 +73,7 @@ def _code(package: str) -> Iterator[tuple[str, str]]:
     spec = find_spec(package)
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     if spec is None or not (folders or spec.has_location):
-        raise Unknown(f"{package} is not installed as files")
+        raise UnknownVersion(f"{package} is not installed as files")
     for folder in folders:
         for path in sorted(_files(folder)):
             yield os.path.relpath(path, folder), _of(path)
@@ -99,5 +99,5 @@ def _version_of_libcst() -> bytes:
     """Importing it would cost 110 ms, asking the metadata of the distribution 40."""
     spec = find_spec("libcst")
     if spec is None or spec.origin is None:
-        raise Unknown("libcst is not installed as files")
+        raise UnknownVersion("libcst is not installed as files")
     return Path(spec.origin).with_name("_version.py").read_bytes()

@@ -15,7 +15,7 @@ LAUNCHER = "notebook_launcher"
 _MADE = "Accelerator"
 
 
-class Home(NamedTuple):
+class NotebookHome(NamedTuple):
     """Where an accelerator is made."""
 
     module: Path | None
@@ -26,7 +26,7 @@ class Home(NamedTuple):
     """It is a function."""
 
 
-def home_of(files: Sequence[FileResult]) -> Home | None:
+def home_of(files: Sequence[FileResult]) -> NotebookHome | None:
     """
     The place in a migrated program, the notebook's script first, in which an accelerator is made; None for nowhere.
 
@@ -37,14 +37,14 @@ def home_of(files: Sequence[FileResult]) -> Home | None:
         for statement in ast.parse(file.after).body:
             if any(_makes(node) for node in ast.walk(statement)):
                 if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                    return Home(module, statement.name, not isinstance(statement, ast.ClassDef))
+                    return NotebookHome(module, statement.name, not isinstance(statement, ast.ClassDef))
                 if module is not None:
                     raise NotGathered(
                         0,
                         f"{module.name} would make the accelerator where it is imported, before the launcher starts",
                         "Choose the device in a function of it, or in the notebook, and hand it over",
                     )
-                return Home(None, "", False)
+                return NotebookHome(None, "", False)
     return None
 
 
@@ -85,7 +85,7 @@ def _named(statements: Iterable[ast.stmt]) -> Iterator[str]:
                 yield node.attr
 
 
-def started_by_itself(notebook: Notebook, home: Home, files: Sequence[FileResult]) -> str:
+def started_by_itself(notebook: Notebook, home: NotebookHome, files: Sequence[FileResult]) -> str:
     """
     The function that trains and can be handed to the launcher as it is; empty where cells are to be gathered.
 

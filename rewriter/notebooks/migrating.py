@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..config import Config
-from ..editing.edits import Unit
-from ..facts.module_paths import Layout
+from ..editing.edits import EditGroup
+from ..facts.module_paths import ModulePaths
 from ..findings import Severity
 from ..pipeline import Plan, plan
 from ..result import Change, Diagnosis, FileResult, Result
@@ -17,7 +17,7 @@ from ..rule import Entry
 from ..source import Source
 from .document import Notebook, file_of, invalid, masked, source_of
 from .gather import NAME, NotGathered, gathered, top_level, use
-from .launching import LAUNCHER, Home, home_of, started, started_by_itself, starting, used
+from .launching import LAUNCHER, NotebookHome, home_of, started, started_by_itself, starting, used
 
 _REASON = "a notebook is one process: the launcher starts the others"
 
@@ -27,7 +27,7 @@ def plan_notebook(
     modules: Sequence[Source],
     catalogue: Sequence[Entry],
     config: Config,
-    layout: Layout | None = None,
+    layout: ModulePaths | None = None,
     each: Mapping[Path, Config] | None = None,
 ) -> NotebookPlan:
     """
@@ -45,7 +45,7 @@ def plan_notebook(
             return NotebookPlan(notebook, planned)
         if function := started_by_itself(notebook, home, result.files):
             return NotebookPlan(notebook, planned, function)
-        alone = {change.group for file in result.files for change in file.changes} - {unit.value for unit in Unit}
+        alone = {change.group for file in result.files for change in file.changes} - {unit.value for unit in EditGroup}
         text = _gathered(notebook, planned.result(alone), home)
         again = plan([source_of(notebook, text), *modules], catalogue, config, layout, each)
         origins = _origins(script, text)
@@ -89,7 +89,7 @@ class NotebookPlan(NamedTuple):
         return result._replace(files=(file, *modules))
 
 
-def _gathered(notebook: Notebook, needed: Result, home: Home) -> str:
+def _gathered(notebook: Notebook, needed: Result, home: NotebookHome) -> str:
     """The script of the notebook with its training in a function."""
     file = needed.files[0]
     cells = notebook.split(file.after.decode())
@@ -166,7 +166,7 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
     changes = [change._replace(line=origins(change.line)) for change in file.changes]
     if LAUNCHER in text and LAUNCHER not in script:
         line = next(n for n, line in enumerate(text.split("\n"), 1) if f"{LAUNCHER}(" in line)
-        changes.append(Change("notebook", min(line, script.count("\n")), 1, _REASON, group=Unit.TRAINING.value))
+        changes.append(Change("notebook", min(line, script.count("\n")), 1, _REASON, group=EditGroup.TRAINING.value))
     return file._replace(
         source=source,
         after=after,

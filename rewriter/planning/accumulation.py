@@ -38,11 +38,13 @@ class Window:
 
 def window_of(state: State, reach: Reach, training: Training, code: Code | None) -> Window | None:
     """The window of a program with one training loop that accumulates; None where there is none to take over."""
-    found = [w for loop in training.train_loops if (w := _Reader(state, reach, training, code).read(loop)) is not None]
+    found = [
+        w for loop in training.train_loops if (w := _WindowReader(state, reach, training, code).read(loop)) is not None
+    ]
     return found[0] if len(found) == 1 else None
 
 
-class _Reader:
+class _WindowReader:
     """Reads one training loop."""
 
     def __init__(self, state: State, reach: Reach, training: Training, code: Code | None) -> None:

@@ -61,8 +61,8 @@ from .accelerator_path import Way
 from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
 from .holders import base_call, receiver
-from .prepare import Plan
-from .program import Program
+from .prepare import PreparePlan
+from .program import ProgramFacts
 from .unreachable import unreached_backwards, unreached_effects, unreached_saves, unreached_work
 from .wrapped import hidden
 
@@ -76,7 +76,7 @@ class Collected:
     """What was found in one module, before it is known where the accelerator reaches."""
 
     def __init__(
-        self, program: Program, unit: Unit, plan_: Plan, evaluations: list[metrics.Evaluation], mover: Mover
+        self, program: ProgramFacts, unit: Unit, plan_: PreparePlan, evaluations: list[metrics.Evaluation], mover: Mover
     ) -> None:
         state, reach, training = program.state, program.reach, program.training
         self.program, self.unit, self.plan = program, unit, plan_

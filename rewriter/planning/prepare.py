@@ -26,7 +26,7 @@ from .prepare_position import Held, place
 
 
 @dataclass(eq=False)
-class Plan:
+class PreparePlan:
     """The prepare calls of a program."""
 
     prepares: list[tuple[Unit, Prepare]] = field(default_factory=list)
@@ -44,9 +44,9 @@ def plan(
     training: Training,
     evaluations: list[Evaluation],
     loaders: set[Origin] | None = None,
-) -> Plan:
+) -> PreparePlan:
     """Decide what is prepared where; ``loaders``: those to prepare, where that is known already."""
-    result = Plan()
+    result = PreparePlan()
     wanted = _wanted(state, reach, training, evaluations, result)
     if loaders is not None:
         wanted = [o for o in wanted if o.role is not Role.LOADER]
@@ -77,7 +77,7 @@ def plan(
 
 
 def _wanted(
-    state: State, reach: Reach, training: Training, evaluations: list[Evaluation], result: Plan
+    state: State, reach: Reach, training: Training, evaluations: list[Evaluation], result: PreparePlan
 ) -> list[Origin]:
     """Trained models, their optimizers, the loaders that are iterated, the schedulers stepped with the optimizer."""
     stepped = {
@@ -145,7 +145,7 @@ def _unprepared(evaluation: Evaluation) -> Finding:
     )  # fmt: skip
 
 
-def _schedulers(state: State, reach: Reach, training: Training, result: Plan) -> Iterator[Origin]:
+def _schedulers(state: State, reach: Reach, training: Training, result: PreparePlan) -> Iterator[Origin]:
     for record in training.ticks:
         for scheduler in origins(record.receiver, Role.SCHEDULER):
             unit = tick_unit(reach, training, record, scheduler)
@@ -304,7 +304,7 @@ def _unplaceable(held: Held) -> Finding:
     )  # fmt: skip
 
 
-def _lost(state: State, reach: Reach, origin: Origin, result: Plan) -> None:
+def _lost(state: State, reach: Reach, origin: Origin, result: PreparePlan) -> None:
     unit = next((u for u in reach.units if origin.node in u.names.parents), reach.units[0])
     if origin.role is Role.LOADER and isinstance(origin.node, cst.Call):
         call = Prepare(unit.names.statement(origin.node), (), "iterated where it is made", wraps=origin.node)

@@ -14,7 +14,7 @@ from ..analysis.diagnostics.refusals import refusals
 from ..analysis.distributed.distribution import by_hand, settled
 from ..analysis.distributed.manual_ddp import ByHand
 from ..analysis.layouts.random_splits import unseeded
-from ..analysis.precision.precision import Precision
+from ..analysis.precision.precision import PrecisionSetting
 from ..analysis.training.gradient_path import GradientPath
 from ..analysis.training.training import Training, find
 from ..config import Config, Target
@@ -30,7 +30,7 @@ _NAMES = ("accelerator", "torchlift_accelerator", *(f"torchlift_accelerator_{n}"
 """The accelerator's name in emitted code: the first that the script does not use."""
 
 
-class Program:
+class ProgramFacts:
     """What holds for all modules of one program: its training, how it is distributed, what refuses it."""
 
     def __init__(self, state: State, config: Config) -> None:
@@ -58,7 +58,7 @@ class Program:
         self.lent = {top.name.binding for top in self.tops if lent(top)}
         self.constants = Constants(state)
         self.flag: Flag | None = None
-        self.precision: Precision | None = None
+        self.precision: PrecisionSetting | None = None
         self.window: Window | None = None
         self.unsynced: tuple[Unit, Unsynced] | None = None
         self.draws = unseeded(state, self.reach) if self.existing is None and self.hand is None else []

@@ -19,7 +19,7 @@ from ..analysis.devices.moves import Mover
 from ..analysis.effects.guards import in_turn
 from ..analysis.layouts import metrics
 from ..analysis.layouts.divergence import Equality
-from ..analysis.precision.precision import ManualPrecision, Precision
+from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
 from ..analysis.syntax.names import Names
 from ..analysis.syntax.scopes import ScopeKind
 from ..analysis.syntax.walk import descendants
@@ -27,7 +27,7 @@ from ..analysis.training.no_sync import unsynced_of
 from ..config import Config
 from ..facts.effects import EffectKind
 from ..facts.module import ModuleFacts, Unsynced
-from ..facts.module_paths import Layout
+from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 from ..findings import Severity
 from .accelerator_path import Way
@@ -37,8 +37,8 @@ from .device_reads import vanishing
 from .early_draws import too_early
 from .holders import Holders, receiver
 from .home import Homes
-from .prepare import Plan, plan
-from .program import Program
+from .prepare import PreparePlan, plan
+from .program import ProgramFacts
 from .routing import Router
 
 
@@ -65,7 +65,7 @@ class Understood(NamedTuple):
 def understand(
     modules: Sequence[Module],
     config: Config,
-    layout: Layout = Layout(),  # noqa: B008 (frozen)
+    layout: ModulePaths = ModulePaths(),  # noqa: B008 (frozen)
 ) -> list[Understood]:
     """What is known of each module of a program; the first is the entry script."""
     state = solve([(m.name, m.tree) for m in modules], config.assume, layout)
@@ -85,7 +85,7 @@ def _undecided(collected: dict[Unit, Collected]) -> bool:
     return any(f.id == "local-decision" and f.severity is Severity.BLOCKED for f in found)
 
 
-class _Analyses(Program):
+class _Analyses(ProgramFacts):
     """The analyses of one program, in their order."""
 
     def facts(self) -> list[ModuleFacts]:
@@ -188,7 +188,7 @@ class _Analyses(Program):
             found.update(more)
         return found
 
-    def _way_with_settings(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
+    def _way_with_settings(self, collected: dict[Unit, Collected], plan_: PreparePlan) -> Way:
         """The accelerator's way, with those settings of its constructor that can be written where it is made."""
         manual = ManualPrecision(self.state, self.reach, self.training) if self.existing is None else None
         self.precision, self.window = self._precision(manual, plan_.code), self._window(plan_.code)
@@ -216,7 +216,7 @@ class _Analyses(Program):
             return None
         return self.hand.sharded if self.hand is not None and self.abilities.keeps_samplers else set()
 
-    def _precision(self, manual: ManualPrecision | None, code: Code | None) -> Precision | None:
+    def _precision(self, manual: ManualPrecision | None, code: Code | None) -> PrecisionSetting | None:
         wanted = self.config.enables("autocast") and self.config.enables("grad_scaler")
         return manual.precision(code) if manual is not None and wanted else None
 
@@ -271,7 +271,7 @@ class _Analyses(Program):
             roles=tuple(roles(self.state, unit)),
         )
 
-    def _way_around_constants(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
+    def _way_around_constants(self, collected: dict[Unit, Collected], plan_: PreparePlan) -> Way:
         """The accelerator's way, past the devices that modules keep for everybody."""
         asked, new = self.flag, self.existing is None
         code = plan_.code or self.reach.function_of(self.training.backwards[0].node)
@@ -291,7 +291,7 @@ class _Analyses(Program):
             kept, gone = stay or kept, gone | handed
         return way
 
-    def _way(self, collected: dict[Unit, Collected], plan_: Plan) -> Way:
+    def _way(self, collected: dict[Unit, Collected], plan_: PreparePlan) -> Way:
         needs: dict[Code, None] = {}
         essential: dict[Code, None] = {}
         marked: set[cst.CSTNode] = set()

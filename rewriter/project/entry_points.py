@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
-from ..facts.module_paths import Layout, Place
+from ..facts.module_paths import ModulePaths, Place
 from ..gate.prefilter import parse
 from ..source import SourceError, discover
 from .import_graph import Library, Program, absolute
@@ -179,7 +179,7 @@ def _of_guard(data: bytes) -> set[str]:
     return found - {"__name__"}
 
 
-def layout_of(program: Program, shared: dict[Path, dict[str, str]]) -> Layout:
+def layout_of(program: Program, shared: dict[Path, dict[str, str]]) -> ModulePaths:
     """How the modules of a program find each other."""
     places = {file.name: Place(file.name, file.package, shared.get(file.path, {})) for file in program.files}
-    return Layout(places, program.aliases)
+    return ModulePaths(places, program.aliases)

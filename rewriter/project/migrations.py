@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..config import Config
-from ..facts.module_paths import Layout
+from ..facts.module_paths import ModulePaths
 from ..result import Result
 from ..source import Source
 from .import_graph import Library, absolute
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..gate.cache import Cache
     from ..notebooks.document import Notebook
     from ..rule import Entry
-    from .session import Planned
+    from .session import PlannedProgram
 
 
 class Given(NamedTuple):
@@ -24,7 +24,7 @@ class Given(NamedTuple):
 
     sources: tuple[Source, ...]
     config: Config
-    layout: Layout
+    layout: ModulePaths
     each: Mapping[Path, Config]
     notebook: Notebook | None = None
     """The first source is the script of its cells."""
@@ -38,7 +38,7 @@ class Given(NamedTuple):
 
         return (file_of(self.notebook), *self.sources[1:])
 
-    def planned(self, catalogue: Sequence[Entry]) -> Planned:
+    def planned(self, catalogue: Sequence[Entry]) -> PlannedProgram:
         """Understand the program and ask the rules, without applying anything. Raises ``SourceError``."""
         if self.notebook is not None:
             from ..notebooks.migrating import plan_notebook

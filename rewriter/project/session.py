@@ -18,7 +18,7 @@ from .three_way_merge import carried
 TRAINING = "training"
 
 
-class Planned(Protocol):
+class PlannedProgram(Protocol):
     """A program's migration, not applied yet."""
 
     def result(self, declined: Collection[str] = ()) -> Result:
@@ -33,7 +33,7 @@ class Session:
     edited since is declined by itself.
     """
 
-    def __init__(self, plan: Planned) -> None:
+    def __init__(self, plan: PlannedProgram) -> None:
         self.plan = plan
         self.whole = plan.result()
         self.changes: dict[str, list[tuple[FileResult, Change]]] = {}

@@ -23,7 +23,7 @@ from .text import counted
 
 if TYPE_CHECKING:
     from ..source import SourceError
-    from ..verify.handover import Verdict
+    from ..verify.handover import SeenVerdict
 
 _ORDER = (Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
@@ -32,7 +32,7 @@ _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:
 def page(
     result: Result,
     refused: Sequence[SourceError],
-    verdict: Verdict | None = None,
+    verdict: SeenVerdict | None = None,
     rules: Mapping[str, str] | None = None,
 ) -> str:
     """Return the page as HTML text; ``rules`` tells for each rule in a sentence what it does."""
@@ -75,7 +75,7 @@ def _section(id: str, title: str, body: str) -> str:
 # The sidebar ----------------------------------------------------------------------------------------------------------
 
 
-def _side(result: Result, names: Sequence[str], findings: int, verdict: Verdict | None) -> str:
+def _side(result: Result, names: Sequence[str], findings: int, verdict: SeenVerdict | None) -> str:
     edits = sum(len(file.changes) for file in result.files)
     rules = Counter(change.rule for file in result.files for change in file.changes)
     words = Counter(found.severity.value for file in result.files for found in file.diagnoses)
@@ -156,7 +156,7 @@ def _expect(result: Result) -> str:
 # The verdict ----------------------------------------------------------------------------------------------------------
 
 
-def _verdict(verdict: Verdict) -> Iterator[str]:
+def _verdict(verdict: SeenVerdict) -> Iterator[str]:
     if verdict.original_error:
         yield "<p class='broken'>The original does not run by itself, so nothing can be said about the migration.</p>"
         yield f"<pre>{escape(verdict.original_error)}</pre>"

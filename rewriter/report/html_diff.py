@@ -9,7 +9,7 @@ from itertools import pairwise
 from ..findings import Severity
 from ..result import Change, FileResult
 from .colors import Span, colors
-from .rows import Block, Row, hunks_of, reasons
+from .rows import DiffBlock, Row, hunks_of, reasons
 from .text import at_lines
 
 
@@ -35,7 +35,7 @@ def sheet(number: int, file: FileResult, rules: Mapping[str, str]) -> str:
     return f"<table class='diff'>{columns}{''.join(parts)}</table>"
 
 
-def _opening(hunk: int, block: Block) -> str:
+def _opening(hunk: int, block: DiffBlock) -> str:
     if not block.changed:
         return f"<tbody data-hunk='{hunk}'>"
     rules = " ".join(dict.fromkeys(change.rule for change in block.changes))

@@ -44,7 +44,7 @@ class Row(NamedTuple):
         return self.before == self.after
 
 
-class Block(NamedTuple):
+class DiffBlock(NamedTuple):
     """Rows that belong together: unchanged ones, or changed ones and the edits that changed them."""
 
     rows: tuple[Row, ...]
@@ -55,7 +55,7 @@ class Block(NamedTuple):
 class Hunk(NamedTuple):
     """Blocks that stand close to each other, with some unchanged lines around them."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[DiffBlock, ...]
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -84,10 +84,10 @@ def hunks_of(file: FileResult, context: int = CONTEXT) -> list[Hunk]:
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
                 same = (Row(i + 1, j1 + i - i1 + 1, before[i], before[i]) for i in range(i1, i2))
-                blocks.append(Block(tuple(same)))
+                blocks.append(DiffBlock(tuple(same)))
             else:
                 rows = tuple(_changed(before, after, range(i1, i2), range(j1, j2)))
-                blocks.append(Block(rows, tuple(behind.get(number, ())), changed=True))
+                blocks.append(DiffBlock(rows, tuple(behind.get(number, ())), changed=True))
                 number += 1
         hunks.append(Hunk(tuple(blocks)))
     return hunks

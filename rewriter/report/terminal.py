@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..result import FileResult
 from .diff import shown
-from .rows import Block, Hunk, Row, Span, hunks_of, reasons
+from .rows import DiffBlock, Hunk, Row, Span, hunks_of, reasons
 from .text import visible
 
 NARROWEST = 80
@@ -78,7 +78,7 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _why(block: Block, digits: int, width: int) -> Iterator[Text]:
+def _why(block: DiffBlock, digits: int, width: int) -> Iterator[Text]:
     """One line for each rule and reason behind a block."""
     for rule, reason, _ in reasons(block.changes):
         text = Text.assemble((" " * (digits + 3), ""), ("# ", _WHY), (rule, f"{_WHY} bold"))
@@ -91,7 +91,7 @@ def _why(block: Block, digits: int, width: int) -> Iterator[Text]:
 # One column -----------------------------------------------------------------------------------------------------------
 
 
-def _lines(block: Block, digits: int, console: Console) -> Iterator[Text]:
+def _lines(block: DiffBlock, digits: int, console: Console) -> Iterator[Text]:
     """The lines of a block as a unified diff has them: those that go, then those that come."""
     if not block.changed:
         for row in block.rows:
@@ -135,7 +135,7 @@ def _wrapped(text: str, marks: Sequence[Span], style: str, room: int, console: C
 # Two columns ----------------------------------------------------------------------------------------------------------
 
 
-def _columns(block: Block, digits: int, width: int, console: Console) -> Iterator[Text]:
+def _columns(block: DiffBlock, digits: int, width: int, console: Console) -> Iterator[Text]:
     """The lines of a block, before on the left and after on the right."""
     half = (width - 3) // 2
     room = half - digits - 3

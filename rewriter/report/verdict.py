@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..verify.handover import NOT_COMPARED, PromiseSeen, Verdict
+from ..verify.handover import NOT_COMPARED, SeenPromise, SeenVerdict
 from .text import counted
 
 _STYLES = {"held": "green", "broken": "bold red", "not testable": "yellow"}
 
 
-def verdict_text(verdict: Verdict, *, color: bool = False, width: int = 120) -> str:
+def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120) -> str:
     """Return the whole text, for stderr."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=color, no_color=not color, width=width, highlight=False)
@@ -38,7 +38,7 @@ def verdict_text(verdict: Verdict, *, color: bool = False, width: int = 120) -> 
     return out.getvalue()
 
 
-def _table(verdict: Verdict) -> Table:
+def _table(verdict: SeenVerdict) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     for name in ("promise", "on", "verdict", "detail"):
         table.add_column(name, overflow="fold")
@@ -49,11 +49,11 @@ def _table(verdict: Verdict) -> Table:
     return table
 
 
-def _detail(promise: PromiseSeen) -> str:
+def _detail(promise: SeenPromise) -> str:
     return f"step {promise.step}: {promise.detail}" if promise.step else promise.detail
 
 
-def last_word(verdict: Verdict) -> str:
+def last_word(verdict: SeenVerdict) -> str:
     """Return one line about everything."""
     if verdict.original_error:
         return "Not verified: run the original first, with the same arguments."

@@ -40,7 +40,7 @@ _BY_NATURE = ("in-batch-pairs", "weighted-mean", "process-memory")
 
 
 @dataclass(frozen=True)
-class PromiseSeen:
+class SeenPromise:
     """What has become of one promise, on one number of processes."""
 
     id: str
@@ -54,13 +54,13 @@ class PromiseSeen:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SeenVerdict:
     """The verdict, as far as the reports need it; ``data`` is all of it."""
 
     status: int
     """0 held, 1 broken, 2 the original does not run by itself, or not so that anything could be compared."""
     mode: str
-    promises: tuple[PromiseSeen, ...]
+    promises: tuple[SeenPromise, ...]
     notes: tuple[str, ...]
     drawing: tuple[str, ...]
     original_error: str
@@ -70,7 +70,7 @@ class Verdict:
     data: Mapping[str, Any]
 
 
-def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> Verdict:
+def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> SeenVerdict:
     """
     Verify the migrated texts of a program.
 
@@ -184,7 +184,7 @@ def _answer(python: str, asked: Mapping[str, Any]) -> str:
     return done.stdout
 
 
-def read_verdict(text: str) -> Verdict:
+def read_verdict(text: str) -> SeenVerdict:
     """
     Read what the runtime has written.
 
@@ -199,10 +199,10 @@ def read_verdict(text: str) -> Verdict:
                 "Install the same version of torchlift on both sides"
             )
         failure = data["original_error"]
-        return Verdict(
+        return SeenVerdict(
             status=data["status"],
             mode=data["mode"],
-            promises=tuple(PromiseSeen(**promise) for promise in data["promises"]),
+            promises=tuple(SeenPromise(**promise) for promise in data["promises"]),
             notes=tuple(data["notes"]),
             drawing=tuple(data["drawing"]),
             original_error=failure["traceback"] if failure else "",

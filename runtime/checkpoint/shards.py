@@ -26,7 +26,7 @@ _UNITS |= {f"{u}IB": 1024 ** (i + 1) for i, u in enumerate("KMGT")}
 
 
 @dataclass(frozen=True)
-class Layout:
+class WeightFileNames:
     """The names of weight files in one format."""
 
     stem: str
@@ -52,8 +52,8 @@ class Layout:
         return name == self.index or re.fullmatch(rf"{stem}(-\d{{5}}-of-\d{{5}})?{suffix}", name) is not None
 
 
-SAFE = Layout("model", ".safetensors")
-PICKLED = Layout("pytorch_model", ".bin")
+SAFE = WeightFileNames("model", ".safetensors")
+PICKLED = WeightFileNames("pytorch_model", ".bin")
 
 
 def convert_file_size_to_int(size: int | str) -> int:
@@ -123,7 +123,11 @@ def save_weights(
 
 
 def _write(
-    tensors: dict[str, torch.Tensor], dropped: dict[str, str], folder: Path, layout: Layout, groups: list[list[str]]
+    tensors: dict[str, torch.Tensor],
+    dropped: dict[str, str],
+    folder: Path,
+    layout: WeightFileNames,
+    groups: list[list[str]],
 ) -> list[str]:
     """Write the files; their names, in the order in which they are to appear."""
     single = len(groups) == 1

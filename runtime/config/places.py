@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Source:
+class LauncherVariables:
     """The variables of one way of starting processes. Names are read in their order."""
 
     rank: str
@@ -18,23 +18,27 @@ class Source:
 
 
 SOURCES = (
-    Source("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
-    Source("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    Source("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    Source("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    LauncherVariables("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    LauncherVariables(
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"
+    ),
+    LauncherVariables("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    LauncherVariables(
+        "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"
+    ),
     # a batch script itself has SLURM_NTASKS, too, but is one process: only steps of srun have these
-    Source("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+    LauncherVariables("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 )
 _PORT = 29500
 _PORTS = 5000
 
 
-def source_of(env: Mapping[str, str]) -> Source:
+def source_of(env: Mapping[str, str]) -> LauncherVariables:
     """Whoever says how many processes there are; the first one that does."""
     return next((source for source in SOURCES if env.get(source.world_size)), SOURCES[0])
 
 
-def meeting_point(env: Mapping[str, str], source: Source) -> tuple[str | None, str | None]:
+def meeting_point(env: Mapping[str, str], source: LauncherVariables) -> tuple[str | None, str | None]:
     """
     Address and port of the main process, where the environment lets them be told.
 

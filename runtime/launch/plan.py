@@ -44,7 +44,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class PlannedProcess:
     """One process: what is run, and in which environment."""
 
     rank: int
@@ -52,7 +52,7 @@ class Planned:
     environment: Mapping[str, str]
 
 
-def plan(job: Job, environment: Mapping[str, str], cores: int | None = None) -> list[Planned]:
+def plan(job: Job, environment: Mapping[str, str], cores: int | None = None) -> list[PlannedProcess]:
     """
     The processes of a job, in order of their ranks.
 
@@ -79,7 +79,7 @@ def plan(job: Job, environment: Mapping[str, str], cores: int | None = None) -> 
         shared.setdefault("OMP_NUM_THREADS", str(threads))
     first = job.machine_rank * job.num_local
     return [
-        Planned(rank=first + local, command=command, environment={**shared, **_place(job, first + local, local)})
+        PlannedProcess(rank=first + local, command=command, environment={**shared, **_place(job, first + local, local)})
         for local in range(job.num_local)
     ]
 

@@ -13,7 +13,7 @@ from types import FrameType
 
 from ..errors import LaunchError
 from .logs import Logs
-from .plan import Planned
+from .plan import PlannedProcess
 
 _GRACE_SECONDS = 5.0
 """How long a process may take to end when it is asked to."""
@@ -31,7 +31,7 @@ class _Asked(Exception):
         self.number = number
 
 
-def run(planned: Sequence[Planned], quiet: bool = False, logs: Logs | None = None, attempt: int = 0) -> int:
+def run(planned: Sequence[PlannedProcess], quiet: bool = False, logs: Logs | None = None, attempt: int = 0) -> int:
     """
     Start the processes and wait for them; their output goes where the launcher's goes, if not told otherwise.
 
@@ -74,7 +74,7 @@ def _ask(number: int, _frame: FrameType | None) -> None:
     raise _Asked(number)
 
 
-def _pass_on(number: int, planned: Sequence[Planned], processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _pass_on(number: int, planned: Sequence[PlannedProcess], processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """
     Hand a signal on and wait for what the processes do about it; asked once more, nobody is waited for.
 
@@ -94,7 +94,7 @@ def _pass_on(number: int, planned: Sequence[Planned], processes: Sequence[subpro
         return
 
 
-def _start(one: Planned, logs: Logs | None, attempt: int) -> subprocess.Popen[bytes]:
+def _start(one: PlannedProcess, logs: Logs | None, attempt: int) -> subprocess.Popen[bytes]:
     streams = {} if logs is None else logs.streams(attempt, one.rank, int(one.environment["LOCAL_RANK"]))
     try:
         process = subprocess.Popen(

@@ -32,7 +32,7 @@ _SPOKEN = {
 Shown: TypeAlias = "tuple[Any, ...]"
 
 
-class Entry(NamedTuple):
+class LoggedCall(NamedTuple):
     """One collective, as it was asked for."""
 
     number: int
@@ -71,7 +71,7 @@ class Ring:
     def __init__(self, length: int = _LENGTH) -> None:
         self.number = 0
         self.chain = 0
-        self.entries: deque[Entry] = deque(maxlen=length)
+        self.entries: deque[LoggedCall] = deque(maxlen=length)
 
     def note(self, kind: str, signature: str = "", shapes: Shown = ()) -> None:
         """
@@ -94,25 +94,25 @@ class Ring:
             frame = frame.f_back  # type: ignore[assignment]
         self.number += 1
         self.chain = crc32(f"{kind}|{signature}".encode(), self.chain)
-        self.entries.append(Entry(self.number, self.chain, kind, asked, shapes, code if line else None, line))
+        self.entries.append(LoggedCall(self.number, self.chain, kind, asked, shapes, code if line else None, line))
 
     def leave(self) -> None:
         """The latest collective was left in its middle: that is another history than that of who has finished it."""
         self.chain = crc32(b"left", self.chain)
         self.entries.append(self.entries.pop()._replace(chain=self.chain, left=True))
 
-    def tail(self, count: int) -> list[Entry]:
+    def tail(self, count: int) -> list[LoggedCall]:
         """The last `count` entries, the oldest first."""
         return list(self.entries.copy())[-count:]
 
 
-def parted(mine: list[Entry], theirs: list[list[Any]]) -> tuple[list[Any], list[Any]] | None:
+def parted(mine: list[LoggedCall], theirs: list[list[Any]]) -> tuple[list[Any], list[Any]] | None:
     """
     The first collective at which two processes did different things, as each of them tells it.
 
     Args:
         mine: entries of this process.
-        theirs: what `Entry.told` gave on the other one.
+        theirs: what `LoggedCall.told` gave on the other one.
 
     Returns:
         None as long as one is only slower than the other.

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .request import Request, RequestError, from_json, program_at
+from .request import RequestError, VerifyRequest, from_json, program_at
 from .verdict import USAGE
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read(name: str) -> Request:
+def _read(name: str) -> VerifyRequest:
     text = sys.stdin.read() if name == "-" else Path(name).read_text()
     try:
         return from_json(json.loads(text))
@@ -92,7 +92,7 @@ def _read(name: str) -> Request:
         raise RequestError(f"the request is not JSON ({error})") from error
 
 
-def _request(options: argparse.Namespace, script: list[str]) -> Request:
+def _request(options: argparse.Namespace, script: list[str]) -> VerifyRequest:
     if options.original is None or options.migrated is None:
         raise RequestError("name two scripts: torchlift verify ORIGINAL MIGRATED -- ARGUMENTS OF THE SCRIPT")
     for name in (options.original, options.migrated):
@@ -102,7 +102,7 @@ def _request(options: argparse.Namespace, script: list[str]) -> Request:
         procs = tuple(int(word) for word in options.procs.split(","))
     except ValueError:
         raise RequestError(f"--procs is {options.procs!r}; give numbers, as in --procs 1,2") from None
-    return Request(
+    return VerifyRequest(
         original=program_at(Path(options.original), Path.cwd()),
         migrated=program_at(Path(options.migrated), Path.cwd()),
         arguments=tuple(script),

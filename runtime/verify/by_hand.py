@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from .compare.waits import fell_apart, where
 from .hooks.spawning import UNSEEN
-from .traces import Rank, Trace
+from .traces import Rank, RunTrace
 
 _SPAWNS = re.compile(rb"\b(spawn|start_processes)\s*\(")
 
@@ -17,7 +17,7 @@ def spawns(texts: Iterable[bytes]) -> bool:
     return any(b"multiprocessing" in text and _SPAWNS.search(text) is not None for text in texts)
 
 
-def obstacle(trace: Trace) -> str:
+def obstacle(trace: RunTrace) -> str:
     """Why a run of such an original is nothing to compare with, in words; empty when it is."""
     count = trace.size
     here = f"on {count} process{'' if count == 1 else 'es'}"
@@ -40,7 +40,7 @@ def obstacle(trace: Trace) -> str:
     return ""
 
 
-def failing(trace: Trace) -> Rank | None:
+def failing(trace: RunTrace) -> Rank | None:
     """The process that has failed by itself, rather than for the others' absence."""
     if trace.ended not in ("", "alone"):
         return None

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from .links import below
-from .request import Program
+from .request import Script
 from .scratch import FileState, Scratch, hash_of, snapshot
 from .supervise import Run
-from .traces import Event, FileSeen, Rank, Trace, read_events, read_stack
+from .traces import Event, FileSeen, Rank, RunTrace, read_events, read_stack
 
 _LONGEST_TEXT = 1_000_000
 _TEXTS = {".csv", ".json", ".jsonl", ".log", ".md", ".tsv", ".txt", ".yaml", ".yml"}
 _HASHED = 100_000_000
 
 
-class Names:
+class OriginalNames:
     """
     Paths of a mirror, as the original would name them: two programs in different folders write the same files.
 
@@ -27,7 +27,7 @@ class Names:
         original: the program that names are taken from.
     """
 
-    def __init__(self, scratch: Scratch, original: Program) -> None:
+    def __init__(self, scratch: Scratch, original: Script) -> None:
         self._scratch = scratch
         self._home = os.path.relpath(scratch.script.parent, scratch.folder)
         self._meant = os.path.relpath(original.script.parent, original.folder)
@@ -60,7 +60,7 @@ class Names:
         return text
 
 
-def collect(run: Run, scratch: Scratch, before: dict[str, FileState], names: Names) -> Trace:
+def collect(run: Run, scratch: Scratch, before: dict[str, FileState], names: OriginalNames) -> RunTrace:
     """
     Read everything about a run that is over.
 
@@ -77,10 +77,10 @@ def collect(run: Run, scratch: Scratch, before: dict[str, FileState], names: Nam
         output, errors = (text.replace(f"{scratch.folder}/", "") for text in texts)
         stack = read_stack(process.task.stacks, scratch.tree, scratch.folder)
         ranks.append(Rank(process.task.rank, events, process.status, output, errors, stack))
-    return Trace(run.name, ranks, run.ended, run.seconds, _files(scratch, before, names))
+    return RunTrace(run.name, ranks, run.ended, run.seconds, _files(scratch, before, names))
 
 
-def _named(event: Event, scratch: Scratch, names: Names) -> Event:
+def _named(event: Event, scratch: Scratch, names: OriginalNames) -> Event:
     if event["e"] in ("write", "rename", "save"):
         for key in ("f", "to"):
             if event.get(key):
@@ -92,7 +92,7 @@ def _named(event: Event, scratch: Scratch, names: Names) -> Event:
     return event
 
 
-def _files(scratch: Scratch, before: dict[str, FileState], names: Names) -> dict[str, FileSeen]:
+def _files(scratch: Scratch, before: dict[str, FileState], names: OriginalNames) -> dict[str, FileSeen]:
     found = {}
     for name, state in snapshot(scratch).items():
         if before.get(name) != state:

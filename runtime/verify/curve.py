@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 
 from .compare.training import mean
-from .traces import Trace
+from .traces import RunTrace
 
 _WIDTH, _HEIGHT = 60, 10
 _FIRST, _SECOND, _BOTH = "o", "x", "*"
 
 
-def curve(trace: Trace) -> list[float]:
+def curve(trace: RunTrace) -> list[float]:
     """The loss at every backward pass from the place of the first one; the mean over the processes."""
     per_rank = []
     for rank in trace.ranks:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .program import root_of
-from .request import Request
-from .traces import LEAVING, Trace
+from .request import VerifyRequest
+from .traces import LEAVING, RunTrace
 
 
-def notes(traces: Mapping[str, Trace], request: Request, rehearsal: str) -> list[str]:
+def notes(traces: Mapping[str, RunTrace], request: VerifyRequest, rehearsal: str) -> list[str]:
     """
     What was held still, and what was not seen, in words.
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .request import Program
+from .request import Script
 
 _MOST_FILES = 300
 _MAGIC = re.compile(r"^(\s*)(?:[%!]\w|\?).*")
@@ -17,7 +17,7 @@ _KEPT_CELLS = ("%%time", "%%timeit", "%%capture")
 """Magic words above a cell that python code follows."""
 
 
-def text_of(program: Program, path: Path | None = None) -> bytes:
+def text_of(program: Script, path: Path | None = None) -> bytes:
     """What a file of the program holds; by default the script. Nothing when there is no such file."""
     wanted = path or program.script
     name = os.path.relpath(wanted, program.folder)
@@ -29,7 +29,7 @@ def text_of(program: Program, path: Path | None = None) -> bytes:
         return b""
 
 
-def own_files(program: Program) -> dict[Path, bytes]:
+def own_files(program: Script) -> dict[Path, bytes]:
     """The script and the modules beside and below it that it imports, directly or not, with their contents."""
     roots = list(dict.fromkeys((program.script.parent, root_of(program)[0], program.folder)))
     found: dict[Path, bytes] = {}
@@ -58,7 +58,7 @@ def imported_names(data: bytes) -> list[str]:
     return found
 
 
-def _imported(program: Program, path: Path, data: bytes, roots: list[Path]) -> Iterator[Path]:
+def _imported(program: Script, path: Path, data: bytes, roots: list[Path]) -> Iterator[Path]:
     for name in imported_names(data):
         bare = name.lstrip(".")
         level = len(name) - len(bare)
@@ -70,7 +70,7 @@ def _imported(program: Program, path: Path, data: bytes, roots: list[Path]) -> I
                     yield candidate
 
 
-def root_of(program: Program) -> tuple[Path, str | None]:
+def root_of(program: Script) -> tuple[Path, str | None]:
     """
     The folder that imports begin at, and the module's dotted name if the script is started as one.
 

@@ -17,7 +17,7 @@ class RequestError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
+class Script:
     """A script, where it stands, and the texts that take the place of files on disk."""
 
     script: Path
@@ -29,11 +29,11 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class VerifyRequest:
     """One verification."""
 
-    original: Program
-    migrated: Program
+    original: Script
+    migrated: Script
     arguments: tuple[str, ...] = ()
     """For the script itself."""
     procs: tuple[int, ...] = (1, 2)
@@ -75,7 +75,7 @@ class Request:
 _PLAIN = tuple("steps exact double keep seconds wait output_bytes disk_bytes cpu by_nature distributed".split())
 
 
-def program_at(path: Path, cwd: Path, text: bytes | None = None) -> Program:
+def program_at(path: Path, cwd: Path, text: bytes | None = None) -> Script:
     """
     A script as a user would start it from `cwd`: in `cwd` when the script lies below it, else in its own folder.
 
@@ -87,10 +87,10 @@ def program_at(path: Path, cwd: Path, text: bytes | None = None) -> Program:
     script = path.absolute()
     folder = cwd.absolute() if cwd.absolute() in script.parents else script.parent
     texts = {} if text is None else {str(script.relative_to(folder)): text}
-    return Program(script=script, folder=folder, texts=texts)
+    return Script(script=script, folder=folder, texts=texts)
 
 
-def to_json(request: Request) -> dict[str, Any]:
+def to_json(request: VerifyRequest) -> dict[str, Any]:
     """The request as plain data."""
     return {
         "version": VERSION,
@@ -102,12 +102,12 @@ def to_json(request: Request) -> dict[str, Any]:
     }
 
 
-def _program(program: Program) -> dict[str, Any]:
+def _program(program: Script) -> dict[str, Any]:
     texts = {name: base64.b64encode(data).decode("ascii") for name, data in program.texts.items()}
     return {"script": str(program.script), "folder": str(program.folder), "texts": texts}
 
 
-def from_json(data: Any) -> Request:
+def from_json(data: Any) -> VerifyRequest:
     """
     Read a request.
 
@@ -121,7 +121,7 @@ def from_json(data: Any) -> Request:
             "torchlift for the rewriter and for the runtime"
         )
     try:
-        return Request(
+        return VerifyRequest(
             original=_read_program(data["original"]),
             migrated=_read_program(data["migrated"]),
             arguments=tuple(map(str, data.get("arguments", ()))),
@@ -132,6 +132,6 @@ def from_json(data: Any) -> Request:
         raise RequestError(f"the request cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _read_program(data: Mapping[str, Any]) -> Program:
+def _read_program(data: Mapping[str, Any]) -> Script:
     texts = {name: base64.b64decode(text) for name, text in data.get("texts", {}).items()}
-    return Program(script=Path(data["script"]), folder=Path(data["folder"]), texts=texts)
+    return Script(script=Path(data["script"]), folder=Path(data["folder"]), texts=texts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .links import below, own
-from .request import Program, RequestError
+from .request import RequestError, Script
 
 PREFIX = "torchlift-verify-"
 """Of the folders that mirrors are made in; they are never mirrored themselves."""
@@ -43,7 +43,7 @@ class Scratch:
         return self.top / "tree"
 
 
-def mirror(program: Program, where: Path) -> Scratch:
+def mirror(program: Script, where: Path) -> Scratch:
     """
     Make a mirror of a program's surroundings.
 

@@ -16,7 +16,7 @@ import torch._dynamo  # the first step of every optimizer imports it
 from ..process.system import get_free_port
 from . import by_hand
 from .child import Task
-from .collect import Names, collect
+from .collect import OriginalNames, collect
 from .compare.about import About, Unstable
 from .compare.devices import devices, mixes
 from .compare.everything import compare, nothing, unstable
@@ -26,10 +26,10 @@ from .hooks.ports import COUNT
 from .notes import notes
 from .orphans import adopt_orphans, end_orphans
 from .program import imported_names, own_files, root_of
-from .request import Program, Request
+from .request import Script, VerifyRequest
 from .scratch import PREFIX, FileState, Scratch, mirror, snapshot
 from .supervise import Limits, Run, watch
-from .traces import Trace, found_port_in_use
+from .traces import RunTrace, found_port_in_use
 from .verdict import BROKEN, HELD, ORIGINAL_FAILS, Failure, Outcome, Promise, RunSeen, Verdict
 from .warm import warm
 
@@ -64,7 +64,7 @@ class _Start:
     """What a run is to be."""
 
     name: str
-    program: Program
+    program: Script
     processes: int
     migrated: bool
     pretend: bool = False
@@ -78,11 +78,11 @@ class Server:
         request: what to verify.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: VerifyRequest) -> None:
         self.request = request
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         self._scratches: dict[str, tuple[Scratch, dict[str, FileState]]] = {}
-        self._traces: dict[str, Trace] = {}
+        self._traces: dict[str, RunTrace] = {}
         self._texts = [list(own_files(program).values()) for program in (request.original, request.migrated)]
         self._spawns = request.distributed and by_hand.spawns(self._texts[0])
         self._cpu = request.cpu or _accelerators() < max(request.procs)
@@ -190,7 +190,7 @@ class Server:
             found += compare(about)
         return found
 
-    def _says(self, program: Program, words: tuple[bytes, ...]) -> bool:
+    def _says(self, program: Script, words: tuple[bytes, ...]) -> bool:
         """Whether one of the program's files holds one of the words."""
         return any(word in text for text in self._texts[program is self.request.migrated] for word in words)
 
@@ -269,7 +269,7 @@ class Server:
 
     def _over(self, run: Run) -> None:
         scratch, before = self._scratches[run.name]
-        self._traces[run.name] = collect(run, scratch, before, Names(scratch, self.request.original))
+        self._traces[run.name] = collect(run, scratch, before, OriginalNames(scratch, self.request.original))
 
     def _verdict(self, status: int, promises: tuple[Promise, ...], failure: Failure | None) -> Verdict:
         request = self.request
@@ -291,7 +291,7 @@ class Server:
             original_error=failure,
         )
 
-    def _seen(self, name: str, trace: Trace) -> RunSeen:
+    def _seen(self, name: str, trace: RunTrace) -> RunSeen:
         elsewhere = sorted({event["f"] for rank in trace.ranks for event in rank.of("elsewhere")})
         ended = trace.ended or ("steps" if trace.cut else "error" if trace.main.error else "end")
         return RunSeen(
@@ -306,7 +306,7 @@ class Server:
         )
 
 
-def _failure(trace: Trace, scratch: Scratch, double: bool) -> Failure | None:
+def _failure(trace: RunTrace, scratch: Scratch, double: bool) -> Failure | None:
     """The original does not run by itself."""
     rank = by_hand.failing(trace) or trace.main
     if trace.ended not in ("", "alone") or rank.status == 0:

@@ -76,7 +76,7 @@ class Rank:
 
 
 @dataclass
-class Trace:
+class RunTrace:
     """What a run has done, on all its processes."""
 
     name: str
@@ -129,7 +129,7 @@ class Trace:
         return max(gaps)
 
 
-def found_port_in_use(trace: Trace) -> bool:
+def found_port_in_use(trace: RunTrace) -> bool:
     """A process has failed because something else holds a port: it may be free a moment later."""
     errors = [rank.error for rank in trace.ranks if rank.error is not None]
     return any("address already in use" in str(error["message"]).lower() for error in errors)

@@ -15,7 +15,7 @@ import libcst as cst
 
 from ...facts.roles import Origin
 from ..syntax.nodes import FunctionNode, parameters, positional
-from .call_binding import Call, host
+from .call_binding import EvaluatedCall, host
 from .calls import make
 from .solver import Thing
 from .values import Bound, External, Function, Instance, Klass, State, Unit
@@ -218,7 +218,7 @@ def _give(state: State, site: _Site) -> None:
     record = state.calls[site.call]
     found = [(arg, state.slot(arg.value)) for arg in site.call.args]
     given = [(arg, slot) for arg, slot in found if arg.keyword is not None and arg.keyword.value not in site.taken]
-    call = Call(state, record.unit, site.call, record.result, given if site.taken else found)
+    call = EvaluatedCall(state, record.unit, site.call, record.result, given if site.taken else found)
     registries = list(state.slot(site.registry).things) if site.registry is not None else []
     for thing in dict.fromkeys(thing for registry in registries for thing in state.registered(registry).things):
         make(call, thing)

@@ -15,7 +15,7 @@ from .values import Bound, Function, Instance, Mapping, State, Trace, Unit
 
 
 @dataclass(eq=False)
-class Call:
+class EvaluatedCall:
     """One call with its arguments evaluated."""
 
     state: State
@@ -52,7 +52,7 @@ class Call:
         return origin
 
 
-def bind(call: Call, function: Function, receiver: Thing | None = None, *, gives: bool = True) -> None:
+def bind(call: EvaluatedCall, function: Function, receiver: Thing | None = None, *, gives: bool = True) -> None:
     """Let the parameters of a function hold the arguments of a call, and the call what the function returns."""
     state, scope = call.state, function.unit.names.scopes[function.node]
     state.sites.setdefault(function.node, {})[call.node] = None
@@ -83,7 +83,7 @@ def bind(call: Call, function: Function, receiver: Thing | None = None, *, gives
         state.solver.flow(state.returns(function.node), call.result)
 
 
-def _spread(call: Call, slot: Slot, known: set[str], param: Callable[[str], Slot]) -> None:
+def _spread(call: EvaluatedCall, slot: Slot, known: set[str], param: Callable[[str], Slot]) -> None:
     def arrive(thing: Thing) -> None:
         if isinstance(thing, Mapping):
             for key in known & set(thing.entries):
@@ -107,7 +107,7 @@ def host(state: State, thing: Thing) -> Thing | None:
     return state.local(thing) if isinstance(thing, Origin) and thing.role in SHARES else None
 
 
-def relate(call: Call, origin: Origin) -> None:
+def relate(call: EvaluatedCall, origin: Origin) -> None:
     """Note what an optimizer optimizes and what a scheduler schedules."""
     if origin.role in (Role.OPTIMIZER, Role.SCHEDULER):
         call.state.related[origin] = call.everything()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from ...facts.roles import TENSORS, Origin, Role
-from .call_binding import Call, bind, host, relate, trailing
+from .call_binding import EvaluatedCall, bind, host, relate, trailing
 from .external_calls import outside_call
 from .methods import method_call
 from .registries import handed, looked_up
@@ -29,7 +29,7 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
         record.receiver = evaluate(state, unit, node.func.value)
     record.first = args[0][1] if args else None
     state.calls[node] = record
-    call = Call(state, unit, node, result, args)
+    call = EvaluatedCall(state, unit, node, result, args)
 
     def arrive(thing: Thing) -> None:
         record.callees[thing] = None
@@ -61,7 +61,7 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
         _part_parameters(call, node.func.value, evaluate)
 
 
-def _part_parameters(call: Call, part: cst.BaseExpression, evaluate: Evaluate) -> None:
+def _part_parameters(call: EvaluatedCall, part: cst.BaseExpression, evaluate: Evaluate) -> None:
     """``net[0].parameters()`` and ``net.fc.parameters()`` are parameters of the model, whatever the part is."""
     while isinstance(part, (cst.Attribute, cst.Subscript)):
         part = part.value
@@ -80,7 +80,7 @@ def _method(state: State, bound: Bound) -> Function | None:
     return klass.method(bound.name) if isinstance(klass, Klass) else None
 
 
-def _configured(call: Call, function: Function, *, bound: bool) -> None:
+def _configured(call: EvaluatedCall, function: Function, *, bound: bool) -> None:
     """A function that makes what configuration names, of the module that it is handed."""
     found = handed(call, function, bound)
     if found is None:
@@ -95,7 +95,7 @@ def _configured(call: Call, function: Function, *, bound: bool) -> None:
     )
 
 
-def make(call: Call, thing: Thing) -> None:
+def make(call: EvaluatedCall, thing: Thing) -> None:
     """Let a call hold what something that was looked up makes."""
     if isinstance(thing, Klass):
         _construct(call, thing)
@@ -105,7 +105,7 @@ def make(call: Call, thing: Thing) -> None:
         outside_call(call, thing.qualified)
 
 
-def _construct(call: Call, klass: Klass) -> None:
+def _construct(call: EvaluatedCall, klass: Klass) -> None:
     state = call.state
     made: Thing
     if klass.role is not None:
@@ -127,13 +127,13 @@ def _construct(call: Call, klass: Klass) -> None:
             state.escaped.add(method.node)
 
 
-def _forward(call: Call, model: Origin, kind: Thing) -> None:
+def _forward(call: EvaluatedCall, model: Origin, kind: Thing) -> None:
     forward = kind.method("forward") if isinstance(kind, Klass) else None
     if forward is not None:
         bind(call, forward, model, gives=False)
 
 
-def _called(call: Call, thing: Origin | Instance) -> None:
+def _called(call: EvaluatedCall, thing: Origin | Instance) -> None:
     """A thing itself is called: a model's forward, a criterion, an object with ``__call__``."""
     state = call.state
     klass = state.klass.get(thing) if isinstance(thing, Origin) else thing.klass

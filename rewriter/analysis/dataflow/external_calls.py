@@ -8,14 +8,14 @@ from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import knowledge
 from ..syntax.nodes import positional
 from . import ranks, registries
-from .call_binding import Call, escape, host, relate, tensors, trailing
+from .call_binding import EvaluatedCall, escape, host, relate, tensors, trailing
 from .containers import element, members
 from .modules import full
 from .solver import Slot, Thing
 from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail
 
 
-def outside_call(call: Call, qualified: str) -> None:
+def outside_call(call: EvaluatedCall, qualified: str) -> None:
     """Build the flow of a call of an outside name."""
     state, last = call.state, qualified.rpartition(".")[2]
     _followed(call, qualified)
@@ -54,7 +54,7 @@ def outside_call(call: Call, qualified: str) -> None:
     state.solver.watch(call.everything(), lambda t: escape(state, t))
 
 
-def _imported(call: Call, qualified: str) -> None:
+def _imported(call: EvaluatedCall, qualified: str) -> None:
     """``import_module("pkg.mod")``: the module of that name."""
     word = call.node.args[0].value if call.node.args else None
     if isinstance(word, cst.SimpleString) and isinstance(word.evaluated_value, str):
@@ -63,7 +63,7 @@ def _imported(call: Call, qualified: str) -> None:
         call.state.solver.add(call.result, call.state.external(name))
 
 
-def _followed(call: Call, qualified: str) -> None:
+def _followed(call: EvaluatedCall, qualified: str) -> None:
     """What has no role, and is followed: open files, and names that differ from process to process."""
     solver, state = call.state.solver, call.state
     if qualified in ("builtins.open", "io.open", "codecs.open", "gzip.open"):
@@ -78,12 +78,12 @@ def _followed(call: Call, qualified: str) -> None:
         solver.watch(call.first(), lambda t: _counted(call, t))
 
 
-def _counted(call: Call, thing: Thing) -> None:
+def _counted(call: EvaluatedCall, thing: Thing) -> None:
     if isinstance(thing, Trace) and thing.trail is Trail.LISTING:
         call.state.solver.add(call.result, call.state.trace(call.node, Trail.STAMP))
 
 
-def _copied(call: Call, thing: Thing) -> None:
+def _copied(call: EvaluatedCall, thing: Thing) -> None:
     if isinstance(thing, Origin) and thing.role is Role.MODEL:
         made = call.make(Role.MODEL, "a copy of a model", thing.qualified, thing)
         if thing in call.state.klass:
@@ -92,7 +92,7 @@ def _copied(call: Call, thing: Thing) -> None:
         call.state.solver.add(call.result, thing)
 
 
-def _handed_out(call: Call, qualified: str, thing: Thing) -> None:
+def _handed_out(call: EvaluatedCall, qualified: str, thing: Thing) -> None:
     """An outside class built from parameters is an optimizer, one built from an optimizer a scheduler; a wrapped
     loader stays a loader."""
     if not isinstance(thing, Origin):
@@ -106,7 +106,7 @@ def _handed_out(call: Call, qualified: str, thing: Thing) -> None:
         call.state.solver.add(call.result, thing)
 
 
-def _passes(call: Call) -> None:
+def _passes(call: EvaluatedCall) -> None:
     state = call.state
     for _, slot in call.args:
         state.solver.flow(slot, call.result, _iterable)
@@ -125,7 +125,7 @@ def _iterable(thing: Thing) -> Thing | None:
     return thing if isinstance(thing, Origin) and thing.role in kept else None
 
 
-def _builtin(call: Call, name: str) -> None:
+def _builtin(call: EvaluatedCall, name: str) -> None:
     state = call.state
     if name in ("enumerate", "zip"):
         wraps = [slot for arg, slot in call.args if arg.keyword is None][: 1 if name == "enumerate" else None]
@@ -168,7 +168,7 @@ def _builtin(call: Call, name: str) -> None:
         state.solver.flow(call.everything(), call.result, lambda t: host(state, t))
 
 
-def _bases(call: Call) -> None:
+def _bases(call: EvaluatedCall) -> None:
     """``super()``: the object of the method around it, seen from the bases of the method's class."""
     names, state = call.unit.names, call.state
     method = names.function(call.node)
@@ -186,19 +186,19 @@ def _bases(call: Call) -> None:
         )
 
 
-def _table(call: Call, thing: Thing) -> None:
+def _table(call: EvaluatedCall, thing: Thing) -> None:
     """``vars(models)``."""
     if isinstance(thing, External):
         call.state.solver.add(call.result, call.state.external(thing.qualified + registries.TABLE))
 
 
-def _searched(call: Call, thing: Thing, name: str | None) -> None:
+def _searched(call: EvaluatedCall, thing: Thing, name: str | None) -> None:
     """``getattr(torch.optim, args.name)``."""
     if isinstance(thing, External):
         registries.looked_up(call.state, call.unit, thing.qualified, name, call.result)
 
 
-def _drawn(call: Call) -> None:
+def _drawn(call: EvaluatedCall) -> None:
     """Note a loop that draws its batches by ``next(iterator)``: it iterates the loader as a ``for`` over it would."""
     if call.node.args and isinstance(call.node.args[0].value, cst.Call):
         return  # next(iter(loader)): one batch to look at, each time from the start

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import knowledge
 from ..syntax.nodes import dotted
-from .call_binding import Call, bind, host, tensors
+from .call_binding import EvaluatedCall, bind, host, tensors
 from .containers import element, members
 from .solver import Slot, Thing
 from .values import Above, Bound, Function, Klass, Mapping, Sequence, State, Trace, Trail, Unknown
 
 
-def method_call(call: Call, bound: Bound) -> None:
+def method_call(call: EvaluatedCall, bound: Bound) -> None:
     """Build the flow of a method call."""
     state, receiver, name = call.state, bound.receiver, bound.name
     klass = state.klass.get(receiver) if isinstance(receiver, Origin) else getattr(receiver, "klass", None)
@@ -44,13 +44,13 @@ def method_call(call: Call, bound: Bound) -> None:
             _METHODS.get(receiver.receiver.role, _tensor_method)(call, receiver.receiver, name)
 
 
-def _followed_method(call: Call, trace: Trace, name: str) -> None:
+def _followed_method(call: EvaluatedCall, trace: Trace, name: str) -> None:
     """``now.strftime(...)`` is still a name made from the clock; what is read from a file has nothing to do with it."""
     if trace.trail is not Trail.FILE:
         call.state.solver.add(call.result, trace)
 
 
-def _called_back(call: Call, thing: Thing) -> None:
+def _called_back(call: EvaluatedCall, thing: Thing) -> None:
     """A function handed to a method of torch's is called by it: the closure of ``optimizer.step``, ``model.apply``."""
     if isinstance(thing, Function):
         state = call.state
@@ -59,7 +59,7 @@ def _called_back(call: Call, thing: Thing) -> None:
         state.solver.flow(state.returns(thing.node), call.result)
 
 
-def _model_method(call: Call, model: Origin, name: str) -> None:
+def _model_method(call: EvaluatedCall, model: Origin, name: str) -> None:
     state = call.state
     if name in knowledge.KEEPS_MODULE:
         state.solver.add(call.result, model)
@@ -73,22 +73,22 @@ def _model_method(call: Call, model: Origin, name: str) -> None:
         state.solver.watch(call.everything(), lambda t: _if_share(call, t, model))
 
 
-def _if_share(call: Call, thing: Thing, model: Origin) -> None:
+def _if_share(call: EvaluatedCall, thing: Thing, model: Origin) -> None:
     if isinstance(thing, Origin) and thing.role in TENSORS:
         call.make(Role.OUTPUT, "given by a method of a model", source=model)
 
 
-def _optimizer_method(call: Call, origin: Origin, name: str) -> None:
+def _optimizer_method(call: EvaluatedCall, origin: Origin, name: str) -> None:
     if name == "state_dict":
         call.make(Role.STATE, f"the state dict of a {origin.role.value}", source=origin)
 
 
-def _loader_method(call: Call, origin: Origin, name: str) -> None:
+def _loader_method(call: EvaluatedCall, origin: Origin, name: str) -> None:
     if name in ("__iter__",):
         call.state.solver.add(call.result, origin)
 
 
-def _tensor_method(call: Call, tensor: Origin, name: str) -> None:
+def _tensor_method(call: EvaluatedCall, tensor: Origin, name: str) -> None:
     if tensor.role in SHARES:
         host = name in knowledge.LEAVES_DEVICE or name in ("size", "dim", "numel", "nelement")
         call.state.solver.add(call.result, call.state.local(tensor) if host else tensor)
@@ -97,18 +97,18 @@ def _tensor_method(call: Call, tensor: Origin, name: str) -> None:
         call.state.solver.add(call.result, tensor)
 
 
-def _device_method(call: Call, origin: Origin, name: str) -> None:
+def _device_method(call: EvaluatedCall, origin: Origin, name: str) -> None:
     return
 
 
-def _scaler_method(call: Call, scaler: Origin, name: str) -> None:
+def _scaler_method(call: EvaluatedCall, scaler: Origin, name: str) -> None:
     if name == "scale":
         call.state.solver.flow(call.first(), call.result)
     elif name == "state_dict":
         call.make(Role.STATE, "a scaler's state dict", source=scaler)
 
 
-def _accelerator_method(call: Call, accelerator: Origin, name: str) -> None:
+def _accelerator_method(call: EvaluatedCall, accelerator: Origin, name: str) -> None:
     state = call.state
     if name in ("prepare", "unwrap_model", "prepare_model", "prepare_optimizer", "prepare_data_loader"):
         slots = call.positional()
@@ -125,12 +125,12 @@ def _accelerator_method(call: Call, accelerator: Origin, name: str) -> None:
         state.solver.watch(call.first(), lambda t: _state_of(call, t))
 
 
-def _state_of(call: Call, thing: Thing) -> None:
+def _state_of(call: EvaluatedCall, thing: Thing) -> None:
     if isinstance(thing, Origin) and thing.role is Role.MODEL:
         call.make(Role.STATE, "a model's state dict", source=thing)
 
 
-_METHODS: dict[Role, Callable[[Call, Origin, str], None]] = {
+_METHODS: dict[Role, Callable[[EvaluatedCall, Origin, str], None]] = {
     Role.MODEL: _model_method,
     Role.CRITERION: _model_method,
     Role.OPTIMIZER: _optimizer_method,
@@ -142,7 +142,7 @@ _METHODS: dict[Role, Callable[[Call, Origin, str], None]] = {
 }
 
 
-def _mapping_method(call: Call, mapping: Mapping, name: str) -> None:
+def _mapping_method(call: EvaluatedCall, mapping: Mapping, name: str) -> None:
     state = call.state
     values = members(state, mapping.rest)
     for slot in mapping.entries.values():
@@ -173,7 +173,7 @@ def _merge(state: State, mapping: Mapping, other: Thing) -> None:
         state.solver.flow(other.rest, mapping.rest)
 
 
-def _sequence_method(call: Call, sequence: Sequence, name: str) -> None:
+def _sequence_method(call: EvaluatedCall, sequence: Sequence, name: str) -> None:
     state = call.state
     if name in ("append", "add", "insert", "appendleft") and call.args:
         state.solver.flow(call.args[-1][1], sequence.rest)
@@ -194,7 +194,7 @@ _BY_USE: dict[str, tuple[Role, str]] = {
 }
 
 
-def _unknown_method(call: Call, unknown: Unknown, name: str) -> None:
+def _unknown_method(call: EvaluatedCall, unknown: Unknown, name: str) -> None:
     """Let the use of something of unknown origin tell what it is."""
     state = call.state
     if name in knowledge.KEEPS_MODULE:
@@ -216,7 +216,7 @@ def _unknown_method(call: Call, unknown: Unknown, name: str) -> None:
 _OF_MODULES = frozenset("parameters named_parameters train eval modules children forward".split())
 
 
-def _is_module(call: Call) -> bool:
+def _is_module(call: EvaluatedCall) -> bool:
     """Whether the object of a method call is called, or asked for its parameters, elsewhere: no optimizer is."""
     holder = dotted(call.node.func).rpartition(".")[0]
     if not holder:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from ...facts.module_paths import Layout
+from ...facts.module_paths import ModulePaths
 from ...facts.torch_api import knowledge
 from ..syntax.nodes import parameters
 from ..syntax.resolving import resolve
@@ -23,7 +23,7 @@ from .values import Klass, State, Unit
 def solve(
     trees: Iterable[tuple[str, cst.Module]],
     assume: Iterable[tuple[str, str]] = (),
-    layout: Layout = Layout(),  # noqa: B008 (frozen)
+    layout: ModulePaths = ModulePaths(),  # noqa: B008 (frozen)
 ) -> State:
     """Find out what every variable and expression of a program can hold. Trees are (name, module) pairs, the entry
     script first."""

@@ -6,7 +6,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..syntax.nodes import positional
-from .call_binding import Call
+from .call_binding import EvaluatedCall
 from .containers import at
 from .solver import Slot, Thing
 from .values import External, Function, Sequence, State
@@ -44,7 +44,7 @@ def place(state: State, node: cst.CSTNode, name: str) -> Origin:
     return state.origin(Role.PLACE, node, _SAID[name], name, None)
 
 
-def asked(call: Call, qualified: str) -> bool:
+def asked(call: EvaluatedCall, qualified: str) -> bool:
     """Whether a call is ``dist.get_rank()``, ``os.environ.get("RANK")`` or the like: then it gives such a number."""
     name = CALLS.get(qualified)
     if name is None and qualified in _READERS and call.node.args:
@@ -98,7 +98,7 @@ def compared(state: State, node: cst.Comparison, sides: list[Slot], slot: Slot) 
         state.solver.watch(side, arrive)
 
 
-def spawned(call: Call) -> None:
+def spawned(call: EvaluatedCall) -> None:
     """``mp.spawn(worker, args=(...))``: the worker is called with the number of the process and these arguments."""
     state = call.state
     named = {arg.keyword.value: slot for arg, slot in call.args if arg.keyword is not None}
@@ -121,7 +121,7 @@ def spawned(call: Call) -> None:
         state.solver.watch(worker, arrive)
 
 
-def joined(call: Call) -> None:
+def joined(call: EvaluatedCall) -> None:
     """``init_process_group(rank=r, world_size=n)``: what ``r`` and ``n`` hold from here on are these numbers."""
     state = call.state
     for arg in call.node.args:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..syntax.nodes import parameters, positional
-from .call_binding import Call
+from .call_binding import EvaluatedCall
 from .modules import slot_of, unit_named, variable
 from .solver import Slot, Thing
 from .values import Function, Klass, State, Unit
@@ -83,7 +83,7 @@ def _search(node: cst.BaseExpression) -> str | None:
     return first.value if isinstance(first, cst.Name) else None
 
 
-def inside(call: Call) -> bool:
+def inside(call: EvaluatedCall) -> bool:
     """Whether a ``getattr`` is the search of such a function: what it finds is told at the function's calls."""
     node = call.unit.names.function(call.node)
     if not isinstance(node, cst.FunctionDef):
@@ -92,7 +92,7 @@ def inside(call: Call) -> bool:
     return found is not None and found == _search(call.node)
 
 
-def handed(call: Call, function: Function, bound: bool) -> tuple[Slot, Call] | None:
+def handed(call: EvaluatedCall, function: Function, bound: bool) -> tuple[Slot, EvaluatedCall] | None:
     """For a call of such a function: what it searches, and the call that it makes of what it finds."""
     name = searched(function)
     if name is None:
@@ -115,7 +115,7 @@ def handed(call: Call, function: Function, bound: bool) -> tuple[Slot, Call] | N
             rest.append((arg, slot))
     if module is None:
         return None
-    return module, Call(call.state, call.unit, call.node, call.result, rest)
+    return module, EvaluatedCall(call.state, call.unit, call.node, call.result, rest)
 
 
 def members_of(state: State, module: str) -> Iterator[Slot]:

@@ -12,7 +12,7 @@ from enum import Enum
 
 import libcst as cst
 
-from ...facts.module_paths import Layout, Place
+from ...facts.module_paths import ModulePaths, Place
 from ...facts.roles import Origin, Role
 from ..syntax.names import Names
 from ..syntax.nodes import FunctionNode
@@ -180,7 +180,7 @@ class CallRecord:
 class State:
     """Everything that the statement, expression and call parts share while they build the flow graph."""
 
-    def __init__(self, units: list[Unit], layout: Layout = Layout()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, units: list[Unit], layout: ModulePaths = ModulePaths()) -> None:  # noqa: B008 (frozen)
         self.solver = Solver()
         self.layout = layout
         self.units = {unit.name: unit for unit in units}

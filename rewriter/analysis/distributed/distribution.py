@@ -57,7 +57,7 @@ def by_hand(
     """How a program distributes itself; None where it does not."""
     if not any(name in knowledge.DISTRIBUTED for unit in reach.units for _, name in calls(state, unit)):
         return None
-    found = _Reader(state, reach, abilities, shared)
+    found = _DistributionReader(state, reach, abilities, shared)
     found.read()
     loops = [loop for loop in training.train_loops if not found.result.sharded.isdisjoint(reach.loaders(loop))]
     if training.train_loops and not loops and not found.result.obstacles:
@@ -73,7 +73,7 @@ def settled(state: State) -> bool:
     return any(outside_name(record) in knowledge.DISTRIBUTED_SAMPLERS for record in state.calls.values())
 
 
-class _Reader:
+class _DistributionReader:
     """Reads one program."""
 
     def __init__(self, state: State, reach: Reach, abilities: Abilities, shared: Container[Code]) -> None:

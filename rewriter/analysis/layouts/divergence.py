@@ -35,7 +35,7 @@ _STRIPPED = frozenset("tqdm trange track progress auto list iter islice reversed
 
 
 @dataclass(frozen=True)
-class Source:
+class DivergenceSource:
     """A place at which something that is one process's own comes in."""
 
     node: cst.CSTNode
@@ -116,7 +116,7 @@ class Equality:
         pending: list[Key] = [Variable(binding, tuple(binding.definitions))]
         while pending:
             key = pending.pop(0)
-            if isinstance(key, Source):
+            if isinstance(key, DivergenceSource):
                 return key.node
             if key not in seen and self._verdicts.get(key) is not False:
                 seen.add(key)
@@ -257,7 +257,7 @@ class Equality:
             if key in seen:
                 continue
             seen.add(key)
-            if isinstance(key, Source) or self._verdicts.get(key):
+            if isinstance(key, DivergenceSource) or self._verdicts.get(key):
                 found = True
             else:
                 pending.extend(self._behind(key))
@@ -275,7 +275,7 @@ class Equality:
             if isinstance(value, Part):
                 yield from self._call(unit, value.call, value.place) if value.call not in self._whole else ()
             elif value in self.shared and isinstance(value, (cst.For, cst.CompFor)):
-                yield Source(value)
+                yield DivergenceSource(value)
             else:
                 yield from self._keys(unit, value)
         if isinstance(key, Variable) and any(isinstance(d, cst.Param) for d in seen):
@@ -333,7 +333,7 @@ class Equality:
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return
         if (name == "next" and self._drawn(node)) or (record is not None and self._is_noise(record)):
-            yield Source(node)
+            yield DivergenceSource(node)
             return
         called = self.reach.called(node)
         if called and node not in self.training.forwards:

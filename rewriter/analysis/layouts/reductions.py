@@ -27,7 +27,7 @@ def reduction_of(state: State, unit: Unit, expression: cst.BaseExpression) -> st
 
     ``rows`` is a loss for each row, which nothing has reduced yet.
     """
-    found = _Reader(state).read(unit, expression, 0)
+    found = _ReductionReader(state).read(unit, expression, 0)
     if not found:
         return "mean"
     return found.pop() if len(found) == 1 else "mixed"
@@ -35,10 +35,10 @@ def reduction_of(state: State, unit: Unit, expression: cst.BaseExpression) -> st
 
 def reduces_rows(state: State, unit: Unit, expression: cst.BaseExpression) -> bool:
     """Whether an expression is certainly one number that the rows of a batch were reduced to."""
-    return not {"rows"}.issuperset(_Reader(state).read(unit, expression, 0))
+    return not {"rows"}.issuperset(_ReductionReader(state).read(unit, expression, 0))
 
 
-class _Reader:
+class _ReductionReader:
     """Reads reductions off expressions, through variables and functions of the program."""
 
     def __init__(self, state: State) -> None:

@@ -28,7 +28,7 @@ _CLIPS = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "cl
 
 
 @dataclass(eq=False)
-class Precision:
+class PrecisionSetting:
     """The script's mixed precision as one setting of the accelerator."""
 
     value: str
@@ -53,7 +53,7 @@ class ManualPrecision:
         if self.regions:
             self.branches = list(find_branches(reach.units, self.regions, self.scaler))
 
-    def precision(self, code: Code | None) -> Precision | None:
+    def precision(self, code: Code | None) -> PrecisionSetting | None:
         """The setting, for an accelerator that is made in some code; None where all of it is better left as it is."""
         mode = self._mode()
         same = [b for b in self.branches if b.same]
@@ -69,9 +69,11 @@ class ManualPrecision:
         if found is None:
             return None
         value, names = found
-        return Precision(value, names, self.regions, same, self.scaler.uses)
+        return PrecisionSetting(value, names, self.regions, same, self.scaler.uses)
 
-    def told(self, precision: Precision | None, code: Code | None, asked: str | None) -> Iterator[tuple[Unit, Finding]]:
+    def told(
+        self, precision: PrecisionSetting | None, code: Code | None, asked: str | None
+    ) -> Iterator[tuple[Unit, Finding]]:
         """What stays by hand, and why; ``asked`` is the precision that the command line wants."""
         if precision is None and code is not None:
             switches = Switches(self.state, self.reach, code)

@@ -42,11 +42,11 @@ class Region:
 
 def find_regions(state: State, reach: Reach) -> tuple[list[Region], bool]:
     """The regions of the code that runs; and whether all of them are understood."""
-    reader = _Reader(state, reach)
+    reader = _RegionReader(state, reach)
     return reader.regions(), reader.clear
 
 
-class _Reader:
+class _RegionReader:
     """Follows each call of autocast to the blocks that it stands for."""
 
     def __init__(self, state: State, reach: Reach) -> None:

@@ -33,11 +33,11 @@ def unsynced_of(state: State, reach: Reach, training: Training) -> tuple[Unit, U
     loop = next((n for n in reach.loops(record.node, record.unit) if isinstance(n, (cst.For, cst.While))), None)
     if loop is None or not isinstance(loop.body, cst.IndentedBlock):
         return None
-    found = _Reader(state, reach, training, record.unit).read(loop, record.unit.names.statement(record.node))
+    found = _NoSyncReader(state, reach, training, record.unit).read(loop, record.unit.names.statement(record.node))
     return (record.unit, found) if found is not None else None
 
 
-class _Reader:
+class _NoSyncReader:
     """Reads the loop around the backward pass."""
 
     def __init__(self, state: State, reach: Reach, training: Training, unit: Unit) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..traces import Rank, Trace
+from ..traces import Rank, RunTrace
 from ..verdict import Outcome, Promise
 
 _ADAPTIVE = ("Adam", "Ada", "RMSprop", "Rprop", "Lamb", "Lion", "Muon", "LBFGS")
@@ -47,8 +47,8 @@ class Unstable:
 class About:
     """One comparison."""
 
-    original: Trace
-    migrated: Trace
+    original: RunTrace
+    migrated: RunTrace
     exact: bool = True
     double: bool = False
     kept: bool = True

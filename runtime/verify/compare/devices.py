@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from ..exact.pretended import MixedDevices, NotOnHost
-from ..traces import Trace
+from ..traces import RunTrace
 from ..verdict import Outcome, Promise
 
 _KINDS = (MixedDevices.__name__, NotOnHost.__name__)
 
 
-def mixes(trace: Trace) -> bool:
+def mixes(trace: RunTrace) -> bool:
     """Whether a pretended run was ended by an operation that is given tensors of several devices."""
     return trace.main.error is not None and trace.main.error["kind"] in _KINDS
 
 
-def devices(migrated: Trace, original: Trace | None) -> Promise:
+def devices(migrated: RunTrace, original: RunTrace | None) -> Promise:
     """
     No operation mixes devices.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePath
 
-from ..traces import Trace
+from ..traces import RunTrace
 from ..verdict import Outcome, Promise
 from . import printed, samples, saved, training, waits
 from .about import PROMISES, About, Unstable
@@ -86,7 +86,7 @@ def _incomplete(id: str, promise: Promise) -> bool:
     return "process" not in promise.detail or id == "steps"
 
 
-def unstable(first: Trace, second: Trace) -> Unstable:
+def unstable(first: RunTrace, second: RunTrace) -> Unstable:
     """What differs between two runs of the original."""
     steps = zip(first.main.of("step"), second.main.of("step"), strict=False)
     names = {n for n in {*first.files, *second.files} if first.files.get(n) != second.files.get(n)}

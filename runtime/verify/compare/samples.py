@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import zip_longest
 
-from ..traces import Rank, Trace
+from ..traces import Rank, RunTrace
 from ..verdict import Promise
 from .about import About
 
@@ -27,7 +27,7 @@ def samples(about: About) -> Promise:
     return about.held("samples", f"{sum(map(Counter.total, wanted[:made]))} rows")
 
 
-def together(trace: Trace) -> list[Rows]:
+def together(trace: RunTrace) -> list[Rows]:
     """The rows that all processes use at each optimizer step; of several, also those that a sampler repeats."""
     shares = zip_longest(*(by_step(rank, trace.size > 1) for rank in trace.ranks), fillvalue=Rows())
     return [sum(one, Rows()) for one in shares]
@@ -54,7 +54,7 @@ def by_step(rank: Rank, repeated: bool = False) -> list[Rows]:
     return steps
 
 
-def first_completed(original: Trace, migrated: Trace) -> int | None:
+def first_completed(original: RunTrace, migrated: RunTrace) -> int | None:
     """The first step whose batch is shorter than others, and is completed with other rows by the migrated script."""
     wanted = together(original)
     per_rank = [by_step(rank, original.size > 1) for rank in migrated.ranks]

@@ -7,7 +7,7 @@ import re
 from pathlib import PurePath
 from typing import Any
 
-from ..traces import Rank, Trace
+from ..traces import Rank, RunTrace
 from ..verdict import Promise
 from . import contents
 from .about import About, apart
@@ -47,7 +47,7 @@ def files(about: About) -> Promise:
     return about.held("files", names or "no file is written")
 
 
-def writers(trace: Trace) -> dict[str, set[int]]:
+def writers(trace: RunTrace) -> dict[str, set[int]]:
     """Which processes have written each file, by path relative to the script's folder."""
     found: dict[str, set[int]] = {}
     for rank in trace.ranks:
@@ -101,7 +101,7 @@ def checkpoints(about: About) -> Promise:
     return about.held("checkpoints", f"{', '.join(sorted(wanted)[:3])}: {tensors} tensors")
 
 
-def _saves(trace: Trace) -> dict[str, list[list[Any]]]:
+def _saves(trace: RunTrace) -> dict[str, list[list[Any]]]:
     """What was saved last under each name; of several processes' the first one's."""
     found: dict[str, list[list[Any]]] = {}
     for rank in reversed(trace.ranks):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from ..traces import Event, Rank, Trace
+from ..traces import Event, Rank, RunTrace
 from ..verdict import Promise
 from .about import About, apart, shown
 
@@ -91,7 +91,7 @@ def _of_steps(found: list[tuple[float, int]]) -> list[tuple[float, int]]:
     return [(math.fsum(values), step) for step, values in sums.items()]
 
 
-def _means(trace: Trace) -> list[tuple[float, int]]:
+def _means(trace: RunTrace) -> list[tuple[float, int]]:
     """Each loss, the mean over the processes, with the number of the step that it belongs to."""
     per_rank = [_losses(rank) for rank in trace.ranks]
     return [(mean([v for v, _ in column]), column[0][1]) for column in zip(*per_rank, strict=False)]
@@ -231,7 +231,7 @@ def ranks(about: About) -> Promise:
     return about.held("ranks", "bit for bit")
 
 
-def _unlike(trace: Trace) -> tuple[int, int, str] | None:
+def _unlike(trace: RunTrace) -> tuple[int, int, str] | None:
     """The first step after which a process has other weights than the first one: step, rank, parameter."""
     names: dict[int, list[str]] = {}
     for number, events in enumerate(zip(*(rank.of("step") for rank in trace.ranks), strict=False), 1):

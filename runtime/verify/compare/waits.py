@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..traces import LEAVING, Event, Rank, Trace, script_line
+from ..traces import LEAVING, Event, Rank, RunTrace, script_line
 from ..verdict import Promise
 from .about import About
 
@@ -41,7 +41,7 @@ def runs(about: About) -> Promise:
     return about.held("runs", "ended after enough steps" if trace.cut else "to its end")
 
 
-def _why(trace: Trace) -> str:
+def _why(trace: RunTrace) -> str:
     words = {
         "time": "it takes too long",
         "output": "it prints too much",
@@ -63,14 +63,14 @@ def waits(about: About) -> Promise:
     return about.broken("waits", where(trace), step=step, figure="a collective call")
 
 
-def where(trace: Trace) -> str:
+def where(trace: RunTrace) -> str:
     """Where the processes stood that have waited for each other, and where they have parted."""
     places = "; ".join(_place(rank, trace) for rank in trace.ranks)
     parting = first_parting(trace)
     return f"{places}{'. ' + parting if parting else ''}"
 
 
-def fell_apart(trace: Trace) -> bool:
+def fell_apart(trace: RunTrace) -> bool:
     """The run ended because its processes did not make the same collective calls."""
     if trace.size == 1:
         return False
@@ -85,7 +85,7 @@ def fell_apart(trace: Trace) -> bool:
     return any(_of_a_collective(rank) for rank in trace.ranks) and not _own_error(trace)
 
 
-def _own_error(trace: Trace) -> bool:
+def _own_error(trace: RunTrace) -> bool:
     return any(rank.error is not None and not _of_a_collective(rank) for rank in trace.ranks)
 
 
@@ -97,7 +97,7 @@ def _of_a_collective(rank: Rank) -> bool:
     return rank.within() is not None and any(word in message for word in _COLLECTIVE)
 
 
-def _place(rank: Rank, trace: Trace) -> str:
+def _place(rank: Rank, trace: RunTrace) -> str:
     """Where a process stood."""
     name = f"process {rank.rank}"
     inside = rank.within()
@@ -122,7 +122,7 @@ def _operation(event: Event) -> str:
     return "the exchange of gradients (backward)" if event["e"] == "loss" else str(event["op"])
 
 
-def first_parting(trace: Trace) -> str:
+def first_parting(trace: RunTrace) -> str:
     """The first collective that the processes do not enter together."""
     calls = [[e for e in rank.events if e["e"] in ("coll", "loss")] for rank in trace.ranks]
     for number, events in enumerate(zip(*calls, strict=False), 1):

@@ -14,7 +14,7 @@ from torchlift.rewriter.cli.main import run
 from torchlift.rewriter.notebooks import migrating
 from torchlift.rewriter.notebooks.document import read_notebook
 from torchlift.rewriter.notebooks.gather import NotGathered
-from torchlift.rewriter.notebooks.launching import Home, home_of
+from torchlift.rewriter.notebooks.launching import NotebookHome, home_of
 from torchlift.rewriter.project.session import problem_of
 from torchlift.rewriter.result import FileResult
 from torchlift.rewriter.source import Source, decode
@@ -164,9 +164,9 @@ def test_an_accelerator_that_is_made_at_an_import_is_too_early() -> None:
     with pytest.raises(NotGathered) as refused:
         home_of([call, result("net.py", made)])
     assert "net.py would make the accelerator where it is imported" in refused.value.cause
-    assert home_of([call, result("net.py", f"def f():\n    {made}")]) == Home(Path("net.py"), "f", True)
-    assert home_of([call, result("net.py", f"class T:\n    {made}")]) == Home(Path("net.py"), "T", False)
-    assert home_of([result("nb.ipynb", made)]) == Home(None, "", False)
+    assert home_of([call, result("net.py", f"def f():\n    {made}")]) == NotebookHome(Path("net.py"), "f", True)
+    assert home_of([call, result("net.py", f"class T:\n    {made}")]) == NotebookHome(Path("net.py"), "T", False)
+    assert home_of([result("nb.ipynb", made)]) == NotebookHome(None, "", False)
     assert home_of([call]) is None
 
 

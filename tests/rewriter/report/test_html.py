@@ -15,7 +15,7 @@ from torchlift.rewriter.report.curves import picture
 from torchlift.rewriter.report.html import page
 from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result, RoleReport
 from torchlift.rewriter.source import Source
-from torchlift.rewriter.verify.handover import PromiseSeen, Verdict
+from torchlift.rewriter.verify.handover import SeenPromise, SeenVerdict
 
 EVIL = "</td><script>alert(1)</script>&'\""
 VOID = {"meta", "br", "col"}
@@ -63,14 +63,14 @@ def result(before: str = "a\nb\n", after: str = "a\nc\n") -> Result:
     return Result((FileResult(source, after.encode(), changes, findings),), 1)
 
 
-def verdict(**given: object) -> Verdict:
-    promises = (PromiseSeen("losses", "the same losses", 2, "broken", f"loss {EVIL}", 3, ""),)
+def verdict(**given: object) -> SeenVerdict:
+    promises = (SeenPromise("losses", "the same losses", 2, "broken", f"loss {EVIL}", 3, ""),)
     curves = {"original": [2.0, 1.0, float("nan")], "2": [2.0, 1.5]}
     defaults = {
         "status": 1, "mode": "exact", "promises": promises, "notes": (f"held {EVIL}",), "drawing": (),
         "original_error": "", "kept": (), "data": {"curves": curves},
     }  # fmt: skip
-    return Verdict(**{**defaults, **given})  # type: ignore[arg-type]
+    return SeenVerdict(**{**defaults, **given})  # type: ignore[arg-type]
 
 
 def test_an_empty_result_is_a_page() -> None:

@@ -17,7 +17,7 @@ from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.html import page
 from torchlift.rewriter.result import Diagnosis, FileResult, Result
 from torchlift.rewriter.source import decode, read
-from torchlift.rewriter.verify.handover import PromiseSeen, Verdict
+from torchlift.rewriter.verify.handover import SeenPromise, SeenVerdict
 
 
 def _beside(name: str) -> Any:
@@ -58,10 +58,10 @@ def _result() -> Result:
     return Result(tuple(files), len(files), {"batch": "process"})
 
 
-def _verdict() -> Verdict:
-    promises = (PromiseSeen("losses", "the same losses", 2, "held", "20 losses", None, ""),)
+def _verdict() -> SeenVerdict:
+    promises = (SeenPromise("losses", "the same losses", 2, "held", "20 losses", None, ""),)
     curves = {"original": [2.0, 1.0, 0.7], "2": [2.0, 1.0, 0.71]}
-    return Verdict(0, "exact", promises, (), (), "", (), {"curves": curves})
+    return SeenVerdict(0, "exact", promises, (), (), "", (), {"curves": curves})
 
 
 @pytest.fixture(scope="module")

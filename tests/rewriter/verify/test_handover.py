@@ -273,6 +273,6 @@ def test_the_runtime_is_told_what_was_distributed_before(traits: tuple[Trait, ..
 
 
 def test_a_verdict_that_compares_nothing_is_no_verification() -> None:
-    promise = handover.PromiseSeen("runs", "runs", 2, "not testable", "why", None, "")
-    verdict = handover.Verdict(2, "exact", (promise,), (), (), "", (), {})
+    promise = handover.SeenPromise("runs", "runs", 2, "not testable", "why", None, "")
+    verdict = handover.SeenVerdict(2, "exact", (promise,), (), (), "", (), {})
     assert last_word(verdict) == "Not verified: there was no run of the original to compare with."

@@ -12,7 +12,7 @@ import pytest
 
 from torchlift.runtime.process.system import get_free_port
 from torchlift.runtime.verify import by_hand
-from torchlift.runtime.verify.traces import Rank, Trace
+from torchlift.runtime.verify.traces import Rank, RunTrace
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 TWO = ("--distributed", "--procs", "2", "--steps", "4")
@@ -158,9 +158,9 @@ def test_a_group_lives_as_long_as_its_process(identity: Callable[..., Any]) -> N
     assert seen.status == 0, seen.verdict["original_error"]
 
 
-def traced(*ranks: list[dict[str, Any]], ended: str = "", status: int = 0) -> Trace:
+def traced(*ranks: list[dict[str, Any]], ended: str = "", status: int = 0) -> RunTrace:
     processes = [Rank(n, [{"t": 0.0, **event} for event in events], status) for n, events in enumerate(ranks)]
-    return Trace("original", processes, ended=ended)
+    return RunTrace("original", processes, ended=ended)
 
 
 GROUP = {"e": "group", "size": 2}
@@ -187,7 +187,7 @@ ERROR = {"e": "error", "kind": "RuntimeError", "message": "no GPUs found\nx", "a
         (traced([GROUP], [GROUP], ended="wait"), "does not run on 2 processes: process 0 stands at"),
     ],
 )
-def test_what_stands_in_the_way(trace: Trace, words: str) -> None:
+def test_what_stands_in_the_way(trace: RunTrace, words: str) -> None:
     found = by_hand.obstacle(trace)
     assert found.endswith("no GPUs found") if "no GPUs" in words else bool(found) == bool(words)
     assert words in found

@@ -11,7 +11,7 @@ from torchlift.runtime.verify.compare import printed, samples, saved, training, 
 from torchlift.runtime.verify.compare.about import About, Unstable, apart
 from torchlift.runtime.verify.compare.everything import compare, unstable
 from torchlift.runtime.verify.curve import curve, draw
-from torchlift.runtime.verify.traces import FileSeen, Rank, Trace
+from torchlift.runtime.verify.traces import FileSeen, Rank, RunTrace
 from torchlift.runtime.verify.verdict import Outcome
 
 Event = dict[str, Any]
@@ -55,12 +55,12 @@ def end(draws: int = 0, **held: int) -> Event:
     return {"e": "end", "t": 0, "code": 0, "held": held, "lr": [[0.1]], "draws": draws}
 
 
-def run(*ranks: list[Event], files: dict[str, FileSeen] | None = None, **held: int) -> Trace:
+def run(*ranks: list[Event], files: dict[str, FileSeen] | None = None, **held: int) -> RunTrace:
     processes = [Rank(number, [*events, end(**held)], 0) for number, events in enumerate(ranks)]
-    return Trace("run", processes, files=files or {})
+    return RunTrace("run", processes, files=files or {})
 
 
-def about(original: Trace, migrated: Trace, **more: Any) -> About:
+def about(original: RunTrace, migrated: RunTrace, **more: Any) -> About:
     return About(original=original, migrated=migrated, **more)
 
 
@@ -369,7 +369,7 @@ def coll(op: str, at: str) -> Event:
 def test_a_hang_names_rank_collective_and_line() -> None:
     first = Rank(0, [*TRAINED, coll("all_gather", "train.py:9")], -9, stack=["x.py:1 in wait", "@train.py:9 in test"])
     second = Rank(1, [*TRAINED, loss(1.0, at="train.py:5")], -9, stack=["@train.py:5 in train"])
-    promise = waits.waits(about(run(TRAINED), Trace("hang", [first, second], ended="wait")))
+    promise = waits.waits(about(run(TRAINED), RunTrace("hang", [first, second], ended="wait")))
     assert promise.outcome is Outcome.BROKEN
     assert promise.detail == (
         "process 0 waits in all_gather at train.py:9; "
@@ -381,10 +381,10 @@ def test_a_hang_names_rank_collective_and_line() -> None:
 def test_a_lost_connection_is_a_hang_and_an_own_error_is_not() -> None:
     inside = [*TRAINED, coll("all_reduce", "train.py:9")]
     error = {"e": "error", "t": 0, "kind": "RuntimeError", "message": "Connection closed by peer", "at": "train.py:9"}
-    left = Trace("run", [Rank(0, [*inside, error], 1), Rank(1, [*TRAINED, end()], 0)])
+    left = RunTrace("run", [Rank(0, [*inside, error], 1), Rank(1, [*TRAINED, end()], 0)])
     assert "process 1 has come to the end of the script" in waits.waits(about(run(TRAINED), left)).detail
     own = {**error, "kind": "ValueError", "message": "my own"}
-    fails = Trace("run", [Rank(0, [*TRAINED, own], 1), Rank(1, [*inside, error], 1)])
+    fails = RunTrace("run", [Rank(0, [*TRAINED, own], 1), Rank(1, [*inside, error], 1)])
     assert waits.waits(about(run(TRAINED), fails)).outcome is Outcome.HELD
     assert waits.runs(about(run(TRAINED), fails)).detail == "process 0 ends with ValueError at train.py:9: my own"
 
@@ -447,7 +447,7 @@ def test_the_curve_is_that_of_the_first_loss_of_a_script() -> None:
     assert draw([1.0], [], ("a", "b")) == ()
 
 
-def two(*changed: Event, both: bool = False, rows: str = "ca", valid: int = 2, weight: float = 1.0) -> Trace:
+def two(*changed: Event, both: bool = False, rows: str = "ca", valid: int = 2, weight: float = 1.0) -> RunTrace:
     """A run of two processes, of which the second one, or both, do more."""
     first = [batch("a", "b"), loss(1.0), step(), *(changed if both else ())]
     second = [batch(*rows, valid=valid), loss(3.0), step(weight), *changed]
@@ -474,6 +474,6 @@ RANK = line("rank 1")
         (two(step(k=2)), two(), {"steps"}),
     ],
 )
-def test_an_original_of_several_processes(original: Trace, migrated: Trace, broken: set[str]) -> None:
+def test_an_original_of_several_processes(original: RunTrace, migrated: RunTrace, broken: set[str]) -> None:
     found = compare(about(original, migrated))
     assert {p.id for p in found if p.outcome is Outcome.BROKEN} == broken

@@ -14,7 +14,7 @@ import pytest
 
 from torchlift.runtime.verify.links import own
 from torchlift.runtime.verify.program import cells_of, imported_names, own_files, root_of
-from torchlift.runtime.verify.request import Program, RequestError
+from torchlift.runtime.verify.request import RequestError, Script
 from torchlift.runtime.verify.scratch import mirror
 
 TRAINER = """
@@ -146,13 +146,13 @@ def test_a_file_above_the_folder_is_changed_in_the_mirror_alone(tmp_path: Path) 
     write(tmp_path / "lib" / "deep", {"a.py": "old\n", "b.py": "b\n"})
     script = write(tmp_path / "code", {"train.py": ""}) / "train.py"
     texts = {"../lib/deep/a.py": b"new\n", "sub/new.py": b"1"}
-    scratch = mirror(Program(script=script, folder=script.parent, texts=texts), tmp_path / "scratch")
+    scratch = mirror(Script(script=script, folder=script.parent, texts=texts), tmp_path / "scratch")
     assert (scratch.folder / "../lib/deep/a.py").read_text() == "new\n"
     assert (scratch.folder / "../lib/deep/b.py").read_text() == "b\n"
     assert (scratch.folder / "sub/new.py").exists()
     assert (tmp_path / "lib" / "deep" / "a.py").read_text() == "old\n"
     with pytest.raises(RequestError, match="stands more than 2 folders above"):
-        mirror(Program(script=script, folder=script.parent, texts={"../../../x.py": b""}), tmp_path / "other")
+        mirror(Script(script=script, folder=script.parent, texts={"../../../x.py": b""}), tmp_path / "other")
 
 
 def test_a_link_inside_the_folder_leads_to_the_copy(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_link_inside_the_folder_leads_to_the_copy(tmp_path: Path) -> None:
     (folder / "latest.pt").symlink_to("runs/last.pt")
     (tmp_path / "out.txt").write_text("mine")
     (folder / "out.txt").symlink_to(tmp_path / "out.txt")
-    scratch = mirror(Program(script=folder / "train.py", folder=folder), tmp_path / "scratch")
+    scratch = mirror(Script(script=folder / "train.py", folder=folder), tmp_path / "scratch")
     (scratch.folder / "link.txt").write_text("2")
     assert (scratch.folder / "real.txt").read_text() == "2"
     assert (folder / "real.txt").read_text() == "1"
@@ -195,13 +195,13 @@ def test_how_a_script_is_started(
     for package in packages:
         (tmp_path / package).mkdir(exist_ok=True)
         (tmp_path / package / "__init__.py").touch()
-    assert root_of(Program(script=path, folder=tmp_path))[1] == module
+    assert root_of(Script(script=path, folder=tmp_path))[1] == module
 
 
 def test_the_files_of_a_program(tmp_path: Path) -> None:
     write(tmp_path, {"train.py": "import torch, helpers\nfrom pkg import x", "helpers.py": "from other import y"})
     write(tmp_path / "pkg", {"__init__.py": "from .deep import z", "deep.py": "", "unused.py": "", "x.py": ""})
-    program = Program(script=tmp_path / "train.py", folder=tmp_path, texts={"other.py": b"import os"})
+    program = Script(script=tmp_path / "train.py", folder=tmp_path, texts={"other.py": b"import os"})
     names = {str(path.relative_to(tmp_path)): data for path, data in own_files(program).items()}
     assert set(names) == {"train.py", "helpers.py", "other.py", "pkg/__init__.py", "pkg/deep.py", "pkg/x.py"}
     assert names["other.py"] == b"import os"

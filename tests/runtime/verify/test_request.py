@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from torchlift.runtime.verify.request import Program, Request, RequestError, from_json, program_at, to_json
+from torchlift.runtime.verify.request import RequestError, Script, VerifyRequest, from_json, program_at, to_json
 from torchlift.runtime.verify.text import as_text
 from torchlift.runtime.verify.verdict import Failure, Outcome, Promise, RunSeen, Verdict
 
-PROGRAM = Program(script=Path("/a/b/train.py"), folder=Path("/a"), texts={"b/train.py": b"\xff\x00print(1)\r\n"})
-REQUEST = Request(
+PROGRAM = Script(script=Path("/a/b/train.py"), folder=Path("/a"), texts={"b/train.py": b"\xff\x00print(1)\r\n"})
+REQUEST = VerifyRequest(
     original=PROGRAM,
     migrated=PROGRAM,
     arguments=("--epochs", "1"),
@@ -70,9 +70,9 @@ def test_a_verdict_is_strict_json_and_text() -> None:
 
 def test_json_in_json_out(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_bytes(b"# -*- coding: latin-1 -*-\nprint('caf\xe9')\n")
-    program = Program(script=tmp_path / "train.py", folder=tmp_path)
-    migrated = Program(script=program.script, folder=tmp_path, texts={"train.py": b"print('tea')\n"})
-    asked = Request(original=program, migrated=migrated, procs=(1,), cpu=True)
+    program = Script(script=tmp_path / "train.py", folder=tmp_path)
+    migrated = Script(script=program.script, folder=tmp_path, texts={"train.py": b"print('tea')\n"})
+    asked = VerifyRequest(original=program, migrated=migrated, procs=(1,), cpu=True)
     command = [sys.executable, "-m", "torchlift.runtime.verify", "--request", "-"]
     done = subprocess.run(command, input=json.dumps(to_json(asked)), capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
