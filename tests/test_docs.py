@@ -218,3 +218,10 @@ def test_other_places_are_found() -> None:
         + f"//{host}/wiki; not https://github.com/a/b"
     )
     assert other_places(text) == {folder, person, host}
+
+
+def test_the_paths_that_contributors_are_sent_to_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"(?<![\w/])(?:rewriter|codemods|runtime)/[\w/]*(?:\.py\b|/(?=[\s`)(]))", text))
+    assert {"rewriter/planning/prepare.py", "runtime/compat/"} <= named
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
