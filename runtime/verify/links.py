@@ -35,7 +35,7 @@ def own(top: str, path: str, keep: bool = True, folders: bool = False) -> None:
                     continue
                 if not os.path.isdir(place):  # noqa: PTH112
                     return
-                expand(place)
+                expand(top, place)
         _own_end(top, os.path.join(place, name), keep, folders)  # noqa: PTH118
 
 
@@ -47,7 +47,7 @@ def _own_end(top: str, place: str, keep: bool, folders: bool) -> None:
         return
     if os.path.isdir(place):  # noqa: PTH112
         if folders:
-            expand(place)
+            expand(top, place)
         return
     os.unlink(place)  # noqa: PTH108
     if keep and os.path.isfile(target):  # noqa: PTH113
@@ -70,14 +70,22 @@ def _alone(top: str) -> Iterator[None]:
         os.close(lock)
 
 
-def expand(link: str) -> None:
-    """Turn a link to a folder into a folder of links to what stands in it."""
+def expand(top: str, link: str) -> None:
+    """
+    Turn a link to a folder into a folder of links to what is in it.
+
+    It is filled elsewhere below `top` and takes the link's place in one move: another process of the run may be reading
+    files through the link.
+    """
     target = os.path.realpath(link)
-    os.unlink(link)  # noqa: PTH108
-    os.mkdir(link)  # noqa: PTH102
+    folder = os.path.join(top, f"{_LOCK}.new")  # noqa: PTH118
+    shutil.rmtree(folder, ignore_errors=True)  # of a process that was stopped in here
+    os.mkdir(folder)  # noqa: PTH102
     for count, entry in enumerate(os.scandir(target)):
         if count < _MOST_LINKS:
-            os.symlink(entry.path, os.path.join(link, entry.name))  # noqa: PTH118,PTH211
+            os.symlink(entry.path, os.path.join(folder, entry.name))  # noqa: PTH118,PTH211
+    os.unlink(link)  # noqa: PTH108
+    os.rename(folder, link)  # noqa: PTH104
 
 
 def below(path: str, folder: str) -> bool:
