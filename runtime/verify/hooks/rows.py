@@ -68,7 +68,7 @@ def _listed(batch: Any, tensors: list[torch.Tensor]) -> list[Any] | None:
     if len(sizes) == 1 and (not plain or any(len(one) in sizes for one in plain)) and not _mixed(lists):
         return None
     lengths = {len(one) for one in lists}
-    if len(lists) == len(batch) and len(lengths) == 1 and len(batch) <= min(lengths):
+    if len(lists) == len(batch) and len(lengths) == 1 and (len(batch) <= min(lengths) or lengths == {1}):
         return list(zip(*batch, strict=True))
     return list(batch)
 

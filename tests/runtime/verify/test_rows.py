@@ -59,3 +59,11 @@ def test_objects_without_tensors_have_no_address() -> None:
         pass
 
     assert row_hashes(Thing()) == row_hashes(Thing())
+
+
+def test_a_pair_of_texts_is_one_row() -> None:
+    def texts(rows: range) -> Any:
+        return [tuple(f"question {n}" for n in rows), tuple(f"answer {n}" for n in rows)]
+
+    assert row_hashes(texts(range(7))) + row_hashes(texts(range(7, 8))) == row_hashes(texts(range(8)))
+    assert len(row_hashes(texts(range(1)))) == 1
