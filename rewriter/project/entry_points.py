@@ -14,7 +14,9 @@ from ..source import SourceError, discover
 from .import_graph import Library, Program, absolute
 
 _GUARD = re.compile(rb"__name__\s*==|==\s*__name__")
-_TEST = re.compile(r"(^|/)(tests?|testing)/|(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
+_OF_TESTS = re.compile(r"(^|/)(tests?|testing)/|(^|/)conftest\.py$")
+_LIKE_A_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
+_HAS_TESTS = re.compile(rb"^\s*(async\s+)?def test|^\s*(import|from)\s+(pytest|unittest)\b", re.MULTILINE)
 
 
 class Map:
@@ -105,14 +107,14 @@ class Map:
             found = self.importers(fresh, universe)
             fresh = set()
             for path, hit in found.items():
-                if is_test(path):
+                if self.is_test(path):
                     continue
                 imported |= hit
                 if absolute(path) not in reaching:
                     reaching[absolute(path)] = None
                     fresh.add(absolute(path))
         started = [p for p in reaching if p not in imported or _GUARD.search(self.library.data(by_path.get(p, p)))]
-        return sorted((by_path.get(p, p) for p in started if not is_test(by_path.get(p, p))), key=os.fspath)
+        return sorted((by_path.get(p, p) for p in started if not self.is_test(by_path.get(p, p))), key=os.fspath)
 
     def users(self, program: Program, inside: Collection[Path]) -> dict[Path, dict[str, str]]:
         """For each module of a program the names that other files use, each with one of them; ``inside`` are files
@@ -126,7 +128,7 @@ class Map:
             return found
         own = {absolute(path) for path in (*program.paths, *inside)}
         here = {absolute(path): path for path in modules}
-        outside = [p for p in self.project(program.entry) if absolute(p) not in own and not is_test(p)]
+        outside = [p for p in self.project(program.entry) if absolute(p) not in own and not self.is_test(p)]
         for user, hit in self._reached(set(here), outside).items():
             for full in hit:
                 found[here[full]].update(dict.fromkeys(self.words(user), os.path.relpath(user)))
@@ -154,14 +156,19 @@ class Map:
         """Whether a file says what happens when it is started."""
         return _GUARD.search(self.library.data(path)) is not None
 
+    def is_test(self, path: Path) -> bool:
+        """Whether a file is part of a test suite: nobody starts it to train. The name alone does not say so."""
+        name = Path(os.path.relpath(path)).as_posix()
+        if _OF_TESTS.search(name):
+            return True
+        try:
+            return _LIKE_A_TEST.search(name) is not None and _HAS_TESTS.search(self.library.data(path)) is not None
+        except SourceError:
+            return True
+
     def testers(self, changed: Collection[Path], like: Path) -> dict[Path, set[Path]]:
         """The tests that import changed modules."""
-        return self.importers(changed, [p for p in self.project(like) if is_test(p)])
-
-
-def is_test(path: Path) -> bool:
-    """Whether a file is part of a test suite: nobody starts it to train."""
-    return _TEST.search(Path(os.path.relpath(path)).as_posix()) is not None
+        return self.importers(changed, [p for p in self.project(like) if self.is_test(p)])
 
 
 def _of_guard(data: bytes) -> set[str]:

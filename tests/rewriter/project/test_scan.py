@@ -208,6 +208,17 @@ def test_tests_are_no_program_but_are_named(look: Look) -> None:
     assert findings(survey) == [("engine.py", "tested-module")]
 
 
+def test_a_script_that_is_called_like_a_test_is_a_program(look: Look) -> None:
+    survey = look({"engine.py": ENGINE, "data.py": DATA, "train_test.py": TRAIN}, ".")
+    assert set(changed(survey)) == {"train_test.py", "engine.py"}
+    assert findings(survey) == []
+
+
+def test_a_test_beside_the_script_is_no_program(look: Look) -> None:
+    tests = {**PROGRAM, "engine_test.py": "from engine import evaluate\n\n\ndef test_it():\n    assert evaluate\n"}
+    assert findings(look(tests)) == [("engine.py", "tested-module")]
+
+
 def test_what_is_excluded_is_read_and_not_touched(look: Look) -> None:
     files = {**PROGRAM, "pyproject.toml": '[tool.torchlift]\nexclude = ["engine.py"]\n'}
     survey = look(files)
