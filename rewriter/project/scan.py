@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..result import FileResult, Result
     from ..rule import Entry
 
+_MIGRATED = re.compile(rb"^\s*(from|import)\s+(torchlift|accelerate)\b", re.MULTILINE)
 _FEW = 20
 """So many files named on the command line are each taken for a script that somebody starts."""
 
@@ -32,14 +34,17 @@ class Survey:
         self.checked = 0
         self.done = 0
         """How many files are migrated already."""
+        self.unchanged = 0
+        """How many others train in a way that needs no change."""
         self.options: dict[str, str] = {}
         self.programs: list[Given] = []
         """The programs that were migrated, each with its settings."""
 
     def __str__(self) -> str:
         """The counts, as a phrase."""
-        untouched = self.checked - self.done - len(self.files) - len(self.refused)
+        untouched = self.checked - self.done - self.unchanged - len(self.files) - len(self.refused)
         facts = [f"{self.done} migrated already"] if self.done else []
+        facts += [f"{self.unchanged} that need{'s' if self.unchanged == 1 else ''} no change"] if self.unchanged else []
         facts += [f"{untouched} without training by torch"] if untouched else []
         return f"{self.checked} file{'' if self.checked == 1 else 's'} checked, {', '.join(facts) or 'none left'}"
 
@@ -237,16 +242,20 @@ class Surveyor:
         for _, result in kept:
             self.survey.options.update(result.options)
         self.survey.files.extend(merged(kept, self.map, every=self.every))
-        self.survey.done += self._done([(p, r) for p, r in results if r is not None and p.entry in resting])
+        self._count([(p, r) for p, r in results if r is not None and p.entry in resting])
         named = {absolute(path) for program in programs for path in program.paths}
         self.survey.checked += len(named - self._judged)
 
-    def _done(self, resting: Sequence[tuple[Program, Result]]) -> int:
-        """How many files are migrated already, of programs that need nothing."""
+    def _count(self, resting: Sequence[tuple[Program, Result]]) -> None:
+        """Count the files of programs that need nothing: those that are migrated already, and the others that train."""
         told = {file.source.path for file in self.survey.files}
         silent = [program for program, result in resting if not any(file.diagnoses for file in result.files)]
-        files = {f for p in silent for f in p.paths if f == p.entry or self._works(f) or self._helps(f)}
-        return len(files - told)
+        files = {f: p for p in silent for f in p.paths if f == p.entry or self._works(f) or self._helps(f)}
+        for program in (program for path, program in files.items() if path not in told):
+            if any(_MIGRATED.search(file.data) for file in program.files):
+                self.survey.done += 1
+            else:
+                self.survey.unchanged += 1
 
     def _answer(self, program: Program, inside: Collection[Path]) -> Result | None:
         """The migration of a program, as far as it is to be told; None where it cannot be read."""

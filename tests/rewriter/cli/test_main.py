@@ -148,6 +148,13 @@ def test_what_is_good_to_know_of_a_migrated_file_is_not_told_in_a_check(migrate:
     assert (answer.status, answer.err) == (0, "Nothing to do: 1 file checked, 1 migrated already.\n")
 
 
+def test_a_script_that_was_never_migrated_is_not_called_migrated(migrate: Migrate) -> None:
+    _write("a.py", b"# migrate: skip\n" + TRAINS)
+    _write("b.py", b"# migrate: skip\n" + TRAINS)
+    assert migrate("--check", "a.py").err == "Nothing to do: 1 file checked, 1 that needs no change.\n"
+    assert migrate("--check", "a.py", "b.py").err == "Nothing to do: 2 files checked, 2 that need no change.\n"
+
+
 @pytest.mark.parametrize(
     ("argv", "environment", "color"),
     [
