@@ -6,6 +6,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import Unit
+from ..facts.module_paths import ENTRY
 from ..findings import Finding, Severity
 
 
@@ -15,10 +16,18 @@ def shared_code(reach: Reach) -> dict[Code, str]:
     for unit in reach.units:
         for function in unit.names.functions if unit.place.shared else ():
             user = _user(unit, function)
-            if user is not None:
+            if user is not None and not _starts(reach, unit, function):
                 for code in reach.below(function):
                     found.setdefault(code, user)
     return found
+
+
+def _starts(reach: Reach, unit: Unit, function: cst.CSTNode) -> bool:
+    """Whether the entry script itself begins with a function: who calls it runs the program as it is."""
+    if unit.place.name != ENTRY:
+        return False
+    sites = reach.sites(function) if isinstance(function, (cst.FunctionDef, cst.Lambda)) else ()
+    return any(isinstance(unit.names.function(site), cst.Module) for site in sites if site in unit.names.parents)
 
 
 def _user(unit: Unit, function: cst.CSTNode) -> str | None:

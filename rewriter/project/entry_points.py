@@ -85,13 +85,19 @@ class Map:
         return found
 
     def words(self, path: Path) -> frozenset[str]:
-        """Every name and attribute that a file reads, imported ones by the name that they have at home."""
+        """
+        Every name and attribute that a file reads, imported ones by the name that they have at home.
+
+        What it defines itself, at its top, is its own: `train` may be a function in many files.
+        """
         if path not in self._words:
             try:
-                nodes = list(ast.walk(parse(self.library.data(path))))
+                tree = parse(self.library.data(path))
             except (SyntaxError, ValueError, RecursionError, SourceError):
-                nodes = []
-            found = {node.id for node in nodes if isinstance(node, ast.Name)}
+                tree = ast.Module([], [])
+            nodes = list(ast.walk(tree))
+            own = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+            found = {node.id for node in nodes if isinstance(node, ast.Name)} - own
             found |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
             renamed = (node for node in nodes if isinstance(node, ast.alias) and node.asname in found)
             self._words[path] = frozenset(found | {alias.name.rpartition(".")[2] for alias in renamed})
@@ -117,17 +123,16 @@ class Map:
         return sorted((by_path.get(p, p) for p in started if not self.is_test(by_path.get(p, p))), key=os.fspath)
 
     def users(self, program: Program, inside: Collection[Path]) -> dict[Path, dict[str, str]]:
-        """For each module of a program the names that other files use, each with one of them; ``inside`` are files
+        """For each file of a program the names that other files use, each with one of them; ``inside`` are files
         that are migrated along. Tests are no users: they are to be changed with what they test."""
-        modules = [file.path for file in program.files[1:]]
-        found: dict[Path, dict[str, str]] = {path: {} for path in modules}
+        files = [file.path for file in program.files]
+        modules = files[1:]
+        found: dict[Path, dict[str, str]] = {path: {} for path in files}
         for path in modules:
             if self.excludes(path):
                 found[path]["*"] = "(excluded by your settings) someone"
-        if not modules:
-            return found
         own = {absolute(path) for path in (*program.paths, *inside)}
-        here = {absolute(path): path for path in modules}
+        here = {absolute(path): path for path in files}
         outside = [p for p in self.project(program.entry) if absolute(p) not in own and not self.is_test(p)]
         for user, hit in self._reached(set(here), outside).items():
             for full in hit:

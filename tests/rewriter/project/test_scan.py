@@ -208,6 +208,48 @@ def test_tests_are_no_program_but_are_named(look: Look) -> None:
     assert findings(survey) == [("engine.py", "tested-module")]
 
 
+ALL_IN_ONE = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def evaluate(model, loader, device):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        print((model(x).argmax(1) == y).sum().item())
+
+
+def main():
+    device = torch.device("cuda")
+    loader = DataLoader(TensorDataset(torch.zeros(8, 4), torch.zeros(8).long()), 4)
+    model = torch.nn.Linear(4, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    evaluate(model, loader, device)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_what_another_script_takes_from_the_entry_script_keeps_its_signature(look: Look) -> None:
+    alone = changed(look({"train.py": ALL_IN_ONE}))
+    assert "def evaluate(model, loader, accelerator):" in alone["train.py"]
+    infer = "import torch\nfrom train import evaluate\n\nevaluate(torch.nn.Linear(4, 2), [], torch.device('cpu'))\n"
+    assert "def evaluate(model, loader, accelerator" not in changed(look({"infer.py": infer})).get("train.py", "")
+
+
+def test_a_function_of_the_same_name_in_another_script_is_another_one(look: Look) -> None:
+    other = "from train import main as run\n\n\ndef evaluate(x):\n    return x\n\n\nevaluate(1)\nrun()\n"
+    after = changed(look({"train.py": ALL_IN_ONE, "other.py": other}))
+    assert "def evaluate(model, loader, accelerator):" in after["train.py"]
+
+
 def test_a_script_that_is_called_like_a_test_is_a_program(look: Look) -> None:
     survey = look({"engine.py": ENGINE, "data.py": DATA, "train_test.py": TRAIN}, ".")
     assert set(changed(survey)) == {"train_test.py", "engine.py"}
