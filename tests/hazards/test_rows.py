@@ -167,11 +167,11 @@ def test_row(case: Case, usual_edits: Callable[[FileResult], None]) -> None:
 BATCH = """
 import json, os, sys
 from pathlib import Path
-from torchlift.runtime.verify.request import Request, program_at
+from torchlift.runtime.verify.request import VerifyRequest, program_at
 from torchlift.runtime.verify.server import Server
 for before, after in json.loads(sys.stdin.read()):
     before, after = Path(before), Path(after)
-    request = Request(
+    request = VerifyRequest(
         original=program_at(before, before.parent), migrated=program_at(after, before.parent), arguments=(), procs=(2,),
         steps=5, exact=True, double=False, keep=False, seconds=120.0, wait=20.0, cpu=True,
     )
