@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,9 +138,12 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         _show([file for file in result.changed if request.options.partial or not file.blocked], request)
     _summarise(result, survey, request, writes)
     if verdict is not None:
+        from shutil import get_terminal_size
+
         from ..report.verdict import verdict_text
 
-        sys.stderr.write("\n" + verdict_text(verdict, color=request.color and sys.stderr.isatty()))
+        color, width = request.color and sys.stderr.isatty(), get_terminal_size((120, 24)).columns
+        sys.stderr.write("\n" + verdict_text(verdict, color=color, width=width))
     return status
 
 
@@ -238,26 +241,37 @@ def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -
 
     from ..report.summary import summary
 
-    hint = ""
-    if request.write and not writes and result.changed:
-        cause = "in error" if survey.refused else "blocked"
-        hint = (
-            f"Nothing was written: a file is {cause}."
-            if survey.refused or result.blocked
-            else ("Nothing was written: not every promise is held.")
+    sys.stdout.flush()
+    terminal = sys.stderr.isatty()
+    sys.stderr.write(
+        summary(
+            result,
+            survey.refused,
+            verb="changed" if writes else "would change",
+            hint="\n".join(_hints(result, survey, request, writes)),
+            width=get_terminal_size((100, 24)).columns,
+            wraps=terminal,
+            color=request.color and terminal,
         )
+    )
+
+
+def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> Iterator[str]:
+    """What was not done and why, and the commands to run next, each on its own line."""
+    if request.write and not writes and result.changed:
+        if survey.refused or result.blocked:
+            yield f"Nothing was written: a file is {'in error' if survey.refused else 'blocked'}."
+        else:
+            yield "Nothing was written: not every promise is held."
     elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
         options = "--hook " if request.hook else "" if request.follow else "--no-follow "
         named = " ".join(request.paths) if len(request.paths) <= _FEW else "and the same paths"
-        hint = f"To apply: migrate {options}--write {named}" if request.paths != ("-",) else ""
-        if hint and request.verify is None and len(request.paths) == 1 and not Path(request.paths[0]).is_dir():
-            hint += f". To see that it computes the same: migrate {request.paths[0]} --verify -- ITS ARGUMENTS"
+        if request.paths != ("-",):
+            yield f"To apply:  migrate {options}--write {named}"
+            if request.verify is None and len(request.paths) == 1 and not Path(request.paths[0]).is_dir():
+                yield f"To verify: migrate {request.paths[0]} --verify -- ARGUMENTS"
     if result.blocked and not request.options.partial:
-        hint = f"{hint} --partial applies the safe edits of blocked files.".lstrip()
-    sys.stdout.flush()
-    verb = "changed" if writes else "would change"
-    color, width = request.color and sys.stderr.isatty(), get_terminal_size((100, 24)).columns
-    sys.stderr.write(summary(result, survey.refused, verb=verb, hint=hint, width=width, color=color))
+        yield "--partial applies the safe edits of blocked files."
 
 
 def _say(line: str) -> None:

@@ -54,57 +54,66 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.command("migrate", help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("-w", "--write", is_flag=True, help="Write the files: all of them, or none.")
-@click.option("-i", "--interactive", is_flag=True, help="Ask for each group of edits, then write.")
+@click.option("-i", "--interactive", is_flag=True, help="Ask about each group of edits, then write.")
 @click.option(
     "--check",
     is_flag=True,
-    help="Show no diff, nor what is good to know of migrated files; exit status 1 if a file would change.",
+    help="Show no diff and no notes on migrated files; exit status 1 if a file would change.",
 )
-@click.option("--partial", is_flag=True, help="Apply the safe edits of a blocked file too.")
+@click.option("--partial", is_flag=True, help="Also apply the safe edits of a blocked file.")
 @click.option("--select", multiple=True, callback=_words, metavar="IDS", help="Run only these rules (comma-separated).")
 @click.option("--ignore", multiple=True, callback=_words, metavar="IDS", help="Do not run these rules.")
-@click.option("--no-follow", is_flag=True, help="Take each file by itself; do not follow its imports.")
-@click.option("--hook", is_flag=True, help="PATHs are changed files: migrate the programs that reach them.")
+@click.option("--no-follow", is_flag=True, help="Migrate each file alone; do not follow imports.")
+@click.option("--hook", is_flag=True, help="PATHs are changed files: migrate the programs that import them.")
 @click.option("--rules", is_flag=True, help="List the rules.")
 @click.option("--explain", metavar="ID", help="Show what a rule does, with an example.")
-@click.option("--roles", is_flag=True, help="Show what names and loops were taken for, and why; no diff.")
-@click.option("--assume", multiple=True, metavar="ROLE=NAME", help="Vouch for what a name is, e.g. loss=err.")
-@click.option("--target", type=click.Choice([t.value for t in Target]), help="Whose runtime the new code calls.")
-@click.option("--mixed-precision", type=click.Choice(PRECISIONS), help="Precision that the new code asks for.")
-@click.option("--keep-global-batch", is_flag=True, help="Split the script's batches over the processes.")
-@click.option("--verify", is_flag=True, help="Run both scripts, and show that they compute the same.")
+@click.option("--roles", is_flag=True, help="Show the role of each name and loop, and why; no diff.")
+@click.option("--assume", multiple=True, metavar="ROLE=NAME", help="Say what a name is, e.g. loss=err.")
+@click.option("--target", type=click.Choice([t.value for t in Target]), help="The runtime that the new code calls.")
+@click.option("--mixed-precision", type=click.Choice(PRECISIONS), help="The precision that the new code uses.")
+@click.option(
+    "--keep-global-batch", is_flag=True, help="Keep the global batch size: split each batch over the processes."
+)
+@click.option("--verify", is_flag=True, help="Run both scripts and compare what they compute.")
 @click.option(
     "--procs",
     default=",".join(map(str, _ASKED.procs)),
     show_default=True,
     callback=_procs,
-    help="... on so many processes.",
+    help="With --verify: the numbers of processes.",
 )
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
     default=_ASKED.steps,
     show_default=True,
-    help="... for so many batches a pass.",
+    help="With --verify: the most batches per pass.",
 )
-@click.option("--as-is", is_flag=True, help="... as they are: only seeded, with the batch per process.")
-@click.option("--double", is_flag=True, help="... in float64, compared to 1e-9.")
+@click.option("--as-is", is_flag=True, help="With --verify: only seed; do not keep the global batch.")
+@click.option("--double", is_flag=True, help="With --verify: compute in float64 and compare to 1e-9.")
 @click.option(
     "--limit",
     type=click.FloatRange(min=1),
     default=_ASKED.limit,
     show_default=True,
-    help="... in so many seconds a run.",
+    help="With --verify: the most seconds per run.",
 )
-@click.option("--keep", is_flag=True, help="... and leave the scratch folders.")
-@click.option("--python", metavar="EXE", help="... with this interpreter, which must import torch.")
+@click.option("--keep", is_flag=True, help="With --verify: keep the scratch folders.")
+@click.option("--python", metavar="EXE", help="With --verify: the Python interpreter that has torch.")
 @click.option("--output-format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
 @click.option("--html", metavar="FILE", help="Write a page with the diff, the reasons, the findings and the verdict.")
 @click.option("--side-by-side", is_flag=True, help="Show before and after in two columns.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write .torchlift_cache.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what became of the cache.")
+@click.option("--no-cache", is_flag=True, help="Do not read or write .torchlift_cache.")
+@click.option("-v", "--verbose", is_flag=True, help="Report how the cache was used.")
 @click.option("--no-color", is_flag=True, help="No colours (as NO_COLOR=1).")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def command(**given: Any) -> dict[str, Any]:
     """Hand on what was given."""
     return given

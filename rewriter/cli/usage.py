@@ -1,41 +1,42 @@
-"""How ``migrate`` is used: what ``--help`` says above the options, and what is wrong usage."""
+"""How ``migrate`` is used: the text of ``--help`` above the options, and the error for wrong usage."""
 
 from __future__ import annotations
 
 FORMATS = ("text", "json", "sarif", "github")
-"""Of ``--output-format``; the first is what is taken where nobody says it."""
+"""Of ``--output-format``; the first is the default."""
 
 
 class UsageError(Exception):
-    """Arguments that mean nothing. The message is a sentence without its full stop."""
+    """Invalid arguments. The message is a sentence without its full stop."""
 
 
 HELP = """
 Turn single-device PyTorch training scripts into distributed ones.
 
-Without --write no file of yours is touched: the diff goes to stdout, where it is a valid patch, and what was done,
-why, and what is left for you to stderr. A PATH is a script, which is migrated together with the modules that it
-imports, a folder, whose scripts are found, or - for stdin.
+Without --write none of your files change: the diff goes to stdout, as a valid patch, and the reasons, the findings and
+what changes at run time go to stderr. A PATH is a script, which is migrated together with the modules that it imports,
+or a folder, in which all training scripts are found, or - for stdin.
 
 \b
 Examples:
-  migrate train.py                   show what would change, and why
-  migrate train.py | git apply       apply it with git
-  migrate --write train.py           apply it: all files of the run, or none
-  migrate -i train.py                ask for each group of edits, then write
-  migrate --check src                for CI: exit status 1 if a file would change
-  migrate --roles train.py           what was taken for the model, the loss, ...
-  migrate --assume loss=err train.py tell it what it could not infer
-  migrate --explain backward         what a rule does, with an example
+  migrate train.py                   show the proposed changes and the reasons
+  migrate train.py | git apply       apply them with git
+  migrate --write train.py           apply them: all files of the run, or none
+  migrate -i train.py                ask about each group of edits, then write
+  migrate --check src                exit status 1 if a file would change
+  migrate --roles train.py           which names are the model, the loss, ...
+  migrate --assume loss=err train.py say what could not be inferred
+  migrate --explain backward         show what a rule does, with an example
   migrate - < train.py               read stdin, show the patch
   migrate train.py --verify -- --epochs 1
-                                     run both, and show that they compute the same
+                                     run both scripts and compare the results
 
 \b
-Exit status, the highest wins:
-  0  nothing to do, shown, or done
+Exit status (if several apply, the highest):
+  0  no change needed, or changes shown or written
   1  a file would change (--check), or a promise is broken (--verify)
-  2  a file is blocked: it needs your hand first; or the original does not run (--verify)
+  2  a file is blocked: it needs a manual change first;
+     or the original script fails (--verify)
   3  wrong usage, a file that cannot be read or written, or an internal error
 
 Settings are read from [tool.torchlift] in the nearest pyproject.toml: select, ignore, per-file-ignores, exclude,

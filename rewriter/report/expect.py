@@ -20,7 +20,7 @@ def expectations(result: Result) -> Iterator[str]:
         by_kind.pop("statistics", None)
         by_kind.pop("length", None)
         yield (
-            "The script was distributed before: every process takes batches of the size that it says, as it did, and N "
+            "The script was already distributed: every process takes batches of the script's size, as before, and N "
             "processes compute what N processes computed."
         )
     yield from () if by_hand else _batch(kept)
@@ -29,31 +29,33 @@ def expectations(result: Result) -> Iterator[str]:
         by_kind.pop("statistics", None)
     if found := by_kind.get("statistics"):
         yield (
-            f"{_named(found, many)}: each process normalises with the statistics of its own rows, so that results "
-            "differ a little from those of one process."
+            f"{_named(found, many)}: each process normalises with the statistics of its own rows, so results differ "
+            "slightly from those of one process."
         )
     if found := by_kind.get("noise"):
-        yield f"{_named(found, many)}: noise is drawn by each process for its own rows, never the same twice."
+        yield f"{_named(found, many)}: each process draws its own noise for its own rows."
     if found := by_kind.get("transforms"):
-        yield f"{_named(found, many)}: images are changed at random by each process for itself."
+        yield f"{_named(found, many)}: each process draws its own random transforms."
     if found := [] if kept else by_kind.get("length", []):
         yield (
-            f"{_named(found, many, 'len(', ')')}: the number of batches of one process, an N-th of what it was. "
-            "Totals, progress in percent and horizons of schedulers that are made of it behind prepare follow."
+            f"{_named(found, many, 'len(', ')')}: after prepare(...) this is the number of batches per process, 1/N of "
+            "the original. Values computed from it after prepare(...) (totals, progress in percent, scheduler lengths) "
+            "change too."
         )
     if found := [] if kept else by_kind.get("steps", []):
         yield (
-            f"{_named(found, many)}: the steps of an epoch, counted as on one process; on N there are N times fewer. A "
-            "prepared scheduler follows. What counts by itself (an optimizer with a warm-up of its own, a learning "
-            "rate that is set by hand) does not: divide by accelerator.num_processes."
+            f"{_named(found, many)}: the number of steps of an epoch on one process; on N processes an epoch has N "
+            "times fewer. A prepared scheduler takes this into account. Other code that counts steps (an optimizer "
+            "with its own warm-up, a learning rate set by hand) does not: divide by accelerator.num_processes."
         )
     yield from _counted(by_kind, many, kept)
     if "mac" in by_kind:
-        yield "On a Mac with a GPU of its own the script now runs there, not on the CPU; Accelerator(cpu=True) stays."
+        yield "On a Mac with a GPU the script now runs on the GPU; to stay on the CPU, use Accelerator(cpu=True)."
     if found := by_kind.get("precision"):
         yield (
-            f"{_named(found, many)}: autocast asked for CUDA, and did nothing on a machine without. The accelerator's "
-            "setting holds on any device: there the script now computes in low precision, too, and its numbers differ."
+            f"{_named(found, many)}: autocast asked for CUDA and had no effect on a machine without CUDA. The "
+            "accelerator's setting applies to every device: on such a machine the script now computes in low "
+            "precision, and its numbers differ."
         )
     if result.options.get("target", "torchlift") == "accelerate":
         yield "The script now imports accelerate: add `accelerate` to its requirements."
@@ -65,22 +67,25 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool, kept: bool) -> Iterato
     """What is counted in steps, batches and rows of one process."""
     if found := [] if kept else by_kind.get("cadence", []):
         yield (
-            f"{_named(found, many)}: counted in steps of one process, of which an epoch has N times fewer. What hangs "
-            "on it happens N times less often."
+            f"{_named(found, many)}: this counts the steps of one process, and on N processes an epoch has N times "
+            "fewer. Code that depends on it runs N times less often."
         )
     if found := [] if kept else by_kind.get("limit", []):
-        yield f"{_named(found, many)}: so many batches of each process, together N times as many."
+        yield f"{_named(found, many)}: this limit applies to each process, so N processes use N times as many batches."
     if found := by_kind.get("bar", []):
-        yield f"{_named(found, many, 'total=')}: this bar is told of one process's rows, and stops at an N-th of it."
+        yield (
+            f"{_named(found, many, 'total=')}: this bar counts only the rows of one process, so it stops at 1/N of its "
+            "total."
+        )
 
 
 def _batch(kept: bool) -> Iterator[str]:
     if kept:
-        yield "The batch size of the script is that of all processes together; each takes its share of every batch."
+        yield "The script's batch size is the global batch size; each process takes its shard of every batch."
         return
     yield (
-        "On N processes the global batch is N x the script's: every process takes a whole batch of its own. Scale the "
-        "learning rate with it (often by N, with a warm-up), or keep the batch: --keep-global-batch."
+        "On N processes the global batch is N times the script's: every process takes its own whole batch. Scale the "
+        "learning rate (often by N, with a warm-up), or keep the global batch: --keep-global-batch."
     )
 
 

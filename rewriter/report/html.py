@@ -133,7 +133,7 @@ def _findings(result: Result, names: Sequence[str]) -> list[tuple[int, str, Diag
 def _listed(found: Sequence[tuple[int, str, Diagnosis, str]], refused: Sequence[SourceError]) -> str:
     errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
     if not found:
-        return errors or "<p class='good'>Nothing is left for you.</p>"
+        return errors or "<p class='good'>No action needed.</p>"
     return f"{errors}<ul class='findings'>{''.join(_finding(*entry) for entry in found)}</ul>"
 
 

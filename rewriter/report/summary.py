@@ -1,9 +1,9 @@
-"""The summary on stderr, as a colleague would write it: what was done and why, what is left, what to expect."""
+"""The summary on stderr: the changes and their reasons, the findings, and what changes at run time."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ..findings import Severity
 from ..result import Diagnosis, FileResult, Result
@@ -14,6 +14,10 @@ from .text import at_lines, counted, visible
 
 _ORDER = (Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
 _COLORS = {Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
+_TIED = "\u00a0"
+"""A blank at which no line is wrapped."""
+_ENDLESS = 1_000_000
+"""A width that no line has."""
 _MANY = 6
 """From this many changed files on, each gets one line and not a list of its edits."""
 
@@ -21,8 +25,9 @@ _MANY = 6
 class _Page:
     """Lines as wide as the reader's terminal, with headings that stand out there."""
 
-    def __init__(self, width: int, color: bool) -> None:
+    def __init__(self, width: int, color: bool, wraps: bool) -> None:
         self.width = width
+        self.wraps = wraps
         self.color = color
         self.lines: list[str] = []
 
@@ -32,6 +37,12 @@ class _Page:
     def heading(self, text: str) -> None:
         self.lines += [*([""] if self.lines else []), self.paint(text, "1")]
 
+    def entry(self, text: str, *, first: str = "", rest: str = "  ") -> None:
+        """Add what a program may look for: on one line where nobody reads it on a terminal."""
+        width, self.width = self.width, self.width if self.wraps else _ENDLESS
+        self.item(text, first=first, rest=rest)
+        self.width = width
+
     def item(self, text: str, *, first: str = "  ", rest: str = "    ", style: str = "", styled: str = "") -> None:
         """Add a paragraph; ``styled`` is the word in it that gets a colour of its own."""
         wrapped = textwrap.wrap(
@@ -40,7 +51,7 @@ class _Page:
         )  # fmt: skip
         if styled and self.color and wrapped:
             wrapped[0] = wrapped[0].replace(styled, self.paint(styled, style), 1)
-        self.lines += wrapped
+        self.lines += [line.replace(_TIED, " ") for line in wrapped]
 
 
 def summary(
@@ -50,33 +61,38 @@ def summary(
     verb: str = "would change",
     hint: str = "",
     width: int = 100,
+    wraps: bool = False,
     color: bool = False,
 ) -> str:
     """
     Return the whole text; ``refused`` are the files that could not be looked at.
 
-    ``verb`` says what happened to the changed files (``would change``, ``changed``), ``hint`` what to run next,
-    ``width`` how wide the reader's terminal is.
+    ``verb`` says what happened to the changed files (``would change``, ``changed``), ``hint`` what to run next, one
+    command a line; ``width`` is the width of the reader's terminal. With ``wraps`` findings and errors are wrapped as
+    well: on a terminal. Elsewhere each is on one line, so that a program can find it.
     """
-    page = _Page(max(50, min(width, 110)), color)
+    page = _Page(max(50, min(width, 110)), color, wraps)
     if result.changed:
         _done(page, result, verb)
-    _left(page, result)
+    _findings(page, result)
     if result.changed:
         page.heading("What changes at run time")
         for text in expectations(result):
             page.item(text, first="  - ")
     if page.lines:
         page.lines.append("")
-    page.lines += [f"error: {error}" for error in refused]
+    for error in refused:
+        page.entry(f"error: {error}")
     if result.files or not refused:
-        page.lines.append(_total(result, len(refused), verb, hint))
+        page.entry(_total(result, len(refused), verb))
+        for line in hint.splitlines():
+            page.entry(line)
     return "\n".join(page.lines) + "\n"
 
 
 def _done(page: _Page, result: Result, verb: str) -> None:
     """What was edited, by file and rule."""
-    page.heading("What I did" if verb == "changed" else "What I would do")
+    page.heading("Changes" if verb == "changed" else "Proposed changes")
     for file in result.changed:
         name = visible(shown(file.source.path))
         blocked = ", the safe ones" if file.blocked else ""
@@ -95,36 +111,38 @@ def _told(reason: str, place: str) -> str:
     return f"{reason} ({place})" if reason and place else reason or place
 
 
-def _left(page: _Page, result: Result) -> None:
-    """What the user has to look at, the gravest first."""
+def _findings(page: _Page, result: Result) -> None:
+    """The findings, the most serious first."""
     found = [(file, diagnosis) for file in result.files for diagnosis in file.diagnoses]
     found.sort(key=lambda pair: _ORDER.index(pair[1].severity))
     if not found:
         if result.changed:
-            page.heading("Nothing is left for you")
+            page.heading("No action needed")
         return
-    page.heading(f"{counted(len(found), 'thing')} left for you")
+    page.heading(counted(len(found), "finding"))
     for file, diagnosis in found:
-        for line in _diagnosis(page, file, diagnosis):
-            page.lines.append(line)
+        _finding(page, file, diagnosis)
 
 
-def _diagnosis(page: _Page, file: FileResult, diagnosis: Diagnosis) -> Iterator[str]:
-    """One finding: its place first, so that a terminal can open it, and on one line, so that a program can find it."""
+def _finding(page: _Page, file: FileResult, diagnosis: Diagnosis) -> None:
+    """One finding: its place first, so that a terminal can open it."""
     name = visible(shown(file.source.path))
-    place = f"{name}{file.at(diagnosis.line)}"
-    word = page.paint(diagnosis.severity.value, _COLORS[diagnosis.severity])
-    yield f"  {place}: {word} [{diagnosis.id}] {visible(diagnosis.message)}"
+    word = diagnosis.severity.value
+    place = f"{name}{file.at(diagnosis.line)}".replace(" ", _TIED)
+    text = f"{place}: {word} [{diagnosis.id}] {visible(diagnosis.message)}"
+    start = len(page.lines)
+    page.entry(text, first="  ", rest="      ")
+    painted = page.paint(word, _COLORS[diagnosis.severity])
+    page.lines[start] = page.lines[start].replace(f" {word} [", f" {painted} [", 1)
     if diagnosis.remedy:
-        yield f"    -> {visible(diagnosis.remedy)}"
+        page.entry(f"-> {visible(diagnosis.remedy)}", first="    ", rest="       ")
 
 
-def _total(result: Result, errors: int, verb: str, hint: str) -> str:
+def _total(result: Result, errors: int, verb: str) -> str:
     """The last line: one glance at the whole run."""
     changed = len(result.changed)
     blocked = sum(file.blocked for file in result.files)
     facts = [f"{counted(changed, 'file')} {verb}" if changed else "nothing to change"]
     facts += [f"{blocked} blocked"] if blocked else []
     facts += [f"{errors} not read"] if errors else []
-    line = f"{', '.join(facts)}; {counted(result.checked, 'file')} checked."
-    return f"{line} {hint}".rstrip()
+    return f"{', '.join(facts)}; {counted(result.checked, 'file')} checked."

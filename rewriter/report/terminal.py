@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -14,7 +15,10 @@ from .rows import DiffBlock, Hunk, Row, Span, hunks_of, reasons
 from .text import visible
 
 NARROWEST = 80
-"""Two columns need this many characters; below it they stand one under the other."""
+"""Two columns need this many characters; a narrower terminal gets one."""
+_ROOM = 20
+"""Lines are never cut shorter than this many characters."""
+_PIECE = re.compile(r"\s+|\w+|[^\w\s]")
 _DEFINITION = re.compile(r"\s*(?:async\s+def|def|class)\s+\w+")
 _OUT, _IN, _DIM, _WHY = "red", "green", "dim", "yellow"
 _MARK = "reverse"
@@ -37,13 +41,12 @@ def print_diff(files: Sequence[FileResult], console: Console, *, side_by_side: b
 
 
 def print_hunk(file: FileResult, hunk: Hunk, console: Console, *, side_by_side: bool = False) -> None:
-    """Print one hunk: where it stands, and its blocks."""
+    """Print one hunk: where it is, and its blocks."""
     digits = len(str(max((max(row.old, row.new) for row in hunk.rows), default=1)))
     _print(console, [Text(_place(file, hunk), style="cyan")])
     for block in hunk.blocks:
         _print(console, _why(block, digits, console.width))
-        width = console.width
-        _print(console, _columns(block, digits, width, console) if side_by_side else _lines(block, digits, console))
+        _print(console, _columns(block, digits, console.width) if side_by_side else _lines(block, digits, console))
 
 
 def _print(console: Console, lines: Iterable[Text]) -> None:
@@ -59,7 +62,7 @@ def _title(file: FileResult, width: int) -> Text:
 
 
 def _place(file: FileResult, hunk: Hunk) -> str:
-    """Where a hunk stands: its first line, and the function around it."""
+    """Where a hunk is: its first line, and the function around it."""
     rows = hunk.rows
     first = next((row.old for row in rows if row.old), 1)
     lines = file.texts[0].split("\n")
@@ -79,13 +82,12 @@ def _indent(line: str) -> int:
 
 
 def _why(block: DiffBlock, digits: int, width: int) -> Iterator[Text]:
-    """One line for each rule and reason behind a block."""
+    """Each rule and reason of a block, on as many lines as the words need."""
+    margin = " " * (2 * digits + 3)
     for rule, reason, _ in reasons(block.changes):
-        text = Text.assemble((" " * (digits + 3), ""), ("# ", _WHY), (rule, f"{_WHY} bold"))
-        if reason:
-            text.append(f": {visible(reason)}", _WHY)
-        text.truncate(max(width, 40), overflow="ellipsis")
-        yield text
+        text = Text.assemble((rule, f"{_WHY} bold"), (f": {visible(reason)}" if reason else "", _WHY))
+        for part, line in enumerate(_cut(text, width - len(margin) - 4)):
+            yield Text.assemble(margin, ("# " if not part else "#   ", _WHY), line)
 
 
 # One column -----------------------------------------------------------------------------------------------------------
@@ -95,27 +97,27 @@ def _lines(block: DiffBlock, digits: int, console: Console) -> Iterator[Text]:
     """The lines of a block as a unified diff has them: those that go, then those that come."""
     if not block.changed:
         for row in block.rows:
-            yield from _numbered(row.old, " ", row.before or "", (), "", digits, console)
+            yield from _numbered((row.old, row.new), " ", row.before or "", (), "", digits, console)
         return
     for row in block.rows:
         if row.before is not None:
-            yield from _numbered(row.old, "-", row.before, row.out, _OUT, digits, console)
+            yield from _numbered((row.old, 0), "-", row.before, row.out, _OUT, digits, console)
     for row in block.rows:
         if row.after is not None:
-            yield from _numbered(row.new, "+", row.after, row.into, _IN, digits, console)
+            yield from _numbered((0, row.new), "+", row.after, row.into, _IN, digits, console)
 
 
 def _numbered(
-    number: int, sign: str, text: str, marks: Sequence[Span], style: str, digits: int, console: Console
+    numbers: tuple[int, int], sign: str, text: str, marks: Sequence[Span], style: str, digits: int, console: Console
 ) -> Iterator[Text]:
-    """One line of the file with its number, on as many lines of the terminal as it needs."""
-    room = console.width - digits - 3
-    for part, line in enumerate(_wrapped(text, marks, style, room, console)):
-        head = f"{number:>{digits}} " if not part else " " * (digits + 1)
-        yield Text.assemble((head, _DIM), (sign, style), line)
+    """One line with its old and its new number, each in its own column; 0 is a number that it does not have."""
+    room = console.width - 2 * digits - 4
+    head = "".join(f"{number or '':>{digits}} " for number in numbers)
+    for part, line in enumerate(_wrapped(text, marks, style, room)):
+        yield Text.assemble((head if not part else " " * len(head), _DIM), (sign, style), line)
 
 
-def _wrapped(text: str, marks: Sequence[Span], style: str, room: int, console: Console) -> list[Text]:
+def _wrapped(text: str, marks: Sequence[Span], style: str, room: int) -> list[Text]:
     """A line cut where the terminal ends, its changed words marked. Marks count in the text as it is in the file."""
     text = text.rstrip("\r")
     line = Text()
@@ -127,21 +129,52 @@ def _wrapped(text: str, marks: Sequence[Span], style: str, room: int, console: C
         position = end
     line.append(visible(text[position:]), style)
     line.expand_tabs(4)
+    return _cut(line, room)
+
+
+def _cut(line: Text, room: int) -> list[Text]:
+    """
+    Cut a line so that no part is wider than ``room``: at a blank, else beside punctuation.
+
+    A word is cut only where it is wider than the room itself.
+    """
+    room = max(room, _ROOM)
     if line.cell_len <= room:
         return [line]
-    return list(line.wrap(console, max(room, 20), overflow="fold", tab_size=4))
+    cuts: list[int] = []
+    start, blank, width = 0, 0, 0
+    for piece in _PIECE.finditer(line.plain):
+        cells = cell_len(piece[0])
+        if width + cells > room and not piece[0].isspace() and piece.start() > start:
+            # A blank near the margin is a better place than the middle of an expression.
+            start = blank if cell_len(line.plain[start:blank]) * 2 > room else piece.start()
+            cuts.append(start)
+            width = cell_len(line.plain[start : piece.start()])
+        width += cells
+        if piece[0].isspace() and line.plain[start : piece.start()].strip():
+            blank = piece.end()
+    parts: list[Text] = []
+    for part in line.divide(cuts):
+        part.rstrip()
+        while part.cell_len > room:
+            short = part.copy()
+            short.truncate(room, overflow="crop")
+            parts.append(short)
+            part = part[len(short.plain) :]
+        parts.append(part)
+    return parts
 
 
 # Two columns ----------------------------------------------------------------------------------------------------------
 
 
-def _columns(block: DiffBlock, digits: int, width: int, console: Console) -> Iterator[Text]:
+def _columns(block: DiffBlock, digits: int, width: int) -> Iterator[Text]:
     """The lines of a block, before on the left and after on the right."""
     half = (width - 3) // 2
     room = half - digits - 3
     for row in block.rows:
-        left = _side(row.old, row.before, "-", row.out, _OUT, row, digits, room, console)
-        right = _side(row.new, row.after, "+", row.into, _IN, row, digits, room, console)
+        left = _side(row.old, row.before, "-", row.out, _OUT, row, digits, room)
+        right = _side(row.new, row.after, "+", row.into, _IN, row, digits, room)
         for part in range(max(len(left), len(right))):
             one = left[part].copy() if part < len(left) else Text()
             one.pad_right(half - one.cell_len)
@@ -149,12 +182,11 @@ def _columns(block: DiffBlock, digits: int, width: int, console: Console) -> Ite
 
 
 def _side(
-    number: int, text: str | None, sign: str, marks: Sequence[Span], style: str, row: Row, digits: int, room: int,
-    console: Console,
+    number: int, text: str | None, sign: str, marks: Sequence[Span], style: str, row: Row, digits: int, room: int
 ) -> list[Text]:  # fmt: skip
     if text is None:
         return []
     sign, style = (" ", "") if row.same else (sign, style)
-    lines = _wrapped(text, marks, style, room, console)
+    lines = _wrapped(text, marks, style, room)
     heads = [f"{number:>{digits}} ", *[" " * (digits + 1)] * (len(lines) - 1)]
     return [Text.assemble((head, _DIM), (sign, style), line) for head, line in zip(heads, lines, strict=True)]

@@ -21,7 +21,7 @@ def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120)
     console = Console(file=out, force_terminal=color, no_color=not color, width=width, highlight=False)
     if verdict.original_error:
         console.print(
-            "The original does not run by itself, so nothing can be said about the migration:\n", markup=False
+            "The original script fails, so there is nothing to compare the migrated script with:\n", markup=False
         )
         console.print(Text(verdict.original_error.rstrip()), soft_wrap=True)
     else:
@@ -31,10 +31,10 @@ def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120)
         if verdict.drawing:
             console.print()
         for note in verdict.notes:
-            console.print(Text(f"- {note}"), soft_wrap=True)
+            console.print(Text(f"- {note}"))
     for folder in verdict.kept:
         console.print(Text(f"kept: {folder}"), soft_wrap=True)
-    console.print(Text(last_word(verdict), style="bold" if color else ""), soft_wrap=True)
+    console.print(Text(last_word(verdict), style="bold" if color else ""))
     return out.getvalue()
 
 

@@ -88,10 +88,10 @@ def test_what_was_declined_is_a_finding() -> None:
     session.accept(TRAINING)
     found = [d for d in session.result().files[0].diagnoses if d.id == "declined"]
     assert [(d.line, d.message.partition(" (")[0]) for d in found] == [
-        (8, "left as it is, as you said: main_process"),
-        (14, "left as it is, as you said: main_process"),
-        (15, "left as it is, as you said: checkpoint_save"),
-        (15, "left as it is, as you said: checkpoint_save"),
+        (8, "left unchanged, as you answered: main_process"),
+        (14, "left unchanged, as you answered: main_process"),
+        (15, "left unchanged, as you answered: checkpoint_save"),
+        (15, "left unchanged, as you answered: checkpoint_save"),
     ]
 
 
@@ -220,7 +220,7 @@ def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
     text = (folder / "train.py").read_text()
     assert '\nprint("start")\n' in text
     assert '\naccelerator.print("end")\naccelerator.save(' in text
-    assert "1 thing left for you" in terminal.shown
+    assert "1 finding" in terminal.shown
     assert "1 file changed" in terminal.shown
 
 

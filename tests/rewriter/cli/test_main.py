@@ -182,7 +182,7 @@ def test_a_preview_touches_nothing(migrate: Migrate) -> None:
     assert path.read_bytes() == TRAINS
     assert answer.out.startswith(b"--- a/a.py\n+++ b/a.py\n@@ ")
     assert "    backward: " in answer.err
-    assert answer.err.endswith("migrate a.py --verify -- ITS ARGUMENTS\n")
+    assert answer.err.endswith("migrate a.py --verify -- ARGUMENTS\n")
 
 
 @pytest.mark.parametrize(
@@ -457,7 +457,7 @@ def test_settings_of_the_project_count(migrate: Migrate) -> None:
     answer = migrate(".", "old/b.py")
     assert re.findall(rb"^--- (.*)$", answer.out, re.MULTILINE) == [b"a/a.py"]
     assert "add `accelerate`" in answer.err
-    assert "all processes together" in answer.err
+    assert "is the global batch size" in answer.err
 
 
 def test_a_mistake_in_the_settings_of_the_project(migrate: Migrate) -> None:

@@ -138,7 +138,7 @@ def test_the_mouse_asks_for_reasons_and_a_click_keeps_them(shown: Any) -> None:
     x, y = shown.run(f"(r => [r.left + 200, r.top + 5])({row}.getBoundingClientRect())")
     shown.mouse(x, y)
     assert shown.run("document.querySelector('.card').checkVisibility()")
-    assert "it works through the accelerator" in shown.run("document.querySelector('.card').innerText")
+    assert "it uses the accelerator" in shown.run("document.querySelector('.card').innerText")
     shown.mouse(x, y, click=True)
     assert not shown.run("document.querySelector('.card').checkVisibility()")
     assert shown.run(f"{row}.closest('tbody').querySelector('dl').checkVisibility()")

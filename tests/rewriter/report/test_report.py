@@ -135,30 +135,39 @@ def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
     stop = Diagnosis("clip", Severity.BLOCKED, "cannot tell which optimizer", "clip by hand", 4)
     text = summary(Result((_file("train.py", BEFORE, AFTER, note, stop),), 1), [], hint="To apply: migrate --write .")
     assert text == (
-        "What I would do\n"
+        "Proposed changes\n"
         "  train.py: 1 edit, the safe ones\n"
         "    backward: a loss: given by f (line 5)\n"
         "\n"
-        "2 things left for you\n"
+        "2 findings\n"
         "  train.py:4: blocked [clip] cannot tell which optimizer\n"
         "    -> clip by hand\n"
         "  train.py:2: note [dropout] noise differs per process\n"
         "\n"
         "What changes at run time\n"
-        "  - On N processes the global batch is N x the script's: every process takes a whole batch of its\n"
-        "    own. Scale the learning rate with it (often by N, with a warm-up), or keep the batch:\n"
+        "  - On N processes the global batch is N times the script's: every process takes its own whole\n"
+        "    batch. Scale the learning rate (often by N, with a warm-up), or keep the global batch:\n"
         "    --keep-global-batch.\n"
         "  - The script now imports torchlift.runtime: add `torchlift[runtime]` to its requirements.\n"
         "\n"
-        "1 file would change, 1 blocked; 1 file checked. To apply: migrate --write .\n"
+        "1 file would change, 1 blocked; 1 file checked.\n"
+        "To apply: migrate --write .\n"
     )
 
 
-def test_the_summary_says_when_nothing_is_left() -> None:
-    assert "\nNothing is left for you\n" in summary(Result((_file(),), 1), [])
+def test_the_summary_says_when_no_action_is_needed() -> None:
+    assert "\nNo action needed\n" in summary(Result((_file(),), 1), [])
 
 
-def test_the_summary_is_as_wide_as_the_terminal_but_places_and_messages_stay_on_one_line() -> None:
+def test_the_summary_is_as_wide_as_the_terminal() -> None:
+    stop = Diagnosis("clip", Severity.REVIEW, "a long message " * 10, "a remedy " * 10, 4)
+    result = Result((_file("train.py", BEFORE, AFTER, stop),), 1)
+    lines = summary(result, [], hint="To apply: " + "x.py " * 20, width=60, wraps=True).splitlines()
+    assert all(len(line) <= 60 for line in lines)
+    assert any(line.startswith("  train.py:4: review [clip] a long message") for line in lines)
+
+
+def test_places_and_messages_stay_on_one_line_where_no_terminal_reads_them() -> None:
     stop = Diagnosis("clip", Severity.REVIEW, "a long message " * 10, "", 4)
     lines = summary(Result((_file("train.py", BEFORE, AFTER, stop),), 1), [], width=60).splitlines()
     assert all(len(line) <= 60 for line in lines if line.startswith(("    ", "  -")))
@@ -179,20 +188,20 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
             [Trait("statistics", "BatchNorm2d", 3), Trait("statistics", "BatchNorm2d", 5)],
             "BatchNorm2d (lines 3, 5): each",
         ),
-        ([Trait("noise", "Dropout", 3)], "Dropout (line 3): noise is drawn by each process"),
-        ([Trait("transforms", "RandomCrop", 3)], "RandomCrop (line 3): images are changed at random"),
-        ([Trait("length", "loader", 3)], "len(loader) (line 3): the number of batches of one process"),
+        ([Trait("noise", "Dropout", 3)], "Dropout (line 3): each process draws its own noise"),
+        ([Trait("transforms", "RandomCrop", 3)], "RandomCrop (line 3): each process draws its own random transforms"),
+        ([Trait("length", "loader", 3)], "len(loader) (line 3): after prepare(...) this is the number of batches"),
         (
             [Trait("steps", "len(rows) // batch", 3)],
-            "len(rows) // batch (line 3): the steps of an epoch, counted as on",
+            "len(rows) // batch (line 3): the number of steps of an epoch on one",
         ),
-        ([Trait("cadence", "i % 9 == 0", 3)], "i % 9 == 0 (line 3): counted in steps of one process"),
-        ([Trait("limit", "i == 9", 3)], "i == 9 (line 3): so many batches of each process"),
-        ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar is told of one process's rows"),
-        ([Trait("mac", "device", 3)], "On a Mac with a GPU of its own the script now runs there"),
+        ([Trait("cadence", "i % 9 == 0", 3)], "i % 9 == 0 (line 3): this counts the steps of one process"),
+        ([Trait("limit", "i == 9", 3)], "i == 9 (line 3): this limit applies to each process"),
+        ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar counts only the rows of one process"),
+        ([Trait("mac", "device", 3)], "On a Mac with a GPU the script now runs on the GPU"),
         (
             [Trait("precision", "bf16", 3)],
-            "bf16 (line 3): autocast asked for CUDA, and did nothing on a machine without.",
+            "bf16 (line 3): autocast asked for CUDA and had no effect on a machine without CUDA.",
         ),
     ],
     ids=[
@@ -222,9 +231,9 @@ def test_a_kept_batch_keeps_the_length_of_loaders() -> None:
 def test_the_summary_follows_the_options() -> None:
     options = {"batch": "global", "target": "accelerate"}
     text = summary(Result((_file(),), 1, options), [], verb="changed")
-    assert "the script is that of all processes together" in text
+    assert "batch size is the global batch size" in text
     assert "add `accelerate` to its requirements" in text
-    assert "N x" not in text
+    assert "N times" not in text
     assert text.endswith("1 file changed; 1 file checked.\n")
 
 
@@ -289,14 +298,16 @@ def test_the_words_that_differ_stand_out() -> None:
 def test_without_colours_signs_and_reasons_are_left() -> None:
     text = _terminal(_file(), color=False)
     assert "\x1b" not in text
-    assert "# backward: a loss: given by f\n5 -loss.backward()\n5 +accelerator.backward(loss)\n" in text
+    assert "# backward: a loss: given by f\n5   -loss.backward()\n  5 +accelerator.backward(loss)\n" in text
 
 
-def test_a_reason_is_one_line_also_where_the_terminal_is_narrow() -> None:
-    file = _file()._replace(changes=(Change("backward", 5, 1, "a long reason " * 10),))
-    (line,) = [line for line in _terminal(file, 60, color=False).splitlines() if "a long reason" in line]
-    assert len(line) <= 60
-    assert line.endswith("…")
+def test_a_long_reason_is_wrapped_between_words() -> None:
+    reason = "a long reason " * 10
+    lines = _terminal(_file()._replace(changes=(Change("backward", 5, 1, reason),)), 60, color=False).splitlines()
+    told = [line.strip(" #") for line in lines if "#" in line]
+    assert len(told) > 1
+    assert all(len(line) <= 60 for line in lines)
+    assert " ".join(told).split() == ["backward:", *reason.split()]
 
 
 def test_a_long_line_is_cut_where_the_terminal_ends_and_nothing_is_lost() -> None:
