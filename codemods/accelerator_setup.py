@@ -73,7 +73,7 @@ def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for store in facts.stores:
         kind = InsertBefore if store.side is Side.BEFORE else InsertAfter
         text = f"{store.object}.{facts.accelerator} = {facts.accelerator}"
-        yield kind(ID, store.node, text, reason="the methods work through it")
+        yield kind(ID, store.node, text, reason="the methods use it")
     for read in facts.device_reads:
         yield _read(facts, read)
 
@@ -120,7 +120,7 @@ def _in_place(old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
 
 
 def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
-    reason = "it works through the accelerator"
+    reason = "it uses the accelerator"
     if hand_down.replaces is None:
         yield AddParameter(ID, hand_down.function, facts.accelerator, hand_down.index, reason=reason)
         return
@@ -139,7 +139,7 @@ def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
 
 
 def _argument(facts: ModuleFacts, handing: Handing) -> Edit:
-    reason = "the function works through the accelerator"
+    reason = "the function uses the accelerator"
     if handing.replaces is None:
         return AddArgument(ID, handing.call, facts.accelerator, handing.index, reason=reason)
     return Replace(ID, handing.replaces, lambda arg: _renamed(arg, facts.accelerator), reason=reason)

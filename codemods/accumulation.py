@@ -70,7 +70,7 @@ def accumulation(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Put the step under ``accumulate``, and take the script's own counting away."""
     waiting = facts.unsynced
     if waiting is not None:
-        reason = "gradients are exchanged once in a window, before the step"
+        reason = "gradients are averaged once per window, before the step"
         yield AddImport(ID, facts.module, "contextlib", "nullcontext", reason=reason)
         yield Replace(ID, waiting.loop.body, lambda body: _unsynced(facts, waiting, body), reason=reason)
     found = facts.accumulation
@@ -81,7 +81,7 @@ def accumulation(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     if found.quotient is not None:
         yield Replace(ID, found.quotient, _left, reason=_REASON)
     for product in found.products:
-        yield Replace(ID, product, _left, reason="the loss is not divided any more")
+        yield Replace(ID, product, _left, reason="the accelerator divides the loss")
     yield Replace(ID, found.loop.body, lambda body: _accumulated(facts, found, body), reason=_REASON)
 
 

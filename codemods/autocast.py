@@ -59,7 +59,7 @@ def autocast(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for statement in precision.made_early:
         yield Remove(ID, statement, reason=_REASON)
     for branch, first in precision.branches:
-        reason = "the same with mixed precision and without, which the accelerator decides"
+        reason = "both branches are the same apart from mixed precision, which the accelerator decides"
         yield Replace(ID, branch, _one_side(first), reason=reason)
 
 

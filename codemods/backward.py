@@ -48,14 +48,20 @@ def backward(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             continue
         if call.reduction == "mixed":
             yield Finding(
-                ID, call.node, "a sum and a mean over the batch meet in this loss: no one factor scales both",
-                "use one reduction for all parts of the loss", Severity.BLOCKED,
-            )  # fmt: skip
+                ID,
+                call.node,
+                "this loss adds a sum over the batch to a mean over the batch: no single factor scales both",
+                "use one reduction for all parts of the loss",
+                Severity.BLOCKED,
+            )
         elif call.role is Role.LOSS and _takes_several(call):
             yield Finding(
-                ID, call.node, "torch.autograd.backward starts from several tensors here, the accelerator from one",
-                f"hand over their sum: {facts.accelerator}.backward(a + b)", Severity.BLOCKED,
-            )  # fmt: skip
+                ID,
+                call.node,
+                "torch.autograd.backward gets several tensors here; accelerator.backward takes one",
+                f"pass their sum: {facts.accelerator}.backward(a + b)",
+                Severity.BLOCKED,
+            )
         elif call.role is Role.LOSS:
             yield Replace(ID, call.node, partial(_through, facts, call), reason=call.because)
         elif call.because:

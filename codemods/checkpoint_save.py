@@ -45,15 +45,17 @@ ID = "checkpoint_save"
 def checkpoint_save(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Rewrite ``torch.save`` and the models' state dicts that end up in it."""
     for state in facts.state_dicts:
-        reason = "the plain model's state, on every strategy"
+        reason = "the state of the plain model"
         yield Replace(ID, state.call, partial(_state, facts), reason=reason, unit=EditGroup.FILES)
     for save in facts.saves:
         extra = [a for a in save.call.args if a.keyword is not None and a.keyword.value not in ("obj", "f")]
         if extra or len(save.call.args) > 2:
             yield Finding(
-                ID, save.call, "this torch.save has options that accelerator.save does not take: every process writes",
+                ID,
+                save.call,
+                "this torch.save has options that accelerator.save does not take, so every process writes the file",
                 f"guard it by hand: if {facts.accelerator}.is_main_process: torch.save(...)",
-            )  # fmt: skip
+            )
             continue
         yield Replace(
             ID, save.call.func, lambda _: _method(facts, "save"), reason=save.because, whole=True, unit=EditGroup.FILES

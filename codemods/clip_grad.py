@@ -55,9 +55,11 @@ def clip_grad(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             extra = {a.keyword.value for a in call.node.args if a.keyword is not None} - known
             if extra:
                 yield Finding(
-                    ID, call.node, f"{name} of the accelerator does not take {', '.join(sorted(extra))}",
-                    "it clips the averaged gradients as it stands; nothing to do without fp16 or accumulation",
-                )  # fmt: skip
+                    ID,
+                    call.node,
+                    f"accelerator.{name} does not take {', '.join(sorted(extra))}",
+                    "the script's own call clips the averaged gradients; no action needed without fp16 or accumulation",
+                )
                 continue
             reason = "gradients may be scaled, or not yet reduced"
             yield Replace(ID, call.node.func, partial(_own, facts, name), reason=reason, whole=True)

@@ -58,12 +58,12 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     wrapped = bool(facts.unwrapped) and not facts.abilities.transparent_models
     for node in facts.inner_models:
         make = partial(_plain, facts) if wrapped else _model
-        yield Replace(ID, node, make, reason="the model is not wrapped by the script any more")
+        yield Replace(ID, node, make, reason="the script no longer wraps the model")
     if facts.wrappers:
         for state in facts.state_dicts:
             if state.model not in facts.inner_models:
-                cause = "this checkpoint's keys began with module. when the model was wrapped; now they do not"
-                yield Finding(ID, state.call, cause, "strip the prefix from the keys of older checkpoints")
+                cause = 'the keys of this checkpoint no longer begin with the wrapper\'s prefix "module."'
+                yield Finding(ID, state.call, cause, "remove the prefix from the keys of older checkpoints")
 
 
 def _argument(node: cst.CSTNode) -> cst.CSTNode:

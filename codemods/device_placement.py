@@ -50,9 +50,9 @@ ID = "device_placement"
 def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Remove moves that ``prepare`` makes, aim the others at the accelerator's device."""
     for statement in facts.visible:
-        yield Remove(ID, statement, reason="which GPUs a process sees is the launcher's choice", drops=speaks_of_moving)
+        yield Remove(ID, statement, reason="the launcher chooses the GPUs of each process", drops=speaks_of_moving)
     for string in facts.numbered:
-        yield Replace(ID, string, _any_gpu, reason="each process has a GPU of its own, whatever its number")
+        yield Replace(ID, string, _any_gpu, reason="each process has its own GPU")
     seen: set[cst.CSTNode] = set()
     for placement in facts.placements:
         if placement.move is Move.STATEMENT and placement.statement is not None:

@@ -55,13 +55,15 @@ ID = "directories"
 def directories(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Let folders be there already, and hand out their names."""
     for folder in facts.folders:
-        why = "another process may be quicker"
+        why = "another process may create it first"
         yield Replace(ID, folder.call, partial(_may_exist, folder), reason=why, unit=EditGroup.ALONE)
         if folder.renamed and isinstance(folder.call.func, cst.Name):
-            yield AddImport(ID, facts.module, "os", "makedirs", reason="it makes folders that may be there already")
+            yield AddImport(ID, facts.module, "os", "makedirs", reason="it creates folders that may already exist")
     for received in facts.received:
         utils = f"{facts.abilities.module}.utils"
-        yield AddImport(ID, facts.module, utils, "broadcast_object_list", reason="it hands a name to all processes")
+        yield AddImport(
+            ID, facts.module, utils, "broadcast_object_list", reason="it broadcasts a name to all processes"
+        )
         if received.names:
             yield InsertAfter(ID, received.node, _handed(received), reason=received.because)
         else:

@@ -57,7 +57,7 @@ def grad_scaler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for statement in precision.removed:
         yield Remove(ID, statement, reason=_REASON)
     for node in (*precision.parameters, *precision.arguments):
-        yield Remove(ID, node, reason="nothing reads the scaler any more")
+        yield Remove(ID, node, reason="the scaler is no longer used")
     for call in precision.steps:
         yield Replace(ID, call, _step, reason=_REASON)
     for call in precision.scales:

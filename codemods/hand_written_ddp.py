@@ -70,12 +70,12 @@ _INSIDE = frozenset({ID, "device_placement", "accelerator_setup"})
 def hand_written_ddp(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Replace each piece, and take the wrappers away."""
     for name in facts.settings:
-        yield AddImport(ID, facts.module, facts.abilities.module, name, reason="a setting of the script's own")
+        yield AddImport(ID, facts.module, facts.abilities.module, name, reason="a setting of the script")
     for wrapper in facts.unwrapped:
         if wrapper.move is Move.STATEMENT and wrapper.statement is not None:
-            yield Remove(ID, wrapper.statement, reason="prepare takes the wrapper's place", absorbs=_INSIDE)
+            yield Remove(ID, wrapper.statement, reason="prepare replaces the wrapper", absorbs=_INSIDE)
         else:
-            yield Replace(ID, wrapper.node, _argument, reason="prepare takes the wrapper's place")
+            yield Replace(ID, wrapper.node, _argument, reason="prepare replaces the wrapper")
     for piece in facts.by_hand:
         yield _edit(facts, piece)
 

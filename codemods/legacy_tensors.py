@@ -68,10 +68,12 @@ def legacy_tensors(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for tensor in facts.legacy:
         if tensor.use is Legacy.UNSURE:
             yield Finding(
-                ID, tensor.node, "cannot tell whether this makes room for so many numbers or a tensor of these values",
+                ID,
+                tensor.node,
+                "cannot tell whether these arguments are sizes or values",
                 "write torch.empty(sizes, device=...) or torch.as_tensor(values, dtype=..., device=...)",
                 Severity.REVIEW,
-            )  # fmt: skip
+            )
         else:
             yield Replace(ID, tensor.node, _made(facts, tensor), reason=tensor.because)
 

@@ -58,7 +58,7 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         for call in gather.inline:
             yield Replace(ID, call, lambda node: _gathered(facts, node), reason=gather.because)
         for node, name in gather.counts:
-            yield Replace(ID, node, partial(_named, name), reason=f"{name} has as many rows, and is gathered anyway")
+            yield Replace(ID, node, partial(_named, name), reason=f"{name} has as many rows and is gathered anyway")
         kind = InsertBefore if gather.side is Side.BEFORE else InsertAfter
         if gather.names:
             yield kind(ID, gather.node, _statement(facts, gather.names), reason=gather.because)

@@ -51,12 +51,19 @@ def scheduler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for schedule in facts.schedules:
         if len(seen[schedule.name]) > 1 and "optimizer step" in seen[schedule.name]:
             yield Finding(
-                ID, schedule.node, f"{schedule.name} is stepped both once a batch and once an epoch",
-                "step it in one place, or keep it out of prepare and check the learning rates", Severity.BLOCKED,
-            )  # fmt: skip
+                ID,
+                schedule.node,
+                f"{schedule.name} is stepped once per batch and once per epoch",
+                "step it in one place, or leave it out of prepare(...) and check the learning rates",
+                Severity.BLOCKED,
+            )
         elif schedule.prepared:
             yield Finding(
-                ID, schedule.node, f"{schedule.name} is stepped with the optimizer: it is prepared, and its horizon "
-                "counts the batches of one process",
-                "nothing to do; a horizon computed behind prepare(...) would have to be the longer one", Severity.NOTE,
-            )  # fmt: skip
+                ID,
+                schedule.node,
+                f"{schedule.name} is stepped with the optimizer, so it is prepared: the total number of steps it is "
+                "built with must be that of a single process",
+                "no action needed if that number is computed before prepare(...); after it, len(loader) is N times "
+                "smaller",
+                Severity.NOTE,
+            )

@@ -66,10 +66,12 @@ def _settle(facts: ModuleFacts, handle: Handle) -> Iterator[Edit | Finding]:
         yield Replace(ID, handle.call, partial(_either, facts, handle), reason=handle.because, unit=EditGroup.ALONE)
     else:
         yield Finding(
-            "once", handle.call, f"done by every process, where once is meant: {handle.because}",
-            "accelerate has no tracker that does nothing: make it on the main process only, and guard its uses, or log "
-            "through accelerator.init_trackers and accelerator.log",
-        )  # fmt: skip
+            "once",
+            handle.call,
+            f"runs on every process but should run once: {handle.because}",
+            "Accelerate has no tracker that does nothing: create it on the main process only and guard its uses, or "
+            "log with accelerator.init_trackers and accelerator.log",
+        )
 
 
 def _main(facts: ModuleFacts) -> cst.Attribute:

@@ -189,12 +189,14 @@ def _without_skipped(file: Answered) -> Answered:
         elif edit.unit is EditGroup.TRAINING and not isinstance(edit, AddImport):
             findings.append(
                 Finding(
-                    "skipped", edit.node,
-                    f"a comment keeps this as it is, and the training on several processes needs it ({edit.reason})",
-                    "see that it is right, or take the comment away",
+                    "skipped",
+                    edit.node,
+                    "a skip comment keeps this unchanged, but training on several processes needs the change "
+                    f"({edit.reason})",
+                    "check that it is correct as it is, or remove the comment",
                     Severity.BLOCKED if skipped.whole else Severity.REVIEW,
                 )
-            )  # fmt: skip
+            )
     return file._replace(edits=tuple(edits), findings=tuple(findings))
 
 
@@ -287,9 +289,11 @@ def _diagnosis(finding: Finding, starts: Starts) -> Diagnosis:
 
 def _unread() -> Diagnosis:
     return Diagnosis(
-        "round-trip", Severity.BLOCKED, "the parser does not give this file back byte for byte: it is left alone",
-        "look for unusual control characters or line endings, and remove them",
-    )  # fmt: skip
+        "round-trip",
+        Severity.BLOCKED,
+        "the parser does not reproduce this file byte for byte, so the file is left unchanged",
+        "remove unusual control characters or line endings",
+    )
 
 
 def _too_deep(source: Source) -> FileResult:
@@ -297,8 +301,8 @@ def _too_deep(source: Source) -> FileResult:
 
 
 def _too_complex(source: Source) -> FileResult:
-    remedy = "move what does not train into modules of its own"
-    return _given_up(source, "more values move about in the program than can be followed", remedy)
+    remedy = "move code that does not train into separate modules"
+    return _given_up(source, "the program has more values than the analysis can follow", remedy)
 
 
 def _given_up(source: Source, cause: str, remedy: str) -> FileResult:

@@ -89,10 +89,12 @@ def _over(
 
 def _conflict(edit: Edit, other: Edit) -> Finding:
     return Finding(
-        "conflict", edit.node,
-        f"the rules {edit.rule} and {other.rule} want different things here ({edit.reason}; {other.reason})",
-        f"make one of the two edits by hand, or pass --ignore {edit.rule}", Severity.BLOCKED,
-    )  # fmt: skip
+        "conflict",
+        edit.node,
+        f"the rules {edit.rule} and {other.rule} change this place in different ways ({edit.reason}; {other.reason})",
+        f"make one of the two edits by hand, or pass --ignore {edit.rule}",
+        Severity.BLOCKED,
+    )
 
 
 class _Gone:

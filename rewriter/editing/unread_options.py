@@ -85,8 +85,10 @@ def _options(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
 
 def _told(call: ast.Call, option: str) -> Diagnosis:
     return Diagnosis(
-        "unread-option", Severity.REVIEW, f"{option} is still accepted, and nothing reads it any more: the "
-        "accelerator, or whoever starts the script, decides what it decided",
-        "hand it to the accelerator (cpu=..., mixed_precision=...), pass it to torchlift launch, or take it away",
-        call.lineno, call.col_offset + 1,
-    )  # fmt: skip
+        "unread-option",
+        Severity.REVIEW,
+        f"{option} is still accepted, but nothing reads it any more: the accelerator or the launcher now decides this",
+        "pass it to the accelerator (cpu=..., mixed_precision=...) or to torchlift launch, or remove it",
+        call.lineno,
+        call.col_offset + 1,
+    )

@@ -48,9 +48,11 @@ def swaps(state: State, units: list[Unit]) -> Swaps:
     unit, node, _ = missing[0]
     listed = ", ".join(dict.fromkeys(name for _, _, name in missing))
     finding = Finding(
-        "accelerate_imports", node, f"this script stays on Accelerate: torchlift.runtime has no {listed}",
-        "leave these out to change over, or keep Accelerate: --ignore accelerate_imports",
-    )  # fmt: skip
+        "accelerate_imports",
+        node,
+        f"this script keeps using Accelerate: torchlift.runtime has no {listed}",
+        "remove these names to switch to torchlift.runtime, or keep Accelerate with --ignore accelerate_imports",
+    )
     return Swaps(findings=[(unit, finding)])
 
 

@@ -371,11 +371,12 @@ class Collected:
 
 def _trained_on(node: cst.CSTNode) -> Finding:
     return Finding(
-        "local-decision", node, "a decision reads a value that a backward pass flows through, and each process would "
-        "decide by its own share of the data",
-        "decide by accelerator.reduce(value.detach()), and leave the value itself to the backward pass",
+        "local-decision",
+        node,
+        "a condition reads a value that is part of the backward pass, and each process would decide on its own shard",
+        "decide on accelerator.reduce(value.detach()), and keep the value itself for the backward pass",
         Severity.BLOCKED,
-    )  # fmt: skip
+    )
 
 
 def _stores(unit: Unit, way: Way) -> Iterable[Store]:

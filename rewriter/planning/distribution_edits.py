@@ -23,10 +23,10 @@ def replaced(
     idle = [function for function in way.idle if function in unit.names.scopes]
     within = {n for function in idle for n in descendants(function)}
     for function in idle:
-        yield Instead(function, "", "nothing calls it any more")
+        yield Instead(function, "", "it is no longer called")
     for owner, node in way.dropped:
         if owner is unit:
-            yield Instead(node, "", "the accelerator knows the place of the process")
+            yield Instead(node, "", "the accelerator knows the rank of the process")
     within.update(n for _, node in way.dropped for n in descendants(node))
     mine = within | {n for u, p in hand.pieces if u is unit and not p.keywords for n in descendants(p.node)}
     for owner, piece in hand.pieces:

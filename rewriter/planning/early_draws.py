@@ -16,12 +16,17 @@ def too_early(reach: Reach, way: Way, draws: list[tuple[Unit, cst.Call]]) -> Ite
     """The draws that happen before the accelerator exists."""
     for unit, call in draws:
         if _runs_before(reach, way, unit, call, frozenset()):
-            yield unit, Finding(
-                "unseeded", call, "every process draws this for itself, before the accelerator makes the generators "
-                "equal: the processes would split the data in different ways",
-                "seed the script at its top (torch.manual_seed, np.random.seed, random.seed), or make the accelerator "
-                "first", Severity.REVIEW,
-            )  # fmt: skip
+            yield (
+                unit,
+                Finding(
+                    "unseeded",
+                    call,
+                    "this random split runs before seeds are synchronised: ranks would split differently",
+                    "seed the script at the top (torch.manual_seed, np.random.seed, random.seed), or create the "
+                    "accelerator first",
+                    Severity.REVIEW,
+                ),
+            )
 
 
 def _runs_before(reach: Reach, way: Way, unit: Unit, node: cst.CSTNode, seen: frozenset[cst.CSTNode]) -> bool:

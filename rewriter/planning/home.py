@@ -113,7 +113,7 @@ class Homes:
             first = next((s for s in around if unit.names.order(s) > ready), None)
         if first is not None:
             removed = (home.node, *home.removed) if home.side is Side.INSTEAD else home.removed
-            because = "in front of all code that needs it"
+            because = "before all code that needs it"
             kept = removed if unit is below else ()
             found.home = (unit, Home(first, Side.BEFORE, tuple(arguments), because, kept))
             guarded = any(_is_entry_guard(around) for around in unit.names.ancestors(first))
@@ -192,7 +192,7 @@ class Homes:
             gives = any(node in name.definitions for name in names) and start.chooses is not None
             instead = whole or gives
             side = Side.INSTEAD if instead else Side.BEFORE
-            home = Home(node, side, arguments, "it opens the group, and knows the place of the process")
+            home = Home(node, side, arguments, "it opens the process group and knows the rank")
             if not self._late(unit, code, home, prepares):
                 way.idle = [start.chooses] if gives and not whole and start.chooses is not None else []
                 return unit, home
@@ -217,7 +217,7 @@ class Homes:
         places = [order(p.wraps or p.node) for p in prepares if unit.names.function(p.node) is anchor]
         if node is None or any(place < order(node) for place in places):
             return None
-        because = "where its flag is known; it takes over the choice of the device"
+        because = "after its flag is known; it replaces the choice of the device"
         arguments = (("cpu", self.flag.text),) if self.flag.text else ()
         return Home(node, Side.BEFORE, arguments, because, gives=self.flag.gives.format(self.name))
 
@@ -235,9 +235,9 @@ class Homes:
         if name.binding in self.lent:
             return Home(first or anchor, Side.BEFORE, arguments, "where the device is chosen")
         if first is not None or anchor is not name.definitions[0]:
-            because = "in front of what needs it first; it takes over the choice of the device"
+            because = "before the first code that needs it; it replaces the choice of the device"
             return Home(first or anchor, Side.BEFORE, arguments, because, tuple(name.definitions))
-        because = "takes the place of the device's definition"
+        because = "replaces the definition of the device"
         return Home(name.definitions[0], Side.INSTEAD, arguments, because, tuple(name.definitions[1:]))
 
     def _beside(self, field_: DeviceField, needs: dict[Code, None]) -> Home:

@@ -110,10 +110,13 @@ def _wanted(
 
 def _whose(optimizer: Origin) -> Finding:
     return Finding(
-        "unknown-parameters", optimizer.node, "cannot see whose parameters this optimizer holds, and so not which "
-        "model to prepare: its gradients would not be exchanged",
-        "build it from model.parameters(), or name the model: --assume model=NAME", Severity.BLOCKED,
-    )  # fmt: skip
+        "unknown-parameters",
+        optimizer.node,
+        "cannot tell which model's parameters this optimizer holds, so cannot tell which model to prepare: its "
+        "gradients would not be averaged",
+        "build it from model.parameters(), or name the model: --assume model=NAME",
+        Severity.BLOCKED,
+    )
 
 
 _MADE = tuple(f"torch.{name}" for name in "nn.Parameter zeros ones full rand randn empty tensor eye from_numpy".split())
@@ -128,21 +131,28 @@ def _loose(state: State, reach: Reach, optimizer: Origin) -> Iterator[tuple[Unit
     state.solver.run()
     if any(isinstance(t, Unknown) and t.qualified.startswith(_MADE) for t in held.things):
         unit = next(u for u in reach.units if call in u.names.parents)
-        yield unit, Finding(
-            "loose-parameters", call, "this optimizer holds a tensor that belongs to no module: its gradient would "
-            "stay that of one process, and its value differ from process to process",
-            "make it a parameter of the model, or of a module of its own: self.name = nn.Parameter(...)",
-            Severity.BLOCKED,
-        )  # fmt: skip
+        yield (
+            unit,
+            Finding(
+                "loose-parameters",
+                call,
+                "this optimizer holds a tensor that belongs to no module: its gradient would not be averaged, and its "
+                "value would differ between processes",
+                "make it a parameter of the model or of a separate module: self.name = nn.Parameter(...)",
+                Severity.BLOCKED,
+            ),
+        )
 
 
 def _unprepared(evaluation: Evaluation) -> Finding:
     return Finding(
-        "prepare", evaluation.loop, f"this evaluation loop was not understood: {evaluation.because}. Its loader stays "
-        "as it is, so that every process evaluates the whole set",
-        "prepare the loader and gather what the metric is made of with accelerator.gather_for_metrics(...)",
+        "prepare",
+        evaluation.loop,
+        f"this evaluation loop was not understood: {evaluation.because}. Its loader is not prepared, so every process "
+        "evaluates the whole set",
+        "prepare the loader, and gather the inputs of the metric with accelerator.gather_for_metrics(...)",
         Severity.REVIEW,
-    )  # fmt: skip
+    )
 
 
 def _schedulers(state: State, reach: Reach, training: Training, result: PreparePlan) -> Iterator[Origin]:
@@ -298,16 +308,18 @@ def _attribute_of(state: State, unit: Unit, code: Code, origin: Origin) -> Held 
 
 def _unplaceable(held: Held) -> Finding:
     return Finding(
-        "prepare", held.origin.node, f"{held.name} is used before everything it is prepared with is built",
-        f"build it earlier, or prepare it by hand: {held.name} = accelerator.prepare({held.name})",
+        "prepare",
+        held.origin.node,
+        f"`{held.name}` is used before the other objects of its prepare(...) call exist",
+        f"build those objects earlier, or prepare it by hand: {held.name} = accelerator.prepare({held.name})",
         Severity.BLOCKED,
-    )  # fmt: skip
+    )
 
 
 def _lost(state: State, reach: Reach, origin: Origin, result: PreparePlan) -> None:
     unit = next((u for u in reach.units if origin.node in u.names.parents), reach.units[0])
     if origin.role is Role.LOADER and isinstance(origin.node, cst.Call):
-        call = Prepare(unit.names.statement(origin.node), (), "iterated where it is made", wraps=origin.node)
+        call = Prepare(unit.names.statement(origin.node), (), "iterated where it is created", wraps=origin.node)
         result.prepares.append((unit, call))
         result.prepared.add(origin)
         return
@@ -315,9 +327,11 @@ def _lost(state: State, reach: Reach, origin: Origin, result: PreparePlan) -> No
         (
             unit,
             Finding(
-                "prepare", origin.node, f"no name in reach holds this {origin.role.value}: it cannot be prepared",
-                "give it a name in the function that builds the optimizer",
+                "prepare",
+                origin.node,
+                f"no variable here holds this {origin.role.value}, so it cannot be prepared",
+                "assign it to a variable in the function that builds the optimizer",
                 Severity.BLOCKED,
             ),
         )
-    )  # fmt: skip
+    )

@@ -98,7 +98,7 @@ class _Analyses(ProgramFacts):
         collected, way = self._collected(evaluations)
         while lost := [e for e in evaluations if e.gather is not None and not _gathers(collected, way, e)]:
             for evaluation in lost:  # its loader stays whole, so that the metric is right on every process
-                evaluation.leave("the accelerator does not reach it")
+                evaluation.leave("it has no access to the accelerator")
             collected, way = self._collected(evaluations)
         collected, way = self._decided(evaluations, collected, way)
         for unit, finding in too_early(self.reach, way, self.draws):
@@ -112,7 +112,7 @@ class _Analyses(ProgramFacts):
         for evaluation in evaluations:
             user = self.shared.get(evaluation.unit.names.function(evaluation.loop))
             if user is not None:
-                evaluation.leave(f"{user} runs it as well, with a loader that is not prepared")
+                evaluation.leave(f"{user} also runs it, with a loader that is not prepared")
 
     def _decided(
         self, evaluations: list[metrics.Evaluation], collected: dict[Unit, Collected], way: Way
@@ -126,7 +126,7 @@ class _Analyses(ProgramFacts):
             return collected, way
         before = [(e, e.gather, e.because) for e in shared]
         for evaluation in shared:
-            evaluation.leave("a decision is made by a figure of it that could not be gathered")
+            evaluation.leave("a decision depends on one of its metrics, which could not be gathered")
         whole = self._collected(evaluations)
         if not _undecided(whole[0]):
             return whole
@@ -139,7 +139,7 @@ class _Analyses(ProgramFacts):
         for evaluation in evaluations:
             gathers = (g for g in (evaluation.gather, *evaluation.parts) if g is not None)
             if any(self.gradient_path.cuts(evaluation.unit, gather) for gather in gathers):
-                evaluation.leave("a backward pass flows through what would be gathered")
+                evaluation.leave("a backward pass goes through the value that would be gathered")
 
     def _collected(self, evaluations: list[metrics.Evaluation]) -> tuple[dict[Unit, Collected], Way]:
         """Everything found, and the accelerator's way to it."""

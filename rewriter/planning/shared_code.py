@@ -46,7 +46,9 @@ def _user(unit: Unit, function: cst.CSTNode) -> str | None:
 def together(node: cst.CSTNode, user: str, what: str) -> Finding:
     """The finding for an edit that would break a file outside the program."""
     return Finding(
-        "shared-module", node, f"{what} is used by {user} as well, which is not part of this program: to change it for "
-        "one would break the other",
-        f"migrate both together, if {user} trains as well; else give each a function of its own", Severity.BLOCKED,
-    )  # fmt: skip
+        "shared-module",
+        node,
+        f"{what} is also used by {user}, which is not part of this program: a change for one would break the other",
+        f"if {user} trains as well, migrate both together; otherwise give each its own function",
+        Severity.BLOCKED,
+    )

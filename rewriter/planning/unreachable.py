@@ -32,17 +32,19 @@ def unreached_backwards(
         dead = _dead_caller(reach, code)
         if dead is not None:
             yield _blocked(
-                call, f"the accelerator cannot be brought to this backward pass: {dead}, which nothing calls, calls "
-                "the function around it as well, and would be left without one",
-                f"take {dead} away, or call it: all calls of a function are changed together",
-            )  # fmt: skip
+                call,
+                f"the accelerator cannot be passed to this backward pass: {dead}, which nothing calls, also calls the "
+                "function around it and would lack the new argument",
+                f"remove {dead}, or call it: all calls of a function are changed together",
+            )
             continue
         yield _blocked(
-            call, "the accelerator cannot be brought to this backward pass: not all ways in which the function around "
-            "it is called, or its object is made, are known",
-            "call it by name, and make its object in plain sight behind the line that makes the accelerator; or "
-            "migrate it by hand",
-        )  # fmt: skip
+            call,
+            "the accelerator cannot be passed to this backward pass: some calls of the function around it, or some "
+            "places that create its object, are not known",
+            "call the function by its name and create its object directly, after the line that creates the "
+            "accelerator; or migrate it by hand",
+        )
 
 
 def _dead_caller(reach: Reach, code: Code) -> str | None:
@@ -63,23 +65,31 @@ def unreached_effects(
     for effect in effects:
         if not here(effect.node) and not effect.optional:
             yield Finding(
-                _RULES.get(effect.kind, "main_process"), effect.node,
-                f"every process {effect.verb} this: the accelerator does not exist here",
-                "call it behind the line that makes the accelerator, or guard it by hand", Severity.REVIEW,
-            )  # fmt: skip
+                _RULES.get(effect.kind, "main_process"),
+                effect.node,
+                f"every process {effect.verb} this, because the accelerator does not exist here",
+                "call it after the line that creates the accelerator, or guard it by hand",
+                Severity.REVIEW,
+            )
     for handle in handles:
         if not here(handle.call):
             yield Finding(
-                "once", handle.call, f"{handle.because}: the accelerator does not exist here",
-                "make it behind the line that makes the accelerator, or guard it by hand", Severity.REVIEW,
-            )  # fmt: skip
+                "once",
+                handle.call,
+                f"{handle.because}, because the accelerator does not exist here",
+                "create it after the line that creates the accelerator, or guard it by hand",
+                Severity.REVIEW,
+            )
     for name in received:
         if not here(name.node):
             yield Finding(
-                "directories", name.source, f"{name.because}: the accelerator does not exist here",
-                "make the name behind the line that makes the accelerator, and hand it out with "
-                "broadcast_object_list", Severity.REVIEW,
-            )  # fmt: skip
+                "directories",
+                name.source,
+                f"{name.because}, because the accelerator does not exist here",
+                "make the name after the line that creates the accelerator, and broadcast it with "
+                "broadcast_object_list",
+                Severity.REVIEW,
+            )
 
 
 def unreached_saves(saves: Iterable[Save], here: Here) -> Iterator[Finding]:
@@ -87,9 +97,12 @@ def unreached_saves(saves: Iterable[Save], here: Here) -> Iterator[Finding]:
     for save in saves:
         if not here(save.call):
             yield Finding(
-                "checkpoint_save", save.call, "every process writes this file: the accelerator does not reach here",
-                "save through accelerator.save(...)", Severity.BLOCKED,
-            )  # fmt: skip
+                "checkpoint_save",
+                save.call,
+                "every process writes this file, because this code has no access to the accelerator",
+                "save with accelerator.save(...)",
+                Severity.BLOCKED,
+            )
 
 
 def unreached_work(prepares: Iterable[Prepare], gathers: Iterable[Gather], here: Here) -> Iterator[Finding]:
@@ -97,16 +110,19 @@ def unreached_work(prepares: Iterable[Prepare], gathers: Iterable[Gather], here:
     for prepare in prepares:
         if not here(prepare.wraps or prepare.node):
             yield _blocked(
-                prepare.node, "what training uses is built where the accelerator does not reach",
-                "build it behind the line that makes the accelerator, in the same function",
-            )  # fmt: skip
+                prepare.node,
+                "this part of the training is built in code that has no access to the accelerator",
+                "build it after the line that creates the accelerator, in the same function",
+            )
     for gather in gathers:
         if not here(gather.node):
             yield Finding(
-                "metrics_gather", gather.node, "this figure stays that of one process's share of the data: the "
-                "accelerator does not reach here",
-                "gather it by hand where the accelerator is at hand", Severity.REVIEW,
-            )  # fmt: skip
+                "metrics_gather",
+                gather.node,
+                "this figure covers only one process's shard of the data: this code has no access to the accelerator",
+                "gather it by hand where the accelerator is available",
+                Severity.REVIEW,
+            )
 
 
 def _blocked(node: cst.CSTNode, message: str, remedy: str) -> Finding:

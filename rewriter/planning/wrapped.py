@@ -34,11 +34,14 @@ def hidden(
         call = unit.names.parents[node]
         if isinstance(call, cst.Call) and call.func is node and _trains(state, unit, reach, training, call):
             yield Finding(
-                "wrapped-model", call, f"the result of .{node.attr.value}() trains, and Accelerate exchanges only the "
-                "gradients of what the model itself is called for: those of a method would stay one process's own",
-                "call it from forward(), and call the model; or migrate to torchlift, which wraps nothing",
+                "wrapped-model",
+                call,
+                f"training uses the result of .{node.attr.value}(), but Accelerate averages gradients only for calls "
+                "of the model itself: those of a method would stay local to each process",
+                "call the method from forward() and call the model, or migrate with --target torchlift, which wraps "
+                "nothing",
                 Severity.BLOCKED,
-            )  # fmt: skip
+            )
         else:
             yield node.value
     for call in unit.names.calls:

@@ -126,23 +126,30 @@ def _missing(program: Program) -> list[tuple[Path, Diagnosis]]:
         (
             m.path,
             Diagnosis(
-                "missing-module", Severity.BLOCKED, f"there is no module {m.module}, which this file imports",
-                "restore it, or migrate the file by itself: --no-follow", m.line, 1,
+                "missing-module",
+                Severity.BLOCKED,
+                f"this file imports {m.module}, which does not exist",
+                "restore it, or migrate this file alone: --no-follow",
+                m.line,
+                1,
             ),
         )
         for m in program.missing
-    ]  # fmt: skip
+    ]
     found += [
         (
             d.path,
             Diagnosis(
-                "ambiguous-module", Severity.REVIEW,
-                f"{d.module} may be {d.taken} or {d.other}; taken for the first, as python {program.entry} does",
-                "give the two files different names", d.line, 1,
+                "ambiguous-module",
+                Severity.REVIEW,
+                f"{d.module} may be {d.taken} or {d.other}; the first is used, as python {program.entry} does",
+                "give the two files different names",
+                d.line,
+                1,
             ),
         )
         for d in program.doubled
-    ]  # fmt: skip
+    ]
     return found
 
 
@@ -177,15 +184,17 @@ def _kept(file: FileResult, clash: tuple[Program, Program] | None, cause: Path |
         return file
     if clash is not None:
         one, other = (str(program.entry) for program in clash)
-        message = f"{one} and {other} both use this file, and each would need another text"
+        message = f"{one} and {other} both use this file, and each needs a different text"
     elif file.changed and drawn:
-        message = f"this program shares files with one that stays as it is, because of {cause}"
+        message = f"this program shares files with one that is left unchanged because of {cause}"
     else:
         return file._replace(after=file.source.data, changes=())
     finding = Diagnosis(
-        "shared-module", Severity.BLOCKED, message,
-        "give each a function of its own, or migrate one after the other and look at the difference",
-    )  # fmt: skip
+        "shared-module",
+        Severity.BLOCKED,
+        message,
+        "give each its own function, or migrate one after the other and check the difference",
+    )
     return file._replace(after=file.source.data, changes=(), diagnoses=(*file.diagnoses, finding))
 
 
@@ -206,7 +215,9 @@ def _noted(file: FileResult, test: Path | None) -> FileResult:
     if test is None or not file.changed:
         return file
     finding = Diagnosis(
-        "tested-module", Severity.REVIEW, f"{test} imports this file, which has changed",
-        "run the tests, and change their calls where a function takes the accelerator now",
-    )  # fmt: skip
+        "tested-module",
+        Severity.REVIEW,
+        f"{test} imports this file, which has changed",
+        "run the tests, and update their calls where a function now takes the accelerator",
+    )
     return file._replace(diagnoses=(*file.diagnoses, finding))

@@ -109,7 +109,7 @@ class Session:
             if group not in self.accepted:
                 for file, change in self.changes[group]:
                     if file.source == source:
-                        message = f"left as it is, as you said: {change.rule} ({change.reason})"
+                        message = f"left unchanged, as you answered: {change.rule} ({change.reason})"
                         yield Diagnosis("declined", Severity.REVIEW, message, "", change.line, change.column)
 
     def _applied(self, accepted: set[str]) -> Result:

@@ -31,11 +31,11 @@ SCALER = "torch.amp.GradScaler()"
 STAYS = {
     "its state goes into a checkpoint": (SCALER, "", "torch.save({'scaler': scaler.state_dict()}, 'last.pt')"),
     "its scale is read": (SCALER, "", "scale = scaler.get_scale()"),
-    "it is handed to code that is not known": (SCALER, "", "log(scaler)"),
+    "it is passed to code that is not known": (SCALER, "", "log(scaler)"),
     "another switch than the regions'": ("torch.amp.GradScaler(enabled=args.scale)", ", enabled=args.amp", ""),
     "there are two": (SCALER, "", "other = torch.amp.GradScaler()"),
     "it may be None, and the regions are on": ("torch.amp.GradScaler() if args.amp else None", "", ""),
-    "it has settings of its own": ("torch.amp.GradScaler(init_scale=1024.0)", "", ""),
+    "it has its own settings": ("torch.amp.GradScaler(init_scale=1024.0)", "", ""),
     "gradients are clipped before they are unscaled": (
         SCALER,
         "",

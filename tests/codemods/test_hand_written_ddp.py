@@ -73,7 +73,7 @@ def after(**parts: str) -> str:
 
 
 OBSTACLES: dict[str, tuple[dict[str, str], str]] = {
-    "a group of its own": ({"end": "dist.all_reduce(loss, group=group)"}, "all_reduce works on a group of its own"),
+    "a group of its own": ({"end": "dist.all_reduce(loss, group=group)"}, "all_reduce works on its own process group"),
     "groups": ({"end": "group = dist.new_group([0])"}, "new_group has no counterpart"),
     "rpc": ({"end": "torch.distributed.rpc.init_rpc('w')"}, "init_rpc has no counterpart"),
     "FSDP": ({"end": "torch.distributed.fsdp.FullyShardedDataParallel(model)"}, "has no counterpart"),
@@ -81,20 +81,20 @@ OBSTACLES: dict[str, tuple[dict[str, str], str]] = {
     "uneven inputs": ({"built": "with model.join():\n        pass"}, "belongs to the wrapper"),
     "the wrapper's own variable": ({"built": "model.require_backward_grad_sync = False"}, "belongs to the wrapper"),
     "a group that the wrapper works on": (
-        {"wraps": "DDP(torch.nn.Linear(8, 2), process_group=group)"}, "works on a group of its own",
+        {"wraps": "DDP(torch.nn.Linear(8, 2), process_group=group)"}, "works on its own process group",
     ),
     "several devices of one process": (
         {"wraps": "DDP(torch.nn.Linear(8, 2), device_ids=[0, 1])"}, "several devices of one process",
     ),
     "a device worked out from the rank": (
-        {"wraps": "DDP(torch.nn.Linear(8, 2).to(2 * local_rank))"}, "worked out from the number of the process",
+        {"wraps": "DDP(torch.nn.Linear(8, 2).to(2 * local_rank))"}, "computed from the rank",
     ),
     "a setting without counterpart": (
-        {"wraps": "DDP(torch.nn.Linear(8, 2), mixed_precision=policy)"}, "is given mixed_precision",
+        {"wraps": "DDP(torch.nn.Linear(8, 2), mixed_precision=policy)"}, "gets mixed_precision",
     ),
     "arguments that cannot be seen": ({"opens": "dist.init_process_group(**settings)"}, "cannot be seen here"),
-    "a group for some users": ({"opens": f"if args.distributed:\n        {OPENS}"}, "hangs on this condition"),
-    "variables of the launcher": ({"opens": f"os.environ['RANK'] = '0'\n    {OPENS}"}, "sets RANK by itself"),
+    "a group for some users": ({"opens": f"if args.distributed:\n        {OPENS}"}, "this condition decides"),
+    "variables of the launcher": ({"opens": f"os.environ['RANK'] = '0'\n    {OPENS}"}, "sets RANK itself"),
 }  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def test_refused_with_what_stands_in_the_way(parts: dict[str, str], cause: str) 
 
 def test_rows_that_nobody_shares_are_no_business_of_prepare() -> None:
     text = script().replace(", sampler=sampler", ", sampler=own_sampler")
-    assert [d.message for d in result(text).diagnoses if "no DistributedSampler shares the rows" in d.message]
+    assert [d.message for d in result(text).diagnoses if "cannot find a DistributedSampler" in d.message]
 
 
 def test_without_the_rule_every_place_is_named() -> None:
@@ -262,7 +262,7 @@ def test_accelerate_wraps_the_model_so_the_plain_one_is_asked_for() -> None:
 def test_a_checkpoint_of_the_wrapper_has_other_keys_now() -> None:
     (found,) = result(script(end='torch.save(model.state_dict(), "m.pt")')).diagnoses
     assert (found.id, found.severity.value) == ("hand_written_ddp", "review")
-    assert "began with module." in found.message
+    assert "no longer begin" in found.message
 
 
 def test_a_sampler_in_a_batch_sampler_shares_the_rows_as_well() -> None:

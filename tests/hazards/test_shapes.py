@@ -124,7 +124,7 @@ def test_statements_on_one_line(migrated: Migrated) -> None:
 
 def test_a_loader_that_is_defined_nowhere(result: Callable[..., object]) -> None:
     (found,) = result(TRAINING.replace("loader = ", "other = ")).diagnoses  # type: ignore[attr-defined]
-    assert found.id == "unknown-loader" and "defined nowhere" in found.message
+    assert found.id == "unknown-loader" and "not defined anywhere" in found.message
 
 
 # GPUs by number -------------------------------------------------------------------------------------------------------

@@ -184,25 +184,34 @@ def _made_at_import(state: State, unit: Unit, read: cst.CSTNode) -> cst.Call | N
 
 def _left_to_launcher(node: cst.CSTNode) -> Finding:
     return Finding(
-        "launcher", node, "the number that chose the GPU here is not asked any more: each process has one of its own",
-        "choose the GPUs at the launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...", Severity.NOTE,
-    )  # fmt: skip
+        "launcher",
+        node,
+        "the GPU number is no longer used here: each process has its own GPU",
+        "choose the GPUs at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
+        Severity.NOTE,
+    )
 
 
 def _one_gpu(constant: Constant) -> Finding:
     return Finding(
-        "device-constant", constant.name.values[0], f"{constant.told} is read where the accelerator does not reach: "
-        "were it a GPU with a number, every process would use that same one there",
-        'give it "cuda" without a number, which is the GPU of the process', Severity.REVIEW,
-    )  # fmt: skip
+        "device-constant",
+        constant.name.values[0],
+        f"{constant.told} is read in code that has no access to the accelerator: if it names a GPU by number, every "
+        "process uses that same GPU there",
+        'set it to "cuda" without a number, which is the GPU of the current process',
+        Severity.REVIEW,
+    )
 
 
 def _too_early(constant: Constant, node: cst.CSTNode) -> Finding:
     return Finding(
-        "device-constant", node, f"made while the module is imported, before the accelerator gives the process its "
-        f"GPU: on several GPUs it would lie on the first one, whatever {constant.told} says later",
-        "make it in a function, or move it where it is used: .to(x.device)", Severity.BLOCKED,
-    )  # fmt: skip
+        "device-constant",
+        node,
+        "created when the module is imported, before the accelerator assigns a GPU to the process: on several GPUs it "
+        f"would be on the first one, whatever {constant.told} is later",
+        "create it in a function, or move it where it is used: .to(x.device)",
+        Severity.BLOCKED,
+    )
 
 
 def _texts(node: cst.CSTNode) -> list[str]:

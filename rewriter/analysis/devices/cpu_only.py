@@ -28,11 +28,13 @@ def cpu_only(state: State, reach: Reach, training: Training) -> tuple[Unit, Find
         return None
     for unit, node in _made(state, reach, training):
         return unit, Finding(
-            "cpu-only", node, "the script names no device, and makes this tensor on the CPU: on a GPU it would meet "
-            "batches and weights that are there, so the accelerator is told to stay on the CPU",
-            "to train on GPUs, make such tensors with device=accelerator.device, and take cpu=True out",
+            "cpu-only",
+            node,
+            "the script names no device and creates this tensor on the CPU: on a GPU this CPU tensor causes a device "
+            "mismatch, so the accelerator is created with cpu=True",
+            "to train on GPUs, create such tensors with device=accelerator.device and remove cpu=True",
             Severity.REVIEW,
-        )  # fmt: skip
+        )
     return None
 
 

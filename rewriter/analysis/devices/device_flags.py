@@ -47,12 +47,15 @@ def cpu_flag(
         (
             flag.unit,
             Finding(
-                "device-flag", flag.test, f"several conditions decide whether the CPU is used ({told}): the "
-                "accelerator takes the device that is there", "pass the right one: Accelerator(cpu=...)",
+                "device-flag",
+                flag.test,
+                f"several conditions decide whether the CPU is used ({told}): the accelerator uses the available "
+                "device",
+                "pass the right condition: Accelerator(cpu=...)",
                 Severity.REVIEW,
             ),
         )
-    ]  # fmt: skip
+    ]
 
 
 def always_cpu(unit: Unit) -> Flag:

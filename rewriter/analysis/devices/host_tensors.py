@@ -59,18 +59,18 @@ class _Host:
         if method_name(call) == "numpy" and method:
             held = origins(record.receiver)
             if self._placed(call, held, TENSORS) and not moved_before(self.mover, self.unit, call):
-                yield call, "it is on the device, and numpy reads only the CPU's memory"
+                yield call, "it is on the device, and NumPy reads only CPU memory"
         elif outside.startswith(_READERS):
             for value in values:
                 if self._raw(value):
-                    yield value, f"it is on the device, and {outside.partition('.')[0]} reads only the CPU's memory"
+                    yield value, f"it is on the device, and {outside.partition('.')[0]} reads only CPU memory"
         elif outside.startswith("torch.") and len(values) > 1:
             yield from self._pair(values[0], values[1])
         elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _PAIRING and values:
             yield from self._pair(call.func.value, values[0])
 
     def _pair(self, one: cst.BaseExpression, other: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, str]]:
-        because = "it is on the device, and meets a tensor on the CPU"
+        because = "it is on the device, but the other operand is a CPU tensor"
         for raw, host in ((one, other), (other, one)):
             if self._raw(raw) and self._on_host(host):
                 yield raw, because

@@ -78,7 +78,7 @@ def _made(kinds: _Kinds, record: CallRecord, torch: str) -> LegacyTensor | None:
     if types is None or not types[1] or any(a.keyword is not None for a in record.node.args):
         return None
     use = kinds.of_arguments(record.unit, record.node)
-    because = "a tensor type of old names a device; this one follows the accelerator's"
+    because = "a legacy tensor type names a device; this one follows the accelerator's"
     return LegacyTensor(record.node, use, types[0], torch, because)
 
 
@@ -96,9 +96,9 @@ def _cast(state: State, unit: Unit, mover: Mover, record: CallRecord, torch: str
     module = bool(held) and all(o.role in (Role.MODEL, Role.CRITERION) for o in held)
     if not cuda and not (placed and not module and not moved_before(mover, unit, call)):
         return None  # to the CPU, and meant so
-    because = "the prepared loader yields it on the device: the dtype alone is left"
+    because = "the prepared loader yields it on the device: only the dtype remains"
     if not placed:
-        because = "a tensor type of old names a device; this one follows the accelerator's"
+        because = "a legacy tensor type names a device; this one follows the accelerator's"
     return LegacyTensor(call, Legacy.CAST, dtype, torch, because, placed, module)
 
 

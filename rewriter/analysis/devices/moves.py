@@ -67,7 +67,7 @@ class Mover:
             if call in self.state.calls and outside_name(self.state.calls[call]) in wrappers and call.args:
                 statement = unit.names.statement(call)
                 small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-                reason = "data parallelism is the accelerator's"
+                reason = "the accelerator does the data parallelism"
                 if isinstance(small, cst.Assign) and self._gives_itself(small):
                     found.append(Placement(call, Move.STATEMENT, reason, statement=statement))
                 else:
@@ -110,7 +110,7 @@ class Mover:
             if call in self.state.calls and outside_name(self.state.calls[call]) in knowledge.PINS:
                 statement = unit.names.statement(call)
                 if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
-                    reason = "each process is given a device of its own by the launcher"
+                    reason = "the launcher assigns a device to each process"
                     found.append(Placement(call, Move.STATEMENT, reason, statement=statement))
         return found
 
@@ -184,8 +184,8 @@ class Mover:
 
     def _why_kept(self, held: list[Origin]) -> str:
         if held and all(o.role is Role.MODEL and whole(self.state, o) in self.prepared for o in held):
-            return "the model is used before prepare would place it"
-        return "not a batch of a prepared loader: it follows the device"
+            return "the model is used before prepare places it"
+        return "not a batch of a prepared loader: it moves to the accelerator's device"
 
     def arrives_placed(self, unit: Unit, held: list[Origin], call: cst.Call) -> str | None:
         """Why the receiver of a move is on the device already, or None where that is not certain."""

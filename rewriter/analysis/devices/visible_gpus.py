@@ -58,34 +58,45 @@ def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[c
     for statement in removed:
         if "VISIBLE" in unit.names.module.code_for_node(statement):
             yield Finding(
-                "launcher", statement, "the script chose its GPUs by itself: every process would see the same ones, "
-                "and the second one none of its own",
-                "choose them at the launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...", Severity.NOTE,
-            )  # fmt: skip
+                "launcher",
+                statement,
+                "the script chose its own GPUs: every process would see the same GPUs, and the second process may find "
+                "none for itself",
+                "choose them at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
+                Severity.NOTE,
+            )
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable:
             continue
         if outside_name(record) in knowledge.PINS and any(_is_chosen(arg.value) for arg in call.args):
             yield Finding(
-                "launcher", call, "which GPU a process drives is the launcher's choice now; the script's own "
-                "number has no effect any more",
-                "choose the GPUs at the launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...", Severity.NOTE,
-            )  # fmt: skip
+                "launcher",
+                call,
+                "the launcher now assigns a GPU to each process; the script's own GPU number has no effect",
+                "choose the GPUs at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
+                Severity.NOTE,
+            )
         elif outside_name(record) == "builtins.input":
             yield Finding(
-                "once", call, "every process asks, and waits for an answer of its own",
-                "make it an argument of the script", Severity.REVIEW,
-            )  # fmt: skip
+                "once",
+                call,
+                "every process asks for input, and each waits for its own answer",
+                "make it a command-line argument of the script",
+                Severity.REVIEW,
+            )
 
 
 def chosen_for_others(statement: cst.CSTNode) -> Finding:
     """What is told of such a statement in a function that other programs use: it stays."""
     return Finding(
-        "launcher", statement, "the visible GPUs are chosen here for other programs, too, so that this stays: in this "
-        "one every process would see the same ones, and the second one none of its own",
-        "choose them at the launch instead: CUDA_VISIBLE_DEVICES=... torchlift launch ...", Severity.REVIEW,
-    )  # fmt: skip
+        "launcher",
+        statement,
+        "this line also chooses the visible GPUs for other programs, so it stays: here every process would see the "
+        "same GPUs, and the second process may find none for itself",
+        "choose them at launch instead: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
+        Severity.REVIEW,
+    )
 
 
 def _is_chosen(node: cst.BaseExpression) -> bool:

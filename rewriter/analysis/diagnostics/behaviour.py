@@ -47,7 +47,9 @@ class _Loops:
             if loop in self.training.train_loops:
                 yield self._trains(loop)
             elif loop in self.training.eval_loops:
-                yield self._told(loop, "evaluation loop", f"it runs a model on {self._source(loop)} and steps nothing")
+                yield self._told(
+                    loop, "evaluation loop", f"it runs a model on {self._source(loop)} and has no optimizer step"
+                )
             else:
                 yield from self._around(loop)
         for code in self.unit.names.functions:
@@ -95,7 +97,7 @@ class _Loops:
             _, steps = self._work(code)
             kind = "training step" if steps else "micro-step"
             found = [*backwards, *steps]
-            yield Behaviour(code, code.name.value, self._scope(code), kind, f"runs {_words(found)} in a loop of others")
+            yield Behaviour(code, code.name.value, self._scope(code), kind, f"runs {_words(found)} in an inner loop")
 
     def _told(self, loop: cst.CSTNode, kind: str, because: str) -> Behaviour:
         word = "while" if isinstance(loop, cst.While) else "for"
@@ -160,12 +162,14 @@ def _value(
     source = equality.source(binding)
     if source is None:
         made = origins(state.binding(binding), *SHARES)
-        because = "what it is made of is that of all processes" if made else "nothing of a batch goes into it"
+        because = (
+            "everything it is computed from is equal on all processes" if made else "it does not depend on a batch"
+        )
         return Behaviour(node, binding.name, scope.qualname, "equal", because)
     text = unit.names.module.code_for_node(source.iter if isinstance(source, (cst.For, cst.CompFor)) else source)
-    because = f"comes from {' '.join(text.split())}, of which each process has its share"
+    because = f"comes from {' '.join(text.split())}, of which each process has its shard"
     if gathered:
-        because += "; gathered behind it"
+        because += "; gathered after it"
     return Behaviour(node, binding.name, scope.qualname, "local", because)
 
 

@@ -23,11 +23,17 @@ def weighted(state: State, training: Training) -> Iterator[tuple[Unit, Finding]]
             names = [n for n in ("weight", "ignore_index") if isinstance(maker, cst.Call) and keyword(maker, n)]
             if names and maker not in seen:
                 seen.add(maker)
-                yield record.unit, Finding(
-                    "weighted-mean", maker, f"this loss is normalised by its own {names[0]}, process by process: its "
-                    "gradient is close to the original's, and not equal to it",
-                    "nothing to do, if close is good enough; exact: sum the losses and divide by a reduced count",
-                )  # fmt: skip
+                yield (
+                    record.unit,
+                    Finding(
+                        "weighted-mean",
+                        maker,
+                        f"each process normalises this loss by its own {names[0]}: the gradient is close to the "
+                        "original's but not equal to it",
+                        "no action needed if close is good enough; for the exact gradient, sum the losses and divide "
+                        "by a reduced count",
+                    ),
+                )
 
 
 _NOISE = frozenset(
@@ -46,8 +52,11 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
             loop in training.train_loops for loop in reach.batch_loops(call, unit)
         ):
             yield Finding(
-                "same-noise", call, "numpy's generator is kept equal on all processes, because control flow may hang "
-                "on it: each process draws the same numbers here",
-                "draw them with torch, whose generators differ: torch.randn(..., device=accelerator.device)",
+                "same-noise",
+                call,
+                "NumPy's generator is kept equal on all processes because control flow may depend on it, so every "
+                "process draws the same numbers here",
+                "draw them with torch, whose generators differ between processes: torch.randn(..., "
+                "device=accelerator.device)",
                 Severity.REVIEW,
-            )  # fmt: skip
+            )

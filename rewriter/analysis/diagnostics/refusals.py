@@ -63,9 +63,11 @@ def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
                 continue
             told = " and ".join(f"{role.value} ({origin.because})" for role, origin in first.items())
             yield _blocked(
-                "conflicting-roles", binding.definitions[0], f"{binding.name} is taken for two things: {told}",
-                f"give the two different names, or say which it is: --assume {held[0].role.value}={binding.name}",
-            )  # fmt: skip
+                "conflicting-roles",
+                binding.definitions[0],
+                f"`{binding.name}` is used for two things: {told}",
+                f"use two different names, or say which one it is: --assume {held[0].role.value}={binding.name}",
+            )
 
 
 def _unfed(state: State, reach: Reach, training: Training) -> tuple[Unit, Finding]:
@@ -81,21 +83,26 @@ def _unfed(state: State, reach: Reach, training: Training) -> tuple[Unit, Findin
                 continue
             if isinstance(source, cst.Name) and _is_undefined(record.unit, source):
                 return record.unit, _blocked(
-                    "unknown-loader", loop, f"{name}, which feeds this training, is defined nowhere: the script stops "
-                    "here as it is", "correct the script first: run it on one device, then migrate it",
-                )  # fmt: skip
+                    "unknown-loader",
+                    loop,
+                    f"`{name}`, which feeds this training, is not defined anywhere: the script fails here as it is",
+                    "fix the script first and run it on one device, then migrate it",
+                )
             if isinstance(source, (cst.Name, cst.Attribute)) and not origins(state.values.get(source)):
                 return record.unit, _blocked(
-                    "unknown-loader", loop, f"cannot see whether {name}, which feeds this training, is a data loader",
+                    "unknown-loader",
+                    loop,
+                    f"cannot tell whether `{name}`, which feeds this training, is a data loader",
                     f"pass --assume loader={name} if it is a torch.utils.data.DataLoader",
-                )  # fmt: skip
+                )
     alike = drawn_alike(state, reach, training)
     if alike is not None:
         return alike.unit, _blocked(
-            "no-data-parallel-axis", alike.node, "python or numpy draws the batches of this training, and draws the "
-            "same ones on every process", "draw the rows with torch (torch.randint), or feed the training from a "
-            "torch.utils.data.DataLoader",
-        )  # fmt: skip
+            "no-data-parallel-axis",
+            alike.node,
+            "Python or NumPy draws the batches of this training, and draws the same ones on every process",
+            "draw the rows with torch (torch.randint), or feed the training from a torch.utils.data.DataLoader",
+        )
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,
         "no data loader feeds this training: every process would do the same work on the same data",
@@ -137,9 +144,11 @@ def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
                 inside = reach.below(thing.node) if isinstance(thing, Function) else {}
                 if any(method_name(n) == "backward" for code in inside for n in reach.own(code) if _is_call(n)):
                     return record.unit, _blocked(
-                        "already-distributed", record.node, "the script trains in processes that it starts by itself",
-                        "migrate a version of it that trains in one process: torchlift launch starts the others",
-                    )  # fmt: skip
+                        "already-distributed",
+                        record.node,
+                        "the script trains in processes that it starts itself",
+                        "migrate a version that trains in one process: torchlift launch starts the others",
+                    )
     return None
 
 
@@ -159,10 +168,13 @@ def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
             continue
         if outside_name(record) in _SEARCHES or (method_name(call) in _SUGGESTS and not reach.called(call)):
             return record.unit, _blocked(
-                "hyperparameter-search", call, "a search chooses the settings of this training, and every process "
-                "would search by itself: they would build different models, and wait for each other for ever",
-                "search on one device, or let the main process choose: broadcast_object_list([settings])",
-            )  # fmt: skip
+                "hyperparameter-search",
+                call,
+                "a hyperparameter search chooses the settings of this training, and every process would run its own "
+                "search: the processes would build different models and hang",
+                "search on one device, or let the main process choose and broadcast the settings: "
+                "broadcast_object_list([settings])",
+            )
     return None
 
 
@@ -182,9 +194,11 @@ def _framework(unit: Unit) -> Iterator[Finding]:
     for call in unit.names.calls:
         if method_name(call) == "Trainer" and "transformers" in {m for n in _imports(unit) for m in _modules(n)}:
             yield _blocked(
-                "framework-owns-loop", call, "the Trainer of transformers runs the training loop of this script",
-                "launch it with torchrun: the Trainer is distributed by itself",
-            )  # fmt: skip
+                "framework-owns-loop",
+                call,
+                "the Trainer of transformers runs the training loop of this script",
+                "launch it with torchrun: the Trainer is already distributed",
+            )
 
 
 def _leaves_loop(node: cst.Import | cst.ImportFrom, module: str) -> bool:
@@ -219,11 +233,16 @@ def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]
             if method_name(call) == "backward" and record is not None and record.receiver is not None:
                 if origins(record.receiver, Role.ACCELERATOR) or _keeps_accelerator(state, unit, call):
                     continue
-                yield unit, _blocked(
-                    "no-entry-point", call, "this file trains, but nothing in it starts the training",
-                    "migrate the script that calls it: the two are then edited together. Where an installed command "
-                    "does, let the file start it as well: if __name__ == '__main__': ...",
-                )  # fmt: skip
+                yield (
+                    unit,
+                    _blocked(
+                        "no-entry-point",
+                        call,
+                        "this file trains, but nothing in it starts the training",
+                        "migrate the script that calls it: both files are then edited together. If an installed "
+                        "command calls it, let this file start it too: if __name__ == '__main__': ...",
+                    ),
+                )
                 return
 
 

@@ -41,12 +41,14 @@ def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
         count = f"{len(layers)} layers" if len(layers) > 1 else "a layer"
         more = f" (and more in {len(others)} other modules)" if len(others) > 1 else " (and more in another module)"
         yield Finding(
-            "batch-norm", layers[0], f"{count} of BatchNorm{more if others else ''}: each process normalises over its "
-            "own batch, so that training on N processes is close to the original's and not equal to it, also with the "
-            "global batch kept",
-            "nothing to do, if batches stay large; on GPUs: nn.SyncBatchNorm.convert_sync_batchnorm(model)",
+            "batch-norm",
+            layers[0],
+            f"{count} of BatchNorm{more if others else ''}: each process normalises over its own batch, so training on "
+            "N processes is close to the original but not equal to it, even with the global batch kept",
+            "no action needed if batches stay large; on GPUs you can use "
+            "nn.SyncBatchNorm.convert_sync_batchnorm(model)",
             Severity.NOTE,
-        )  # fmt: skip
+        )
 
 
 def _is_batch_norm(state: State, call: cst.Call) -> bool:
@@ -60,20 +62,24 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
         for where, node in _followed(state, unit, record) if record.unit is unit else ():
             if _is_curved(state, where, node):
                 yield Finding(
-                    "weighted-mean", record.node if where is not unit else node, "this loss takes a logarithm (or a "
-                    "root) of a sum or a mean over the batch: each process takes it of its own share, close to the "
-                    "original's and not equal to it",
-                    "nothing to do, if close is good enough; else keep this script on one device",
-                )  # fmt: skip
+                    "weighted-mean",
+                    record.node if where is not unit else node,
+                    "this loss takes a logarithm or a root of a sum or mean over the batch: each process uses its own "
+                    "shard, so the result is close to the original's but not equal to it",
+                    "no action needed if close is good enough; otherwise keep this script on one device",
+                )
                 return
         for node in _behind(unit, record) if record.unit is unit else ():
             if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
                 if _is_sum(state, node.right) and reduction_of(state, unit, node.left) == "sum":
                     yield Finding(
-                        "weighted-mean", node, "this loss is divided by a sum over the batch, process by process: its "
-                        "gradient is a mean of such means, close to the original's and not equal to it",
-                        "nothing to do, if close is good enough; exact: sum the losses and divide by a reduced count",
-                    )  # fmt: skip
+                        "weighted-mean",
+                        node,
+                        "each process divides this loss by a sum over its own shard: the gradient is a mean of such "
+                        "quotients, close to the original's but not equal to it",
+                        "no action needed if close is good enough; for the exact gradient, sum the losses and divide "
+                        "by a reduced count",
+                    )
                     return
 
 
@@ -146,11 +152,13 @@ def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterat
         joined = sides is not None and all(origins(state.values.get(side), Role.OUTPUT) for side in sides)
         if joined or _is_difference_of_rows(state, unit, node):
             yield Finding(
-                "in-batch-pairs", node, "pairs are formed within the batch of one process: on N processes each row "
-                "meets only the rows of its share, not those of the whole batch",
-                "raise the batch size, or gather the other side with its gradient and shift the labels by "
+                "in-batch-pairs",
+                node,
+                "this loss compares rows within a batch: on N processes each row is compared only with the rows of its "
+                "own shard, not with the whole batch",
+                "increase the batch size, or gather the other side with its gradient and shift the labels by "
                 "accelerator.process_index * len(batch)",
-            )  # fmt: skip
+            )
             return
 
 
@@ -226,10 +234,12 @@ def _memories(state: State, unit: Unit, training: Training) -> Iterator[Finding]
         for node in inside:
             if isinstance(node, cst.Assign) and len(node.targets) == 1 and _remembers(state, unit, node, inside):
                 yield Finding(
-                    "process-memory", node, "what the model gives is kept from step to step: each process remembers "
-                    "only its own share, and a checkpoint holds that of process 0",
-                    "gather the rows before they are kept: accelerator.gather(...)",
-                )  # fmt: skip
+                    "process-memory",
+                    node,
+                    "outputs of the model are kept from step to step: each process keeps only its own shard, and a "
+                    "checkpoint holds the shard of process 0",
+                    "gather the rows before storing them: accelerator.gather(...)",
+                )
                 return
 
 
@@ -261,10 +271,13 @@ def _apex(state: State, unit: Unit) -> Iterator[Finding]:
         names = [t.qualified for t in record.callees if isinstance(t, External)] if record is not None else []
         if any(name.startswith("apex.amp.") for name in names):
             yield Finding(
-                "apex", call, "apex patches the model and the optimizer, and scales the loss by itself: what it does "
-                "to prepared ones is not known",
-                "use torch.autocast and torch.amp.GradScaler in its place; these are migrated", Severity.BLOCKED,
-            )  # fmt: skip
+                "apex",
+                call,
+                "apex patches the model and the optimizer and scales the loss itself: its effect on a prepared model "
+                "and optimizer is not known",
+                "use torch.autocast and torch.amp.GradScaler instead; they are migrated",
+                Severity.BLOCKED,
+            )
             return
 
 
@@ -276,10 +289,12 @@ def _unstepped(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             uses.setdefault(method_name(record.node), record)
     if "scale" in uses and "step" not in uses and uses["scale"].unit is unit:
         yield Finding(
-            "unstepped-scaler", uses["scale"].node, "the loss is scaled, and no scaler.step(optimizer) takes the scale "
-            "out again: the original does so, and the migrated script, too",
-            "step through the scaler: scaler.step(optimizer), scaler.update()",
-        )  # fmt: skip
+            "unstepped-scaler",
+            uses["scale"].node,
+            "the loss is scaled, but no scaler.step(optimizer) removes the scale again; the migrated script keeps this "
+            "behaviour of the original",
+            "step with the scaler: scaler.step(optimizer), scaler.update()",
+        )
 
 
 def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
@@ -292,8 +307,10 @@ def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
         saves = any("stop" in n.lower() or "checkpoint" in n.lower() for n in names)
         if saves and any(origins(state.values.get(arg.value), Role.MODEL) for arg in call.args):
             yield Finding(
-                "once", call, f"{names[0].rpartition('.')[2]} is not part of this program: if it saves the model, "
-                "every process writes the file",
-                "migrate the module that defines it, too, or call it on the main process and share its verdict",
-            )  # fmt: skip
+                "once",
+                call,
+                f"{names[0].rpartition('.')[2]} is defined outside this program: if it saves the model, every process "
+                "writes the file",
+                "migrate the module that defines it as well, or call it on the main process and broadcast its result",
+            )
             return

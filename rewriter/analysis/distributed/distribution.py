@@ -63,7 +63,7 @@ def by_hand(
     if training.train_loops and not loops and not found.result.obstacles:
         loop = next(iter(training.train_loops))
         unit = next(unit for unit in reach.units if loop in unit.names.parents)
-        cause = "no DistributedSampler shares the rows that this loop reads, as far as can be seen"
+        cause = "cannot find a DistributedSampler for the rows that this loop reads"
         found.result.obstacles.append((unit, blocked(loop, cause, "give its loader sampler=DistributedSampler(...)")))
     return found.result
 
@@ -146,7 +146,7 @@ class _DistributionReader:
         elif name in knowledge.DISTRIBUTED_SAMPLERS:
             self._sampler(unit, call)
         elif last == "barrier" and alone:
-            self._add(unit, call, "{}.wait_for_everyone()", "all processes wait for each other here")
+            self._add(unit, call, "{}.wait_for_everyone()", "a barrier for all processes")
         elif last in ("all_reduce", "reduce") and alone and self._reduces(unit, call):
             return
         elif name not in ranks.CALLS and last not in _ASKS:
@@ -168,13 +168,15 @@ class _DistributionReader:
             (
                 unit,
                 Finding(
-                    "hand_written_ddp", call, f"torch.distributed.{last} stays as it is: it works on the group that "
-                    "the accelerator opens when the script is launched on several processes, and on one there is none",
-                    INSTEAD.get(last, "do it through the accelerator where the script must run on one process, too"),
+                    "hand_written_ddp",
+                    call,
+                    f"torch.distributed.{last} is left unchanged: it uses the process group that the accelerator opens "
+                    "on several processes, and fails on a single process, which has no group",
+                    INSTEAD.get(last, "use the accelerator's method if the script must also run on one process"),
                     Severity.REVIEW,
                 ),
             )
-        )  # fmt: skip
+        )
 
     def _opens(self, unit: Unit, call: cst.Call) -> None:
         timeout = _keyword(call, "timeout")
@@ -198,7 +200,7 @@ class _DistributionReader:
         wanted = (("num_replicas", "{}.num_processes", 1), ("rank", "{}.process_index", 2))
         more = tuple((name, text) for name, text, index in wanted if name not in names and plain <= index)
         if more:
-            because = "each process reads the rows that it read before, and one process reads them all"
+            because = "each process reads the same rows as before, and a single process reads all of them"
             breaks = "\n" not in _text(unit, unit.names.statement(call)).strip()
             self.result.pieces.append((unit, Instead(call, "", because, more, needed=True, breaks=breaks)))
 
@@ -213,19 +215,24 @@ class _DistributionReader:
         values = [e.value for e in given.elements] if isinstance(given, (cst.Tuple, cst.List)) else []
         kept = [_text(unit, value) for i, value in enumerate(values, 1) if i not in gone]
         func = _text(unit, _given(call, 0, "fn"))
-        self._add(unit, call, f"{func}({', '.join(kept)})", "the launcher starts the processes, each runs this")
+        self._add(
+            unit, call, f"{func}({', '.join(kept)})", "the launcher starts the processes, and each of them runs this"
+        )
         self.result.workers[node] = {params[i].name.value for i in gone}
         for index in sorted(gone):
-            self._add(worker.unit, params[index], "", "the accelerator knows the place of the process")
+            self._add(worker.unit, params[index], "", "the accelerator knows the rank of the process")
         self.result.told.append(
             (
                 unit,
                 Finding(
-                    "hand_written_ddp", call, "the script no longer starts its processes by itself",
-                    "start it with torchlift launch --num-processes N (or torchrun --nproc-per-node N)", Severity.NOTE,
+                    "hand_written_ddp",
+                    call,
+                    "the script no longer starts its own processes",
+                    "start it with torchlift launch --num-processes N (or torchrun --nproc-per-node N)",
+                    Severity.NOTE,
                 ),
             )
-        )  # fmt: skip
+        )
 
     def _reduces(self, unit: Unit, call: cst.Call) -> bool:
         """``dist.all_reduce(x)`` changes ``x``, the accelerator gives a new tensor: right where only ``x`` reads it."""
@@ -294,7 +301,7 @@ class _DistributionReader:
             called = isinstance(small, cst.Expr) and ".setdefault(" in text
             if text.startswith(("os.environ", "environ")) and (target or called):
                 self.result.removed.add(line)
-                self._add(unit, line, "", "the launcher says where the processes meet")
+                self._add(unit, line, "", "the launcher sets the rendezvous address")
 
     def _methods(self, unit: Unit) -> None:
         """``model.no_sync()``."""
@@ -304,7 +311,7 @@ class _DistributionReader:
                 continue
             if isinstance(call.func, cst.Attribute):
                 model = _text(unit, call.func.value)
-                self._add(unit, call, f"{{}}.no_sync({model})", "gradients are not exchanged in here")
+                self._add(unit, call, f"{{}}.no_sync({model})", "gradients are not averaged in here")
 
     # Where it starts --------------------------------------------------------------------------------------------------
 
@@ -366,9 +373,9 @@ class _DistributionReader:
         result, inside = self.result, set(descendants(function))
         result.idle[function] = unit
         result.pieces = [(u, p) for u, p in result.pieces if p.node not in inside]
-        self._add(unit, function, "", "nothing is left for it to do")
+        self._add(unit, function, "", "it has no work left")
         for record in sites:
-            self._goes(record.unit, record.node, "nothing is left for it to do")
+            self._goes(record.unit, record.node, "it has no work left")
 
     def _starts(self) -> None:
         for unit in self.reach.units:

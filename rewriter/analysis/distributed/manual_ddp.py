@@ -48,15 +48,19 @@ class ByHand:
 def unconnected(node: cst.CSTNode) -> Finding:
     """The accelerator cannot be made where the script joins its processes."""
     return Finding(
-        "already-distributed", node, "distributed by hand: the group is opened where the accelerator cannot be made",
-        "open it in the function that builds the model and the optimizer, or in one that calls that function",
+        "already-distributed",
+        node,
+        "distributed by hand: the process group is opened where the accelerator cannot be created",
+        "open it in the function that builds the model and the optimizer, or in a caller of that function",
         Severity.BLOCKED,
-    )  # fmt: skip
+    )
 
 
 def without_prefix(call: cst.Call) -> Finding:
     """A checkpoint of the wrapper itself: its keys are other ones now."""
     return Finding(
-        "hand_written_ddp", call, "this checkpoint's keys began with module., those of the wrapper; now they do not",
-        "strip the prefix from the keys of older checkpoints",
-    )  # fmt: skip
+        "hand_written_ddp",
+        call,
+        'the keys of this checkpoint no longer begin with the wrapper\'s prefix "module."',
+        "remove the prefix from the keys of older checkpoints",
+    )

@@ -57,7 +57,7 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
         (a for a in call.args if a.keyword is not None and a.keyword.value in ("group", "process_group")), None
     )
     if group is not None:
-        return blocked(call, f"{last} works on a group of its own", "let it work on all processes together")
+        return blocked(call, f"{last} works on its own process group", "let it work on all processes")
     direct = (
         name.count(".") == 2 or name in knowledge.DISTRIBUTED or name.startswith("torch.distributed.distributed_c10d.")
     )
@@ -72,13 +72,13 @@ def _of_arguments(call: cst.Call, last: str) -> Finding | None:
     known = _KNOWN[last]
     for arg in call.args:
         if arg.star:
-            return blocked(call, f"{last} is given arguments that cannot be seen here", "write them out")
+            return blocked(call, f"the arguments of {last} cannot be seen here", "write them out in the call")
         if arg.keyword is not None and arg.keyword.value not in known:
-            return blocked(call, f"{last} is given {arg.keyword.value}, which has no counterpart", "leave it out")
+            return blocked(call, f"{last} gets {arg.keyword.value}, which has no counterpart", "leave it out")
     if last in ("destroy_process_group", "get_rank", "get_world_size", "barrier") and any(
         a.keyword is None for a in call.args
     ):
-        return blocked(call, f"{last} works on a group of its own", "let it work on all processes together")
+        return blocked(call, f"{last} works on its own process group", "let it work on all processes")
     return None
 
 
@@ -87,7 +87,7 @@ def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str)
     alone = isinstance(unit.names.parents.get(call), cst.Expr)
     last = name.rpartition(".")[2]
     if (name == _OPENS or last == "destroy_process_group") and not alone:
-        return blocked(call, f"something is made of what {last} gives", "call it in a statement of its own")
+        return blocked(call, f"the return value of {last} is used", "call it as a separate statement")
     if name == _OPENS:
         return _conditional(state, reach, unit, call)
     if name in knowledge.SPAWNS:
@@ -103,9 +103,10 @@ def _conditional(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Find
         assert isinstance(around, cst.If)
         if not _asks_launcher(state, around.test):
             return blocked(
-                around, "whether the processes are connected hangs on this condition",
-                'let it hang on the launcher alone: int(os.environ.get("WORLD_SIZE", 1)) > 1',
-            )  # fmt: skip
+                around,
+                "this condition decides whether the processes are connected",
+                'let only the launcher decide: int(os.environ.get("WORLD_SIZE", 1)) > 1',
+            )
     return None
 
 
@@ -134,21 +135,22 @@ def _worker(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Finding |
     functions = [t for t in (held.things if held is not None else ()) if isinstance(t, Function)]
     alone = isinstance(unit.names.parents.get(call), cst.Expr)
     if len(functions) != 1 or not isinstance(functions[0].node, cst.FunctionDef):
-        return blocked(call, "cannot see which function the processes run", "name it: mp.spawn(main_worker, ...)")
+        return blocked(call, "cannot tell which function the processes run", "name it: mp.spawn(main_worker, ...)")
     others = [site for site in reach.sites(functions[0].node) if site is not call]
     if others:
         return blocked(
-            call, "the function that the processes run is called in other ways, too: the script has several modes",
-            "keep the one in which the script runs on several processes",
-        )  # fmt: skip
+            call,
+            "the function that the processes run is also called elsewhere: the script has several modes",
+            "keep only the mode that runs on several processes",
+        )
     listed = given is None or isinstance(given, (cst.Tuple, cst.List))
     if not listed or (join is not None and getattr(join, "value", "") != "True") or not alone:
-        return blocked(call, "cannot see with what the processes are started", "write mp.spawn(f, args=(a, b))")
+        return blocked(call, "cannot tell which arguments the processes get", "write mp.spawn(f, args=(a, b))")
     if any(isinstance(around, (cst.For, cst.While)) for around in unit.names.enclosing(call, cst.For, cst.While)):
-        return blocked(call, "processes are started again and again", "start them once")
+        return blocked(call, "processes are started more than once", "start them once")
     params = functions[0].node.params
     if isinstance(params.star_arg, cst.Param) or params.star_kwarg is not None:
-        return blocked(call, "the function that the processes run takes any arguments", "write its parameters out")
+        return blocked(call, "the function that the processes run takes *args or **kwargs", "write out its parameters")
     return None
 
 
@@ -156,9 +158,9 @@ def _spread(state: State, unit: Unit, call: cst.Call) -> Finding | None:
     """A model on several devices of one process."""
     ids = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "device_ids"), None)
     if isinstance(ids, (cst.List, cst.Tuple)) and len(ids.elements) > 1:
-        return blocked(call, "the model lies on several devices of one process", "give each process one device")
+        return blocked(call, "the model is spread over several devices of one process", "give each process one device")
     if not call.args:
-        return blocked(call, "cannot see which model is wrapped", "write DistributedDataParallel(model)")
+        return blocked(call, "cannot tell which model is wrapped", "write DistributedDataParallel(model)")
     return None
 
 
@@ -171,30 +173,33 @@ def unsure(state: State, unit: Unit) -> Iterator[Finding]:
         if method_name(call) in _HOOKS and origins(record.receiver, Role.MODEL):
             if isinstance(call.func, cst.Attribute) and not _of_program(state, record.receiver, call):
                 yield blocked(
-                    call, f".{method_name(call)}() belongs to the wrapper, which goes", "leave it out: "
-                    "DistributedDataParallelKwargs(comm_hook=...) compresses gradients, no other hook exists",
-                )  # fmt: skip
+                    call,
+                    f".{method_name(call)}() belongs to the wrapper, which is removed",
+                    "leave it out: DistributedDataParallelKwargs(comm_hook=...) compresses gradients; other hooks are "
+                    "not supported",
+                )
         takes = method_name(call) in ("to", "cuda", "device") or bool(origins(record.result, Role.MODEL))
         for arg in call.args if takes else ():
             if any(o.qualified == ranks.MULTIPLE for o in origins(state.values.get(arg.value), Role.PLACE)):
                 yield blocked(
-                    call, "a device is worked out from the number of the process: the model may lie on several",
+                    call,
+                    "a device is computed from the rank: the model may be spread over several devices",
                     "give each process one device",
-                )  # fmt: skip
+                )
                 break
     for node in unit.names.parents:
         if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
             if node.target.attr.value == "require_backward_grad_sync":
-                yield blocked(node, "require_backward_grad_sync belongs to the wrapper, which goes", "use no_sync()")
+                yield blocked(
+                    node, "require_backward_grad_sync belongs to the wrapper, which is removed", "use no_sync()"
+                )
         elif isinstance(node, cst.SimpleString) and node.evaluated_value in _WRITES:
             target = unit.names.statement(node)
             small = target.body[0] if isinstance(target, cst.SimpleStatementLine) else None
             first = small.targets[0].target if isinstance(small, cst.Assign) else None
             if isinstance(first, cst.Subscript) and node in descendants(first):
                 if unit.names.module.code_for_node(first).startswith(("os.environ", "environ")):
-                    yield blocked(
-                        node, f"the script sets {node.evaluated_value} by itself", "leave that to the launcher"
-                    )  # fmt: skip
+                    yield blocked(node, f"the script sets {node.evaluated_value} itself", "leave that to the launcher")
 
 
 def _of_program(state: State, receiver: object, call: cst.Call) -> bool:

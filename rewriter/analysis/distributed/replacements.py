@@ -15,9 +15,8 @@ _DIST = ("torch.distributed.", "torch.distributed.distributed_c10d.")
 INSTEAD = {
     "init_process_group": "remove it: Accelerator() opens the group, under torchrun as well",
     "destroy_process_group": "remove it: the accelerator closes what it opened",
-    "DistributedDataParallel": "remove the wrapper, and .module where it is looked through: prepare(model) takes its "
-    "place",
-    "DistributedSampler": "remove the sampler and its set_epoch(): give the loader shuffle=True, and prepare it",
+    "DistributedDataParallel": "remove the wrapper and its .module: prepare(model) replaces it",
+    "DistributedSampler": "remove the sampler and its set_epoch(): pass shuffle=True to the loader, and prepare it",
     "spawn": "call the worker directly: `torchlift launch --num-processes N` (or torchrun) starts the processes",
     "get_rank": "accelerator.process_index; if rank == 0 becomes if accelerator.is_main_process",
     "get_world_size": "accelerator.num_processes",
@@ -29,13 +28,13 @@ INSTEAD = {
     "broadcast": "broadcast(x) of torchlift.runtime.utils",
     "broadcast_object_list": "broadcast_object_list(x) of torchlift.runtime.utils",
     "is_initialized": "accelerator.use_distributed",
-    "init_device_mesh": "there is no place for a mesh of several dimensions yet: leave this script as it is",
+    "init_device_mesh": "a mesh of several dimensions is not supported yet: leave this script as it is",
     "parallelize_module": "the runtime distributes data, not the layers of a model: leave this script as it is",
     "FullyShardedDataParallel": "the runtime keeps the whole model on each device: leave this script as it is if the "
     "model needs sharding",
     "fully_shard": "the runtime keeps the whole model on each device: leave this script as it is if the model needs "
     "sharding",
-    "convert_sync_batchnorm": "keep it, in front of prepare(model): it only matters on GPUs",
+    "convert_sync_batchnorm": "keep it before prepare(model): it only matters on GPUs",
 }
 _VARIABLES = {
     "RANK": "accelerator.process_index",
@@ -59,7 +58,7 @@ def distributed(state: State, units: list[Unit]) -> Iterator[tuple[Unit, Finding
         known = name in knowledge.DISTRIBUTED or of_torch(name) or last == "convert_sync_batchnorm"
         if known and call not in seen:
             seen.add(call)
-            remedy = INSTEAD.get(last, "do it through the accelerator, or leave it out")
+            remedy = INSTEAD.get(last, "use the accelerator's method, or leave it out")
             yield unit, _blocked(call, f"distributed by hand: {last}", remedy)
     for unit in units:
         for node, variable in _environment(unit):

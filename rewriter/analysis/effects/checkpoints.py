@@ -105,7 +105,9 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
             statement = None
         if needs_map or statement is not None:
             data = _is_data(state, unit, reach, call)
-            yield Load(call, needs_map, statement, "each process would load to the device of the one that saved", data)
+            yield Load(
+                call, needs_map, statement, "each process would load to the device of the process that saved it", data
+            )
 
 
 def _is_data(state: State, unit: Unit, reach: Reach, call: cst.Call) -> bool:

@@ -93,7 +93,7 @@ class Fetches:
             return _used(call)
         if self.together(self.unit, statement):
             return _used(call)
-        return Effect(statement, EffectKind.FETCH, "every process would bring the same files")
+        return Effect(statement, EffectKind.FETCH, "every process would download the same files")
 
 
 def _is_true(node: cst.BaseExpression | None) -> bool:
@@ -102,6 +102,8 @@ def _is_true(node: cst.BaseExpression | None) -> bool:
 
 def _used(call: cst.Call) -> Finding:
     return Finding(
-        "downloads", call, "every process would bring the same files at the same time",
-        "ask first whether they are there, under with accelerator.main_process_first()",
-    )  # fmt: skip
+        "downloads",
+        call,
+        "every process would download the same files at the same time",
+        "check first whether they exist, inside `with accelerator.main_process_first():`",
+    )

@@ -134,7 +134,7 @@ class _Search:
         again = question in self.made
         self.made.add(question)
         if not again and not self.makings.is_done(call):
-            why = "the first process makes the file, and the others find it"
+            why = "the first process creates the file, and the others read it"
             self._add(Effect(question, EffectKind.DOWNLOAD, why))
 
     def _write(self, call: cst.Call) -> None:
@@ -211,7 +211,7 @@ class _Search:
         forward: cst.CSTNode = outer[0]
         if forward in self.together.reduced:  # a rule edits it: what stands around it is edited here
             forward = self.unit.names.parents[forward]
-        self._add(Effect(statement, kind, "all compute it, one writes it", forward=forward, name=name))
+        self._add(Effect(statement, kind, "all processes compute it, one writes it", forward=forward, name=name))
 
     def _free_name(self, call: cst.Call, wanted: tuple[str, ...]) -> str:
         scope = self.unit.names.scopes[self.unit.names.function(call)]
@@ -260,7 +260,7 @@ class _Search:
 
     def _bar(self, call: cst.Call) -> None:
         if keyword(call, "disable") is None and not starred(call):
-            self._add(Effect(call, EffectKind.BAR, "every process would draw a bar of its own"))
+            self._add(Effect(call, EffectKind.BAR, "every process would show its own bar"))
 
     def _print(self, call: cst.Call) -> None:
         if outside_name(self.state.calls[call]) != "builtins.print":
@@ -270,7 +270,7 @@ class _Search:
             self._add(Effect(call.func, EffectKind.PRINT, "every process would print it"))
 
 
-_WHY = "every process would do the same"
+_WHY = "every process would do the same work"
 _NAMES = ("output", "outputs", "result", "results")
 
 
@@ -302,16 +302,21 @@ def _is_item(node: cst.CSTNode, call: cst.Call) -> bool:
 
 def _used(call: cst.Call) -> Finding:
     return Finding(
-        "main_process", call, "every process would do this write, and its result is used",
-        "let only the main process write: if accelerator.is_main_process: ...",
-    )  # fmt: skip
+        "main_process",
+        call,
+        "every process would run this write, and its result is used later",
+        "write on the main process only: if accelerator.is_main_process: ...",
+    )
 
 
 def _both(call: cst.Call) -> Finding:
     return Finding(
-        "main_process", call, "every process would write this file, and the statement does what all must do together",
-        "compute first, on all processes, and guard only the write with if accelerator.is_main_process",
-    )  # fmt: skip
+        "main_process",
+        call,
+        "every process would write this file, but the statement also runs something that all processes must run "
+        "together",
+        "compute the value on all processes first, then guard only the write: if accelerator.is_main_process: ...",
+    )
 
 
 def _binds_for_later(unit: Unit, block: cst.CSTNode) -> bool:

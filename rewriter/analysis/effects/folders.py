@@ -65,9 +65,12 @@ def made_by_all(state: State, statements: Iterable[cst.CSTNode]) -> dict[cst.CST
 def may_be_there(folder: Folder) -> Finding:
     """What is told of such a folder."""
     return Finding(
-        "directories", folder.call, "every process makes this folder, so that it may be there already: that it is new "
-        "is not made sure any more", "look whether it is there where the run begins, on the main process",
-    )  # fmt: skip
+        "directories",
+        folder.call,
+        "every process creates this folder, so it may already exist: the migrated script no longer ensures that it is "
+        "new",
+        "check that it does not exist at the start of the run, on the main process",
+    )
 
 
 def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Finding]]:
@@ -85,7 +88,7 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
         node = _whole(state, unit, source)
         if node not in done and not _is_handed_out(state, unit, source) and not guarded(state, unit, source):
             done.add(node)
-            yield unit, Received(node, source, "each process would have a name of its own")
+            yield unit, Received(node, source, "each process would have a different name")
     for unit in reach.units:
         yield from ((unit, answer) for answer in _numbered(state, unit, reach))
 
@@ -149,13 +152,15 @@ def _numbered(state: State, unit: Unit, reach: Reach) -> Iterator[Received | Fin
         returns = [n for n in descendants(loop.body) if isinstance(n, cst.Return)]
         if returns:
             yield Finding(
-                "directories", asked, "looks for a name that is still free: the processes may find different ones",
-                "let the main process look, and hand the name out: broadcast_object_list([name])[0]",
-            )  # fmt: skip
+                "directories",
+                asked,
+                "searches for an unused name: the processes may find different names",
+                "search on the main process and broadcast the name: broadcast_object_list([name])[0]",
+            )
             continue
         names = _set_and_read(unit, loop)
         if names:
-            yield Received(loop, asked, "the processes may find different names free", names)
+            yield Received(loop, asked, "the processes may find different unused names", names)
 
 
 def _question(unit: Unit, loop: cst.While | cst.For) -> cst.Call | None:

@@ -39,8 +39,8 @@ _TELLS = frozenset("log_dir logdir get_logdir dir id name url path info run_id g
 """What a handle tells, and scripts name files by."""
 
 _ONCE = {
-    "wandb.agent": "starts one sweep a process",
-    "wandb.sweep": "starts one sweep a process",
+    "wandb.agent": "starts one sweep per process",
+    "wandb.sweep": "starts one sweep per process",
     "loguru.logger.add": "every process writes to the log",
     "coloredlogs.install": "every process logs to the console",
     "h5py.File": "every process would write the same file",
@@ -86,7 +86,7 @@ class Handles:
                 yield once(call, _ONCE[outside_name(record)])
 
     def _tracker(self, call: cst.Call, names: list[str], settled: Container[cst.CSTNode]) -> Iterator[Handle | Finding]:
-        because = "each process would track a run of its own"
+        because = "each process would track its own run"
         if all(n in _MODES for n in names):
             value = next((a for a in call.args if a.keyword is not None and a.keyword.value == "mode"), None)
             if starred(call) and value is None:
@@ -104,9 +104,12 @@ class Handles:
             yield once(call, because)
         elif (told := self._told(call, settled)) is not None:
             yield Finding(
-                "once", told, "what a tracker tells (its folder, its run) is used by every process: only one has it",
-                "take it from the script's own settings, then make the tracker inert off the main process",
-            )  # fmt: skip
+                "once",
+                told,
+                "every process uses a value of the tracker (its folder, its run), but only the main process has the "
+                "tracker",
+                "take the value from the script's own settings, then make the tracker inert on the other processes",
+            )
         else:
             yield Handle(call, because, INERT)
 
@@ -138,9 +141,11 @@ class Handles:
                 )
                 if run and self._is_read_by_all(node, settled):
                     yield Finding(
-                        "once", node, "only the main process has a run: its name differs from process to process",
-                        "take the name from the script's own settings, or hand it out with broadcast_object_list",
-                    )  # fmt: skip
+                        "once",
+                        node,
+                        "only the main process has a run, so the run's name differs between processes",
+                        "take the name from the script's own settings, or broadcast it with broadcast_object_list",
+                    )
 
     def _is_read_by_all(self, node: cst.Attribute, settled: Container[cst.CSTNode]) -> bool:
         names = self.unit.names
@@ -282,6 +287,9 @@ def _catches(handler: cst.ExceptHandler) -> bool:
 def once(call: cst.CSTNode, why: str) -> Finding:
     """What every process does, and is left to the user."""
     return Finding(
-        "once", call, f"done by every process, where once is meant: {why}",
-        "do it on the main process only, and guard its uses or give the others one that does nothing", Severity.REVIEW,
-    )  # fmt: skip
+        "once",
+        call,
+        f"runs on every process but should run once: {why}",
+        "do it on the main process only, and guard its uses or give the other processes an object that does nothing",
+        Severity.REVIEW,
+    )

@@ -33,11 +33,12 @@ def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Ef
         shown = [n for n in names if any(o.role is not Role.LOSS for o in origins(state.values.get(n), *TENSORS))]
         if shown and not any(_is_number(unit, name) for name in shown):
             yield Finding(
-                "one-share", effect.node, f"{shown[0].value} holds one process's rows of the batch: the file shows "
-                "those of the main process",
-                f"nothing to do, if a sample is all that is wanted; else gather it in front, on all processes: "
+                "one-share",
+                effect.node,
+                f"each process has only its own rows of `{shown[0].value}`: the file shows those of the main process",
+                "no action needed if a sample is enough; otherwise gather it on all processes before this line: "
                 f"{shown[0].value} = accelerator.gather({shown[0].value})",
-            )  # fmt: skip
+            )
             return
 
 
@@ -62,11 +63,12 @@ def mean_of_batches(state: State, unit: Unit, shared: Container[cst.CSTNode]) ->
                 quotient = _divided(state, unit, binding, inside, loaders) if binding is not None else None
                 if quotient is not None:
                     yield Finding(
-                        "mean-of-batches", quotient, f"{node.target.value} is a sum of means over batches, and is "
-                        "divided by the number of samples: on N processes, with N times the batch, it comes out N "
-                        "times smaller",
-                        "divide by the number of batches, len(loader), or keep the batch: --keep-global-batch",
-                    )  # fmt: skip
+                        "mean-of-batches",
+                        quotient,
+                        f"`{node.target.value}` adds up means over batches and is divided by the number of samples: on "
+                        "N processes there are N times fewer batches, so the result is N times smaller",
+                        "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
+                    )
 
 
 def filled_batches(unit: Unit, training: Training, gathers: Iterable[Gather]) -> Iterator[Finding]:
@@ -82,11 +84,14 @@ def filled_batches(unit: Unit, training: Training, gathers: Iterable[Gather]) ->
         if total is not None and backwards and all(_in_a_phase(unit, b, inside) for b in backwards):
             told.add(loop)
             yield Finding(
-                "filled-batch", gather.node, "this loop evaluates as well as it trains, and the loss is a mean over "
-                "each process's rows: at the end of the data a share is filled up with rows that were seen, so that "
-                "the figure is close to that of the whole set, and not equal to it",
-                "nothing to do, if close is good enough; exact: --keep-global-batch", Severity.NOTE,
-            )  # fmt: skip
+                "filled-batch",
+                gather.node,
+                "this loop both trains and evaluates, and each process averages the loss over its own rows: at the end "
+                "of the data a shard is padded with repeated rows, so the evaluation loss is close to that of the "
+                "whole set but not equal to it",
+                "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
+                Severity.NOTE,
+            )
 
 
 def _in_a_phase(unit: Unit, node: cst.CSTNode, inside: Container[cst.CSTNode]) -> bool:

@@ -101,9 +101,11 @@ def tied_shapes(unit: Unit, reach: Reach, training: Training) -> Iterator[Findin
             call = shaped_by(loop.body, batch_sizes(reach.loaders(loop)))
             if call is not None:
                 yield Finding(
-                    "batch-size-shape", call, "this shape is the script's batch size, and with the global batch kept "
-                    "each process has only its share of the rows",
-                    "take the number of rows from the batch (x.size(0)), or leave out --keep-global-batch",
+                    "batch-size-shape",
+                    call,
+                    "this shape uses the script's batch size, but with the global batch kept each process has only its "
+                    "shard of the rows",
+                    "take the number of rows from the batch (x.size(0)), or do not use --keep-global-batch",
                     Severity.BLOCKED,
-                )  # fmt: skip
+                )
                 return

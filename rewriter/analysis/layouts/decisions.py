@@ -23,14 +23,12 @@ from ..training.training import Training, method_name, outside_name
 from .divergence import Equality
 from .losses import Reducer
 
-_CAUSE = (
-    "whether this step goes on is decided by a value of one process's own share of the data: "
-    "the other processes would wait for it for ever"
-)
-_REMEDY = (
-    "decide on a value that is equal everywhere (accelerator.reduce(...)), or use drop_last=True for a short last batch"
-)
-_BECAUSE = "all processes must decide alike, and each holds only its share"
+_SHARD = "which each process computes from its own shard of the data"
+_REMEDY = "decide on a value that is equal on all processes: accelerator.reduce(...)"
+_SHORT_BATCH = f"{_REMEDY}; for a short last batch, drop_last=True is enough"
+_LONGEST = 60
+"""Longer code is not repeated in a finding."""
+_BECAUSE = "all processes must decide alike, and each holds only its shard"
 
 
 class Joint:
@@ -75,11 +73,11 @@ def decisions(
         if record.unit is unit:
             for arg in record.node.args:
                 if equality.is_local(unit, arg.value):
-                    cause = "the learning rate follows a value of one process's own share of the data"
+                    cause = f"the learning rate depends on {_told(unit, arg.value)}, {_SHARD}"
                     yield from _settled(reducer, unit, arg.value, record.node, cause)
     for value, node in _rates(unit, reach):
         if equality.is_local(unit, value):
-            cause = "the learning rate is computed from a value of one process's own share of the data"
+            cause = f"the learning rate is computed from {_told(unit, value)}, {_SHARD}"
             yield from _settled(reducer, unit, value, node, cause)
 
 
@@ -87,13 +85,20 @@ def _test(unit: Unit, node: cst.If | cst.While, reducer: Reducer, joint: Joint) 
     branches = [node.body, *([node.orelse] if node.orelse is not None else [])]
     runs = any(joint.runs(branch, unit) is not None for branch in branches)
     if runs or any(_changes_rate(branch) for branch in branches) or _leaves(unit, node, joint):
-        yield from _settled(reducer, unit, node.test, node, _CAUSE)
+        cause = f"whether this step continues depends on {_told(unit, node.test)}, {_SHARD}: the processes would hang"
+        yield from _settled(reducer, unit, node.test, node, cause)
     elif any(_saves(joint, unit, branch) for branch in branches):
-        what = "which state is saved is decided by a value of one process's own share of the data: that of the process "
-        yield from _better_settled(reducer, unit, node, f"{what}that writes")
+        cause = f"whether a checkpoint is saved depends on {_told(unit, node.test)}, {_SHARD}: the main process decides"
+        yield from _better_settled(reducer, unit, node, cause)
     elif any(_chooses_loss(joint.state, unit, branch) for branch in branches):
-        what = "what the loss is made of is decided by a value of one process's own share of the data"
-        yield from _better_settled(reducer, unit, node, f"{what}: each process may train on another one")
+        cause = f"the choice of the loss depends on {_told(unit, node.test)}, {_SHARD}: their losses may differ"
+        yield from _better_settled(reducer, unit, node, cause)
+
+
+def _told(unit: Unit, node: cst.CSTNode) -> str:
+    """The code of a value, where it is short enough for a sentence."""
+    text = " ".join(unit.names.module.code_for_node(node).split())
+    return f"`{text}`" if len(text) <= _LONGEST else "a value"
 
 
 def _better_settled(reducer: Reducer, unit: Unit, node: cst.If | cst.While, cause: str) -> Iterator[Gather | Finding]:
@@ -102,8 +107,7 @@ def _better_settled(reducer: Reducer, unit: Unit, node: cst.If | cst.While, caus
     if gathers is not None:
         yield from gathers
         return
-    remedy = "decide on a value that is equal everywhere: accelerator.reduce(...)"
-    yield Finding("local-decision", node, cause, remedy, Severity.REVIEW)
+    yield Finding("local-decision", node, cause, _REMEDY, Severity.REVIEW)
 
 
 def _chooses_loss(state: State, unit: Unit, branch: cst.CSTNode) -> bool:
@@ -123,7 +127,7 @@ def _settled(
 ) -> Iterator[Gather | Finding]:
     gathers = reducer.whole(unit, value, _BECAUSE)
     if gathers is None:
-        yield Finding("local-decision", node, cause, _REMEDY, Severity.BLOCKED)
+        yield Finding("local-decision", node, cause, _SHORT_BATCH, Severity.BLOCKED)
     else:
         yield from gathers
 

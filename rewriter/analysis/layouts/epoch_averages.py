@@ -60,7 +60,7 @@ class _Loop:
         """The losses of ``[step(batch) for batch in loader]``."""
         around = self.unit.names.parents[self.loop]
         if isinstance(around, (cst.ListComp, cst.SetComp, cst.GeneratorExp)) and self._local(around.elt):
-            found = list(self._returned(around.elt, "collected over the epoch, by each process for its share"))
+            found = list(self._returned(around.elt, "collected over the epoch, by each process for its own shard"))
             yield from found
             if not found:
                 yield _stays(around)
@@ -85,7 +85,7 @@ class _Loop:
         if first is None or not all(self._has_rows(b) for b in names) or self._cuts(first, names):
             yield from (_stays(t.node) for t in others)
             return
-        because = "totals of the epoch are computed from them, and each process holds only its share"
+        because = "totals of the epoch are computed from them, and each process holds only its shard"
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
         names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
@@ -139,7 +139,7 @@ class _Loop:
 
     def _losses(self, total: Total) -> Iterator[Gather]:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
-        because = "collected over the epoch, and each process sees only its share of the batches"
+        because = "collected over the epoch, and each process sees only its shard of the data"
         for name in (n for read in self._names(total) for n in (self._read_off(read) or [read])):
             reduction = reduction_of(self.state, self.unit, name)
             part = self._loss_entry(name)
@@ -272,7 +272,9 @@ class _Loop:
 
 def _stays(node: cst.CSTNode) -> Finding:
     return Finding(
-        "metrics_gather", node, "this total of the epoch stays that of one process's share of the data",
-        "gather what it is computed from, with accelerator.gather_for_metrics(...), where the step is done",
+        "metrics_gather",
+        node,
+        "each process totals only its own shard of the data here",
+        "gather the values it is computed from, in the training step: accelerator.gather_for_metrics(...)",
         Severity.REVIEW,
-    )  # fmt: skip
+    )

@@ -114,7 +114,7 @@ def weights(
             if origins(state.binding(binding), *TENSORS):
                 pending.extend(values)
             elif all(read_off(value) is not None for value in values):
-                because = "the loss is weighted with it, and each process holds only its share"
+                because = "the loss is weighted with it, and each process holds only its shard"
                 for value in values:
                     yield from reducer.whole(unit, value, because) or ()
 
@@ -129,15 +129,17 @@ def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | 
             for value in (r.value for r in unit.names.returns.get(function.node, ()) if r.value is not None):
                 name = value if isinstance(value, cst.Name) else read_off(value)
                 if name is not None and is_loss_name(state, training, unit, name):
-                    because = "the optimizer decides by it how far it goes, and each process holds only its share"
+                    because = "the optimizer chooses its step from it, and each process holds only its shard"
                     yield reduced(name, reduction_of(state, unit, name), because)
                 elif not _is_reduced(state, value):
                     yield Finding(
-                        "local-decision", value, "LBFGS decides by what its closure returns how far it goes, and each "
-                        "process would return the loss of its own share of the data",
+                        "local-decision",
+                        value,
+                        "LBFGS chooses its step from the loss that the closure returns, and each process would return "
+                        "the loss of its own shard",
                         'return accelerator.reduce(loss.detach(), reduction="mean") from the closure',
                         Severity.BLOCKED,
-                    )  # fmt: skip
+                    )
 
 
 def _is_reduced(state: State, value: cst.BaseExpression) -> bool:

@@ -58,7 +58,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
         answer = _evaluation(state, unit, reach, training, loop)
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
         if answer.understood and ragged(state, reach, unit, loop, gathers):
-            answer.leave("its batches are padded, each process's to another length, and could not be gathered")
+            answer.leave("its batches are padded to different lengths on each process, and could not be gathered")
         found.append(answer)
     return found
 
@@ -70,17 +70,17 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     if not isinstance(loop, cst.For) or not isinstance(loop.body, cst.IndentedBlock):
         return answer(None, False, "it is not a plain for loop")
     if drained(state, unit, loop) is not None:
-        return answer(None, False, "its batches were drawn once and kept")
+        return answer(None, False, "its batches were read once and kept")
     if _already_gathered(state, loop):
         return answer(None, True, "gathered by the script")
     forward = _last_forward(unit, reach, training, loop)
     if forward is None:
-        return answer(None, False, "its forward pass is not in plain sight")
+        return answer(None, False, "its forward pass was not found")
     step = Step(state, unit, loop, forward)
     doubt = _doubt(step, training)
     if doubt is not None:
         return answer(None, False, doubt)
-    because = "a metric is computed from them, and each process holds only its share"
+    because = "a metric is computed from them, and each process holds only its shard"
     inline = _inline(step, training)
     if inline:
         rows, counts = step.counted_outside(training)
@@ -90,7 +90,7 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     parts = tuple(step.parts(because))
     later = [b for b in step.read_behind() if not step.is_result(b)]
     if not later:
-        nothing = "nothing of a batch is read behind the forward pass"
+        nothing = "nothing of the batch is read after the forward pass"
         return Evaluation(loop, unit, reach.loaders(loop), None, True, because if parts else nothing, parts)
     rows, counts = counted(state, unit, training, loop, [b for b in later if not step.is_scalar(b)], step.behind)
     means = tuple(b.name for b in later if step.is_scalar(b))
@@ -264,30 +264,30 @@ def _doubt(step: Step, training: Training) -> str | None:
     """Why the loop's metric cannot be made whole by gathering behind the forward; None where it can."""
     for statement in step.front:
         if any(step.is_local(node) for node in _collecting(step.state, statement)):
-            return "it counts something in front of its forward pass"
+            return "it counts something before its forward pass"
     inline = _inline(step, training)
     direct = any(node in training.forwards for node in descendants(step.forward))
     named = bound(step.unit, step.forward)
     numbers = any(step.is_number(b) for b in named)
     if not direct and (numbers or not named):
-        return "a function that runs the model gives back numbers, not tensors"
+        return "a function that runs the model returns numbers, not tensors"
     if len(inline) > 1:
         return "it runs several forward passes in one statement"
     if inline and not set(step.counted_outside(training)[0]).isdisjoint(step.read_inside(training)):
-        return "it compares the result of its forward pass with what it fed in"
+        return "it compares the output of its forward pass with the input"
     if step.copied_off():
-        return "it reads behind its forward pass what was copied off the batch in front of it"
+        return "it copies something from the batch before its forward pass and reads the copy after it"
     if any(step.cuts_rows(node) for node in step.behind):
-        return "it cuts off first or last rows: what stands first may be the positions of a sequence, not the batch"
+        return "it slices off first or last rows: the first dimension may be the positions of a sequence, not the batch"
     sizes = batch_sizes(step.state.loaders.get(step.loop, ()))
     fixed = any(shaped_by(statement, sizes) is not None for statement in step.tail)
     if fixed or shaped_by_rows(step.unit, step.front, step.tail):
-        return "it shapes what it reads by the size of a batch, and gathered ones are larger"
+        return "it reshapes values by the batch size, and gathered batches are larger"
     for statement in step.tail:
         for node in descendants(statement):
             target = node.targets[0].target if isinstance(node, cst.Assign) else None
             if isinstance(target, cst.Subscript) and step.is_local(node) and not step.counts_rows(target):
-                return "it writes results to positions that do not follow the batch"
+                return "it writes results to positions that do not depend on the batch"
     return None
 
 

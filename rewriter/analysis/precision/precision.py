@@ -79,28 +79,40 @@ class ManualPrecision:
             switches = Switches(self.state, self.reach, code)
             for branches in self.branches:
                 if not branches.same and switches.one([self._condition(branches.switch)]) is not None:
-                    yield branches.unit, Finding(
-                        "autocast", branches.node, "the branches with mixed precision and without it differ in more "
-                        "than that: both stay, and each is right", "make them the same apart from autocast and the "
-                        "scaler; then the accelerator does with one of them", Severity.NOTE,
-                    )  # fmt: skip
+                    yield (
+                        branches.unit,
+                        Finding(
+                            "autocast",
+                            branches.node,
+                            "the branches with and without mixed precision also differ in other ways, so both are "
+                            "kept; each of them is correct",
+                            "no action needed; if they differ only in autocast and the scaler, one branch is enough",
+                            Severity.NOTE,
+                        ),
+                    )
         if precision is None and self.scaler.steps():
             yield self.scaler.unit(), self._kept(asked)
 
     def _kept(self, asked: str | None) -> Finding:
         """What a scaler that stays means."""
         node = next(iter(self.scaler.origins)).node
-        because = self.scaler.because or "the accelerator's setting would change what is computed"
+        because = self.scaler.because or "the accelerator's setting would change the result"
         if asked == "fp16":
             return Finding(
-                "grad_scaler", node, f"the script's own scaler stays ({because}), and --mixed-precision fp16 scales a "
-                "second time", "leave --mixed-precision away, or take the scaler out by hand", Severity.BLOCKED,
-            )  # fmt: skip
+                "grad_scaler",
+                node,
+                f"the script's own scaler is kept ({because}), and --mixed-precision fp16 would scale the loss twice",
+                "do not use --mixed-precision, or remove the scaler by hand",
+                Severity.BLOCKED,
+            )
         return Finding(
-            "grad_scaler", node, f"the scaler stays by hand ({because}): right as it is, for the gradients that it "
-            "works on are equal on all processes", "start it without --mixed-precision, which would scale a second "
-            "time", Severity.NOTE,
-        )  # fmt: skip
+            "grad_scaler",
+            node,
+            f"the script's own scaler is kept ({because}): this is correct, because the gradients are equal on all "
+            "processes",
+            "no action needed; do not start it with --mixed-precision, which would scale the loss twice",
+            Severity.NOTE,
+        )
 
     def _mode(self) -> str | None:
         """The one precision that all regions ask for."""

@@ -52,7 +52,7 @@ class Scaler:
         if len(self.origins) != 1:
             self.because = "there are several"
         elif any(_settings(origin.node) for origin in self.origins):
-            self.because = "it has settings of its own"
+            self.because = "it has its own settings"
         else:
             for unit in self.reach.units:
                 self._of_unit(unit)
@@ -149,12 +149,12 @@ class Scaler:
             assign = names.parents[parent]
             plain = isinstance(assign, cst.Assign) and len(assign.targets) == 1 and self._made(assign.value)
             use.removed.append(statement)
-            return "" if plain and _alone(statement) else "it is made in a way that is not known"
+            return "" if plain and _alone(statement) else "it is created in a way that is not known"
         if isinstance(parent, cst.Arg):
             call = names.parents[parent]
             known = isinstance(call, cst.Call) and bool(self.reach.called(call)) and not parent.star
             use.arguments.append(parent)
-            return "" if known else "it is handed to code that is not known"
+            return "" if known else "it is passed to code that is not known"
         if isinstance(parent, (cst.If, cst.IfExp, cst.Comparison, cst.UnaryOperation)):
             self.tests[node] = unit
             return ""
@@ -184,7 +184,7 @@ class Scaler:
         above = unit.names.parents.get(call)
         if name == "scale" and len(call.args) == 1 and isinstance(above, cst.Attribute):
             use.scales.append(call)
-            return "" if above.attr.value == "backward" else "more than a backward pass follows the scaled loss"
+            return "" if above.attr.value == "backward" else "the scaled loss is used for more than a backward pass"
         return f"the script uses its {name}()"
 
 

@@ -43,8 +43,10 @@ def kept_batches(state: State, unit: Unit, reach: Reach, training: Training) -> 
         call = drained(state, unit, loop) if loop in unit.names.parents else None
         if call is not None:
             yield Finding(
-                "kept-batches", call, "all batches are drawn before the first is used, and kept in a list: the "
-                "accelerator cannot give each process its share of a batch that it does not hand out itself",
-                "iterate the loader itself, in every epoch (a TensorDataset keeps its data in memory as well)",
+                "kept-batches",
+                call,
+                "all batches are read into a list before the first one is used: the accelerator can only split batches "
+                "that it yields itself",
+                "iterate over the loader in every epoch (a TensorDataset also keeps its data in memory)",
                 Severity.BLOCKED,
-            )  # fmt: skip
+            )

@@ -26,13 +26,19 @@ def find_windows(state: State, reach: Reach, training: Training) -> Iterator[tup
             continue
         for draw in _draws(state, reach, loop, record.unit, _TORCH):
             training.train_loops[loop] = None
-            yield draw.unit, Finding(
-                "random-batches", draw.node, "no loader feeds this training: every process draws batches of its own, "
-                "because torch's generators differ behind prepare(...). An epoch is as long as before, and what is "
-                "computed from such batches is one process's own estimate",
-                "nothing to do for the gradients; reduce estimates that decide something: accelerator.reduce(...)",
-                Severity.REVIEW,
-            )  # fmt: skip
+            yield (
+                draw.unit,
+                Finding(
+                    "random-batches",
+                    draw.node,
+                    "no loader feeds this training: every process draws its own batches, because torch's generators "
+                    "differ between processes after prepare(...). An epoch keeps its length, and a value computed from "
+                    "such batches is the estimate of one process",
+                    "no action needed for the gradients; reduce estimates that control the program: "
+                    "accelerator.reduce(...)",
+                    Severity.REVIEW,
+                ),
+            )
             break
 
 

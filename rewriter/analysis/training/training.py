@@ -225,7 +225,7 @@ def is_loss(state: State, training: Training, record: CallRecord, reach: Reach) 
             return True, f"computed from what was {origin.because}"
     for origin in origins(record.receiver, Role.LOCAL):
         if origin.source is not None and origin.source.role in (Role.OUTPUT, Role.LOSS):
-            return True, f"made by an outside function from what was {origin.source.because}"
+            return True, f"made by an external function from what was {origin.source.because}"
     return False, "nothing shows that it is computed from a model's output"
 
 

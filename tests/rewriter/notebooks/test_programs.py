@@ -231,7 +231,7 @@ def test_a_script_does_not_change_what_a_notebook_uses_as_well(capsys: pytest.Ca
     files = {**UTILS, "train.py": SCRIPT}
     _write(files)
     assert run(CATALOGUE, ["--write", "train.py"]) == 2
-    assert "used by nb.ipynb as well" in capsys.readouterr().err
+    assert "also used by nb.ipynb" in capsys.readouterr().err
     assert _texts(files) == files
 
 

@@ -264,7 +264,7 @@ def test_a_caller_that_nothing_calls_is_named(tmp_path: Path) -> None:
     (file,) = migrate([decode(DEAD.encode(), tmp_path / "train.py")], CATALOGUE, Config()).files
     told = [d for d in file.diagnoses if d.line == 9]
     assert not file.changed and [d.id for d in told] == ["accelerator-out-of-reach"]
-    assert "old, which nothing calls" in told[0].message and told[0].remedy.startswith("take old away")
+    assert "old, which nothing calls" in told[0].message and told[0].remedy.startswith("remove old")
     (file,) = migrate([decode(DEAD.replace("# old", "old").encode(), tmp_path / "train.py")], CATALOGUE, Config()).files
     assert file.changed
 

@@ -91,4 +91,4 @@ def test_a_value_that_cannot_be_gathered_is_local() -> None:
 def test_the_table() -> None:
     table = roles_table(_result())
     assert "16    <module>  for       training step    goes through enumerate(loader)" in table
-    assert "gathered behind it" in table and "what it is made of is that of all processes" in table
+    assert "gathered after it" in table and "everything it is computed from is equal on all processes" in table

@@ -148,4 +148,4 @@ def test_totals_of_training_stay_those_of_one_share() -> None:
     )
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "gather" not in file.after.decode()
-    assert any("stays that of one process's share" in d.message for d in file.diagnoses)
+    assert any("totals only its own shard" in d.message for d in file.diagnoses)
