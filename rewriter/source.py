@@ -243,7 +243,7 @@ def _compared(source: Source, data: bytes) -> _Target:
 
 
 def _changed(source: Source) -> SourceError:
-    return SourceError(source.path, 0, "the file changed while we worked", "Run the command again; nothing was written")
+    return SourceError(source.path, 0, "the file changed during the run", "Run the command again; nothing was written")
 
 
 def _stage(target: _Target, data: bytes) -> Path:
@@ -288,7 +288,7 @@ def _restore(renamed: Sequence[_Target]) -> None:
     """Give files their old content back; a file that resists is named, and does not keep the others from it."""
     lost = [str(target.source.path) for target in renamed if not _restored(target)]
     if lost:
-        cause = f"an error stopped the writing, and the old text could not be put back: {', '.join(lost)}"
+        cause = f"an error stopped the writing, and the old text could not be restored: {', '.join(lost)}"
         raise SourceError(lost[0], 0, cause, "Restore it from your version control")
 
 

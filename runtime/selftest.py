@@ -67,7 +67,7 @@ def main() -> None:
         return
     net, seen = _train(accelerator)
     if seen != _EPOCHS * _ROWS:
-        raise AssertionError(f"{seen} rows were seen instead of {_EPOCHS * _ROWS}")
+        raise AssertionError(f"{seen} rows were read instead of {_EPOCHS * _ROWS}")
     weights = [p.detach().cpu() for p in net.parameters()]
     distance = max(float((a - b).abs().max()) for a, b in zip(weights, _train_alone(), strict=True))
     if distance > 1e-9:
@@ -81,7 +81,7 @@ def main() -> None:
     if accelerator.is_main_process:
         shutil.rmtree(folder)
     if any(not torch.equal(a.detach().cpu(), b) for a, b in zip(net.parameters(), weights, strict=True)):
-        raise AssertionError("a checkpoint did not bring the weights back")
+        raise AssertionError("a checkpoint did not restore the weights")
     count, kind = accelerator.num_processes, accelerator.device.type
     accelerator.print(
         f"torchlift: {count} process{'es' if count > 1 else ''} on {kind} trained like one (largest difference "

@@ -26,6 +26,6 @@ def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bo
     answered: dict[Source, FileResult] = {}
     for file in (file for session in sessions for file in session.result().files):
         if answered.setdefault(file.source, file).after != file.after:
-            cause = "two programs use this file, and your answers for them want it different"
-            raise SourceError(file.source.path, 0, cause, "Give both the same answers; nothing was written")
+            cause = "two programs use this file, and your answers for them lead to different texts"
+            raise SourceError(file.source.path, 0, cause, "Give the same answers for both; nothing was written")
     return result._replace(files=tuple(answered.get(file.source, file) for file in result.files))

@@ -152,7 +152,7 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
     from .interactive import ask
 
     if not sys.stdin.isatty() or not sys.stdout.isatty():
-        raise UsageError("--interactive asks questions, and there is no terminal to answer on")
+        raise UsageError("--interactive needs a terminal for your answers")
     result = ask(catalogue, survey, result, color=request.color, side_by_side=request.side_by_side)
     status = _status(result, survey.refused, False)
     writes = not survey.refused and any(file.changed and not file.blocked for file in result.files)
@@ -203,11 +203,11 @@ def _verify(result: Result, survey: Survey, request: Request) -> SeenVerdict | N
     if request.verify is None or not result.changed or survey.refused:
         return None
     if result.blocked and not request.options.partial:
-        _say("not verified: the file is blocked")
+        _say("not verified, because the file is blocked")
         return None
     from ..verify.handover import verify
 
-    _say("verifying: the original and the migrated script are run in copies of their folder ...")
+    _say("verifying: running the original and the migrated script in copies of their folder ...")
     return verify(result.changed, Path(request.paths[0]), request.verify)
 
 

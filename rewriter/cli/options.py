@@ -47,7 +47,7 @@ def _words(context: click.Context, option: click.Parameter, values: tuple[str, .
 def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdigit() and int(word) for word in words) or len(set(words)) != len(words):
-        raise click.BadParameter(f"{text!r} is no list of different numbers of processes, such as 1,2")
+        raise click.BadParameter(f"{text!r} is not a list of different numbers of processes, such as 1,2")
     return tuple(map(int, words))
 
 

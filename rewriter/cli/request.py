@@ -80,8 +80,8 @@ def parse(argv: Sequence[str]) -> Request | int:
     if request.verify is not None:
         return request._replace(verify=request.verify._replace(arguments=rest))
     if rest:
-        cause = f"what stands behind -- ({' '.join(rest)}) is for --verify, which is not there"
-        raise UsageError(f"{cause}; write ./-name for a file whose name begins with a dash")
+        cause = f"the arguments after -- ({' '.join(rest)}) are for --verify, which is missing"
+        raise UsageError(f"{cause}; if a file name begins with a dash, write ./-name")
     return request
 
 
@@ -105,13 +105,13 @@ def _request(given: Mapping[str, Any]) -> Request:
     _exclusive(given, "interactive", "html")
     _exclusive(given, "hook", "no_follow", "verify")
     if given["interactive"] and given["output_format"] != "text":
-        raise UsageError("--interactive and --output-format exclude each other")
+        raise UsageError("--interactive and --output-format cannot be used together")
     if not given["paths"] and not given["rules"] and given["explain"] is None:
         raise UsageError("Name a script or a folder, or - for stdin")
     if "" in given["paths"]:
         raise UsageError("A path is empty: name a script or a folder, or - for stdin")
     if "-" in given["paths"] and (len(given["paths"]) > 1 or given["interactive"]):
-        raise UsageError("- (stdin) goes alone")
+        raise UsageError("- (stdin) cannot be combined with other paths")
     options = RawConfig(
         tells=given["roles"],
         select=given["select"] or None,
@@ -134,13 +134,13 @@ def _asked(given: Mapping[str, Any]) -> Asked | None:
     if not given["verify"]:
         for name in ("procs", "steps", "as_is", "double", "keep"):
             if given[name] != unsaid[name]:
-                raise UsageError(f"--{name.replace('_', '-')} goes with --verify")
+                raise UsageError(f"--{name.replace('_', '-')} needs --verify")
         return None
     if given["double"] and given["as_is"]:
-        raise UsageError("--double and --as-is exclude each other")
+        raise UsageError("--double and --as-is cannot be used together")
     named = given["paths"]
     if len(named) != 1 or named[0] == "-" or Path(named[0]).is_dir():
-        raise UsageError("--verify runs one script: name its file, and only that")
+        raise UsageError("--verify runs one script: name only its file")
     return Asked(**{name: given[name] for name in unsaid if name != "arguments"})
 
 
@@ -148,4 +148,4 @@ def _exclusive(given: Mapping[str, Any], *names: str) -> None:
     asked_for = [name for name in names if given[name]]
     if len(asked_for) > 1:
         one, other = (name.replace("_", "-") for name in asked_for[:2])
-        raise UsageError(f"--{one} and --{other} exclude each other")
+        raise UsageError(f"--{one} and --{other} cannot be used together")

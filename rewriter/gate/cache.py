@@ -60,7 +60,7 @@ class Cache:
                 self._judged_by = self._judge()
             except UnknownVersion as why:
                 self._judged_by = ""
-                self._notes.append(f"no verdicts are kept: {why}")
+                self._notes.append(f"the cache is not used: {why}")
         if not self._judged_by:
             return None
         name = digest(Path(os.path.relpath(entry, root)).as_posix())
@@ -96,14 +96,14 @@ class Cache:
         except OSError as error:
             self._closed.add(slot.file.parent)
             self._notes.append(
-                f"{slot.file.parent} cannot be written ({error.strerror or error}): nothing is kept there"
+                f"{slot.file.parent} cannot be written ({error.strerror or error}): the cache is not saved"
             )
             return
         self._lines[slot.file] = lines
 
     def notes(self) -> list[str]:
         """What there is to say of it, in sentences without their full stop."""
-        counts = [f"{self._found} of {self._asked} verdicts were known"] if self._asked else []
+        counts = [f"{self._found} of {self._asked} files were found in the cache"] if self._asked else []
         return [*counts, *dict.fromkeys(self._notes)]
 
     def _read(self, file: Path) -> list[str]:

@@ -103,7 +103,7 @@ class Notebook:
         lines, texts = text.split("\n"), list[str]()
         at = [number for number, line in enumerate(lines) if line in heads]
         if [lines[number] for number in at] != heads or at[:1] != [0][: len(heads)] or lines[-1]:
-            raise ValueError(f"the lines at which cells begin ({heads[0]} and so on) are to stay, each once, in order")
+            raise ValueError(f"keep the lines at which cells begin ({heads[0]} and so on), each once and in order")
         ends = [*at[1:], len(lines) - 1]
         for first, last in zip(at, ends[: len(at)], strict=True):
             texts.append("\n".join(lines[first + 1 : last]))
@@ -153,14 +153,14 @@ def read_notebook(data: bytes, path: Path) -> Notebook:
     kernel = document.get("metadata", {}).get("kernelspec", {})
     language = kernel.get("language", "python") if isinstance(kernel, dict) else "python"
     if str(language).lower() not in ("python", ""):
-        raise SourceError(path, 0, f"a notebook for {language}, not for Python", "Name Python notebooks")
+        raise SourceError(path, 0, f"a notebook in {language}, not in Python", "Name Python notebooks")
     spans = {where[1]: span for where, span in _spans(text) if len(where) == 3 and where[0::2] == ("cells", "source")}
     cells = []
     for index, cell in enumerate(document["cells"]):
         if isinstance(cell, dict) and cell.get("cell_type") == "code" and index in spans:
             source = cell["source"]
             if not all(isinstance(part, str) for part in source):
-                cause = f"cell {index + 1}: its source is no text"
+                cause = f"cell {index + 1}: its source is not text"
                 raise SourceError(path, 0, cause, "Open it in Jupyter and save it again")
             cells.append(Cell(index + 1, "".join(source), *spans[index]))
     return Notebook(path, data, text, tuple(cells))

@@ -130,26 +130,33 @@ def _check(cell: Cell, text: str) -> None:
     """Refuse a cell that would not be the same inside a function, or in a process without a screen."""
     if cell.magic:
         raise NotGathered(
-            cell.number, "a magic stands among the training", "Give it a cell of its own, before the training"
+            cell.number,
+            "there is a magic between the cells of the training",
+            "Move it to a separate cell before the training",
         )
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-            raise NotGathered(cell.number, "a star import stands among the training", "Move it to the first cell")
+            raise NotGathered(
+                cell.number, "there is a star import between the cells of the training", "Move it to the first cell"
+            )
         if isinstance(node, ast.Global):
             names = ", ".join(node.names)
-            raise NotGathered(cell.number, f"a function changes a global ({names})", "Hand it over and return it")
+            raise NotGathered(
+                cell.number, f"a function changes a global ({names})", "Pass it as an argument and return it"
+            )
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in _SHOWN:
             raise NotGathered(
                 cell.number,
-                f"it shows something of the training ({node.id}), and the processes that train have no screen",
-                "Save what is to be shown to a file in the training (on the main process), and read it here",
+                f"it displays something of the training ({node.id}), but the training processes cannot display "
+                "anything",
+                "Save it to a file during the training (on the main process), and read the file here",
             )
     last = tree.body[-1] if tree.body else None
     if isinstance(last, ast.Expr) and not isinstance(last.value, (ast.Call, ast.Constant)):
         raise NotGathered(
             cell.number,
-            "its last line shows a value that the training makes",
+            "its last line displays a value that the training computes",
             "Print it, or move it before the training",
         )
 
@@ -165,8 +172,8 @@ def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[in
             if n < chosen[-1] and _read_first([uses[m] for m in chosen], name):
                 raise NotGathered(
                     cells[made[name]].number,
-                    f"it goes on with {name}, which cell {cells[n].number} has made",
-                    "Make it in the training",
+                    f"it uses {name}, which cell {cells[n].number} created",
+                    "Create it in the training",
                 )
 
 

@@ -41,8 +41,8 @@ def home_of(files: Sequence[FileResult]) -> NotebookHome | None:
                 if module is not None:
                     raise NotGathered(
                         0,
-                        f"{module.name} would make the accelerator where it is imported, before the launcher starts",
-                        "Choose the device in a function of it, or in the notebook, and hand it over",
+                        f"{module.name} would create the accelerator on import, before the launcher starts",
+                        "Choose the device in a function of that module or in the notebook, and pass it as an argument",
                     )
                 return NotebookHome(None, "", False)
     return None
@@ -108,7 +108,7 @@ def started(notebook: Notebook, text: str, function: str) -> str:
     uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == function and isinstance(n.ctx, ast.Load)]
     if len(calls) != 1 or len(uses) != 1:
         what = "is called more than once, or what it returns is used" if uses else "is not called"
-        raise NotGathered(0, f"{function}, which trains, {what}: nothing comes back from the processes", "Call it once")
+        raise NotGathered(0, f"{function}, which trains, {what}: the processes return nothing", "Call it once")
     call = calls[0].value
     assert isinstance(call, ast.Call)
     _nothing_comes_back(notebook, text, calls[0], call)
@@ -153,7 +153,7 @@ def _nothing_comes_back(notebook: Notebook, text: str, statement: ast.stmt, call
         if both:
             raise NotGathered(
                 cell.number,
-                f"it reads {', '.join(both)}, which the processes that train change for themselves",
+                f"it reads {', '.join(both)}, which the training processes change in their own memory",
                 "Save it in the training (accelerator.save), and load it here",
             )
 

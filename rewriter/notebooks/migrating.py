@@ -51,7 +51,7 @@ def plan_notebook(
         origins = _origins(script, text)
         done = again.result()
         if not done.blocked and home_of(done.files) != (home if home.name else home._replace(name=NAME, called=True)):
-            raise NotGathered(0, "the accelerator would be made outside of the training", "Put it in a function")
+            raise NotGathered(0, "the accelerator would be created outside the training", "Put it in a function")
         return NotebookPlan(notebook, again, "" if done.blocked else NAME, origins)
     except NotGathered as why:
         return NotebookPlan(notebook, planned, refusal=why)

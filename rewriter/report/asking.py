@@ -22,14 +22,15 @@ from .text import at_lines, counted, visible
 _KEYS = "ynaesq?"
 _HELP = """\
   y  make these edits
-  n  leave these places as they are
+  n  leave these places unchanged
   a  make them, and all others by the same rules, without asking
-  e  make them, and open the file in your editor ($VISUAL, $EDITOR): what you save there stays
-  s  leave this file as it is now, and go on with the next one
-  q  ask no more: what you said yes to is written, the rest is left
-  ?  this list
-Edits that need each other stand together, so that no answer leaves a program that is half migrated. Ctrl-C writes
-nothing at all.
+  e  make them, and open the file in your editor ($VISUAL, $EDITOR):
+     the text that you save is used
+  s  skip the rest of this file, and continue with the next one
+  q  stop asking: accepted edits are written, the others are not made
+  ?  show this list
+Edits that need each other are one group, so no answer leaves a program
+half migrated. Ctrl-C writes nothing.
 """
 
 
@@ -65,7 +66,7 @@ class Asking:
             offered = session.offered(group)
             if offered is None:
                 if group != TRAINING and TRAINING in session.accepted:
-                    self._say(f"Left out, because you have edited these lines: {self._title(session, group)}")
+                    self._say(f"Skipped, because you edited these lines: {self._title(session, group)}")
                 continue
             if self.without_asking.issuperset(session.rules(group)):
                 session.accept(group)
@@ -124,7 +125,7 @@ class Asking:
             if mine is None:
                 return False
             if problem := problem_of(mine, source):
-                self._say(f"{shown(source.path)}: {problem}. Nothing was taken")
+                self._say(f"{shown(source.path)}: {problem}. Your text was not used")
                 return False
             texts[source] = mine
         session.write(group, texts)
@@ -142,5 +143,5 @@ class Asking:
                 cause = f"ended with status {status}"
             except (OSError, ValueError) as error:
                 cause = str(error)
-        self._say(f"The editor {editor!r} gave nothing back ({cause}). Set EDITOR, or choose another answer")
+        self._say(f"The editor {editor!r} returned nothing ({cause}). Set EDITOR, or choose another answer")
         return None

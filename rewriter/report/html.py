@@ -158,7 +158,9 @@ def _expect(result: Result) -> str:
 
 def _verdict(verdict: SeenVerdict) -> Iterator[str]:
     if verdict.original_error:
-        yield "<p class='broken'>The original does not run by itself, so nothing can be said about the migration.</p>"
+        yield (
+            "<p class='broken'>The original script fails, so there is nothing to compare the migrated script with.</p>"
+        )
         yield f"<pre>{escape(verdict.original_error)}</pre>"
         return
     yield "<table class='plain'><tr><th>promise</th><th>processes</th><th>verdict</th><th>detail</th></tr>"

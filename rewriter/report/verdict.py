@@ -56,7 +56,7 @@ def _detail(promise: SeenPromise) -> str:
 def last_word(verdict: SeenVerdict) -> str:
     """Return one line about everything."""
     if verdict.original_error:
-        return "Not verified: run the original first, with the same arguments."
+        return "Not verified: fix the original first, so that it runs with the same arguments."
     if verdict.status == NOT_COMPARED:
         return "Not verified: there was no run of the original to compare with."
     count = Counter(promise.outcome for promise in verdict.promises)

@@ -134,12 +134,13 @@ def find_python(named: str | None, environment: Mapping[str, str]) -> str:
             lacking = candidate
     if lacking:
         raise VerifyError(
-            f"{lacking} imports torch, but not torchlift.runtime. Run: {lacking} -m pip install torchlift"
+            f"{lacking} can import torch, but not torchlift.runtime. Run: {lacking} -m pip install torchlift"
         )
     if named:
-        raise VerifyError(f"--python {named} does not import torch. Name the interpreter that your script runs with")
+        raise VerifyError(f"--python {named} cannot import torch. Name the interpreter that runs your script")
     raise VerifyError(
-        "no python on PATH imports torch. Activate the environment of your script, or name it: --python EXE"
+        "no python on PATH can import torch. Activate the environment of your script, or name its interpreter: "
+        "--python EXE"
     )
 
 
@@ -178,9 +179,7 @@ def _answer(python: str, asked: Mapping[str, Any]) -> str:
         except OSError as error:
             raise VerifyError(f"{python} cannot be started ({error})") from error
     if done.returncode not in (0, 1, 2) or not done.stdout.strip():
-        raise VerifyError(
-            f"the runtime has given no verdict (exit status {done.returncode}). What it says stands above"
-        )
+        raise VerifyError(f"the runtime gave no verdict (exit status {done.returncode}). Its output is above")
     return done.stdout
 
 
@@ -195,8 +194,8 @@ def read_verdict(text: str) -> SeenVerdict:
         data = json.loads(text)
         if data["version"] != VERSION:
             raise VerifyError(
-                f"the verdict is of version {data['version']}, this command reads version {VERSION}. "
-                "Install the same version of torchlift on both sides"
+                f"the verdict has version {data['version']}, but this command reads version {VERSION}. Install the "
+                "same version of torchlift on both sides"
             )
         failure = data["original_error"]
         return SeenVerdict(

@@ -33,7 +33,8 @@ class Placed:
         if self._era is not AcceleratorState._era:
             raise AttributeError(
                 "`AcceleratorState` object has no attribute for this Accelerator any more. This happens if "
-                "`AcceleratorState._reset_state()` was called and no `Accelerator` has been made since: make a new one."
+                "`AcceleratorState._reset_state()` was called and no `Accelerator` was created afterwards: create a "
+                "new one."
             )
         return self._found
 

@@ -31,7 +31,7 @@ def remember(accelerator: Any) -> None:
 def _latest() -> Any:
     found = None if _Latest.accelerator is None else _Latest.accelerator()
     if found is None:
-        raise TorchliftError("there is no Accelerator yet: make one first.")
+        raise TorchliftError("there is no Accelerator yet: create one first.")
     return found
 
 
@@ -201,7 +201,7 @@ class AcceleratorState:
 
     @property
     def mixed_precision(self) -> str:
-        """What forward passes compute in."""
+        "The precision of forward passes."
         return str(self._precision or "no") if self._of is None else str(self._of.mixed_precision)
 
     @property

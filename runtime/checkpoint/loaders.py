@@ -106,14 +106,16 @@ def load_loader_state(loader: DataLoader[Any], folder: Path, index: int, rank: i
         states = found["ranks"] if set(found) == {"ranks"} else [found] * (rank + 1)
         if rank >= len(states):
             raise CheckpointError(
-                f"{own} holds the states of {len(states)} processes, and this is process {rank}. Load it on as many."
+                f"{own} holds the states of {len(states)} processes, and this is process {rank}. Load it on the same "
+                "number of processes."
             )
         state = states[rank]
         if not is_ours(state) or isinstance(loader, Stateful):
             loader.load_state_dict(state)  # type: ignore[attr-defined]
         elif state["position"]:  # of torchdata's class, which has our state on several processes only
             raise CheckpointError(
-                f"{own} was saved in the middle of a pass on {state['processes']} processes. Load it on as many."
+                f"{own} was saved in the middle of an epoch on {state['processes']} processes. Load it on the same "
+                "number."
             )
 
 

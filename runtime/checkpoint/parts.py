@@ -127,7 +127,7 @@ def load_registered(folder: Path, objects: Sequence[HasState], **kwargs: Any) ->
     files = [path for path in folder.iterdir() if path.match("custom_checkpoint_*.pkl")]
     if len(files) != len(objects):
         raise CheckpointError(
-            f"{folder} holds the states of {len(files)} registered objects, and {len(objects)} are registered now. "
+            f"{folder} holds the states of {len(files)} registered objects, but {len(objects)} are registered now. "
             "Call accelerator.register_for_checkpointing for the same objects, in the same order, before load_state."
         )
     for i, one in enumerate(objects):

@@ -53,7 +53,9 @@ def check_readable(path: Path, what: str) -> None:
     try:
         read(path, numpy="numpy" in sys.modules, mmap=True)
     except CheckpointError as error:
-        raise CheckpointError(f"the state of {what} could be saved, but not loaded again safely: {error}") from error
+        raise CheckpointError(
+            f"the state of {what} could be saved, but could not be loaded again safely: {error}"
+        ) from error
 
 
 def _arrays(wanted: bool) -> AbstractContextManager[Any]:

@@ -98,7 +98,7 @@ class Checkpoints:
         ]
         if bad:
             raise CheckpointPathError(
-                f"these cannot be saved, for they have no state_dict and load_state_dict: {'; '.join(bad)}."
+                f"these objects cannot be saved, because they have no state_dict and load_state_dict: {'; '.join(bad)}."
             )
         self._registered.extend(objects)
 
@@ -126,11 +126,11 @@ class Checkpoints:
         target, failure = broadcast_objects(self._world, list(self._target(output_dir)))
         if failure is not None:
             raise CheckpointPathError(failure)
-        with self._together("could not begin"):
+        with self._together("could not start"):
             if self._writes:
                 stage(target)
         folder = staging_of(target)
-        with self._together("could not give its state") as states:
+        with self._together("could not return its state") as states:
             weights, states.mine = self._collect(folder)
         with self._together("could not write"):
             if self._writes:
@@ -161,7 +161,9 @@ class Checkpoints:
             failures = [line for line, _ in answers if line]
             exchange.all = [mine for _, mine in answers]
             if failures and not failed:
-                raise CheckpointError(f"the checkpoint was not saved: {'; '.join(failures)}. Its own error says why.")
+                raise CheckpointError(
+                    f"the checkpoint was not saved: {'; '.join(failures)}. The error of that process has the cause."
+                )
 
     def _target(self, output_dir: PathLike | None) -> tuple[Path | None, str | None]:
         """Where to save; or why not."""
@@ -178,8 +180,8 @@ class Checkpoints:
         if target.exists():
             newest = numbered(target.parent)[-1][0]
             return None, (
-                f"{target} exists already. To save after the newest, set accelerator.save_iteration = {newest + 1}; "
-                "else remove it."
+                f"{target} already exists. To save after the newest checkpoint, set accelerator.save_iteration = "
+                f"{newest + 1}; otherwise remove it."
             )
         return target, None
 
@@ -266,9 +268,9 @@ class Checkpoints:
         settle_all(self._parent())
         newest, passed = newest_whole(self._parent())
         for line in passed:
-            log.warning("passed over a checkpoint that is not whole: %s", line)
+            log.warning("skipped an incomplete checkpoint: %s", line)
         if newest is None:
-            raise CheckpointPathError(f"there is no whole checkpoint in {self._parent()}.")
+            raise CheckpointPathError(f"there is no complete checkpoint in {self._parent()}.")
         return newest
 
     def _restore_random(self, folder: Path) -> None:
@@ -278,6 +280,6 @@ class Checkpoints:
         if not path.is_file():
             path, noise = folder / random_name(0), rank
         if not path.is_file():
-            log.warning("%s holds no random numbers; they go on as they are", folder)
+            log.warning("%s holds no state of the random generators; they keep their current state", folder)
             return
         restore_random_states(read(path), self._world.device, noise)

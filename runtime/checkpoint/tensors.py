@@ -33,8 +33,8 @@ def without_ties(state: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], dic
     strangers = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
     if strangers:
         raise CheckpointError(
-            f"safetensors holds tensors only, and these are none: {', '.join(strangers)}. "
-            "Save with safe_serialization=False."
+            f"safetensors holds only tensors, and these are not tensors: {', '.join(strangers)}. Save with "
+            "safe_serialization=False."
         )
     first: dict[Any, str] = {}
     dropped: dict[str, str] = {}

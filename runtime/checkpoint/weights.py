@@ -63,8 +63,8 @@ def weight_files(checkpoint: Path) -> list[Path]:
         if not found:
             what = f"{len(indexes)} of them" if indexes else "none"
             raise CheckpointPathError(
-                f"{checkpoint} holds no {SAFE.whole} and no {PICKLED.whole}, and not one index but {what}. "
-                "Give the path of the file or of its index."
+                f"{checkpoint} holds no {SAFE.whole} and no {PICKLED.whole}, and instead of one index {what}. Give the "
+                "path of the file or of its index."
             )
         return found[:1]
     if not checkpoint.is_file():
@@ -75,10 +75,10 @@ def weight_files(checkpoint: Path) -> list[Path]:
         index = json.loads(checkpoint.read_text())
         names = sorted(set(index.get("weight_map", index).values()))
     except (ValueError, AttributeError, TypeError) as error:
-        raise CheckpointError(f"{checkpoint} is no index of shards: {error}") from error
+        raise CheckpointError(f"{checkpoint} is not an index of shards: {error}") from error
     missing = [name for name in names if not (checkpoint.parent / name).is_file()]
     if missing:
-        raise CheckpointError(f"{checkpoint} lists {', '.join(missing)}, which are not beside it.")
+        raise CheckpointError(f"{checkpoint} lists {', '.join(missing)}, which are not in its folder.")
     return [checkpoint.parent / name for name in names]
 
 

@@ -139,7 +139,7 @@ def broadcast(world: World, tree: Tree, source: int = 0) -> Tree:
     world.note("broadcast", tensors)
     sizes = world.gather_numbers([prod(t.shape) * t.dtype.itemsize for t in tensors])
     if any(row != sizes[0] for row in sizes):
-        raise CollectiveError(f"broadcast: the tensors differ in size between the ranks (bytes per rank: {sizes}).")
+        raise CollectiveError(f"broadcast: the tensors have different sizes on the ranks (bytes per rank: {sizes}).")
     return rebuild(tree, send_tensors(world, tensors, source))
 
 

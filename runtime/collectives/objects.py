@@ -24,8 +24,8 @@ def gather_object_lists(world: World, mine: list[Any]) -> list[list[Any]]:
     """
     if not isinstance(mine, (list, tuple)):
         raise ValueError(
-            f"objects are gathered from lists; this is a {type(mine).__name__}. Wrap it: accelerator.gather_for_metrics"
-            "([value], use_gather_object=True)."
+            f"gathering objects needs a list; this is a {type(mine).__name__}. Wrap it: "
+            "accelerator.gather_for_metrics([value], use_gather_object=True)."
         )
     if world.alone:
         return [list(mine)]

@@ -48,10 +48,10 @@ def reduce(world: World, tree: Tree, reduction: str = "sum", scale: float = 1.0)
 def _check(tensor: torch.Tensor, word: Reduction) -> None:
     if word is Reduction.MEAN and not (tensor.is_floating_point() or tensor.is_complex()):
         raise CollectiveError(
-            f"reduce: the mean of a tensor of {tensor.dtype} would be cut to whole numbers. Reduce tensor.float()."
+            f"reduce: the mean of a {tensor.dtype} tensor would be truncated to whole numbers. Reduce tensor.float()."
         )
     if tensor.dtype is torch.bool and word not in (Reduction.MAX, Reduction.MIN):
-        raise CollectiveError(f"reduce: booleans have no {word}. Reduce tensor.long(), or use 'max' or 'min'.")
+        raise CollectiveError(f"reduce: boolean tensors have no {word}. Reduce tensor.long(), or use 'max' or 'min'.")
 
 
 def _reduce_all(world: World, tensors: list[torch.Tensor], word: Reduction) -> list[torch.Tensor]:
@@ -67,8 +67,8 @@ def _reduce_all(world: World, tensors: list[torch.Tensor], word: Reduction) -> l
     counts = world.reduce(flats, word, [tensor.numel() for tensor in tensors])
     if any(row != counts[0] for row in counts):
         raise CollectiveError(
-            f"reduce: the tensors differ in size between the ranks (elements per rank: {counts}). "
-            "Use accelerator.gather for rows, or accelerator.pad_across_processes first."
+            f"reduce: the tensors have different sizes on the ranks (elements per rank: {counts}). Use "
+            "accelerator.gather for rows, or accelerator.pad_across_processes first."
         )
     results: dict[int, torch.Tensor] = {}
     for (dtype, members), flat in zip(groups.items(), flats, strict=True):

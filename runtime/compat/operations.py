@@ -71,7 +71,7 @@ def copy_tensor_to_devices(tensor: torch.Tensor | None = None) -> torch.Tensor:
     about = [None if tensor is None else (tuple(tensor.shape), tensor.dtype)]
     broadcast_objects(world, about)
     if about[0] is None:
-        raise ValueError("copy_tensor_to_devices: process 0 has given no tensor.")
+        raise ValueError("copy_tensor_to_devices: process 0 passed no tensor.")
     shape, dtype = about[0]
     if tensor is None or world.rank:
         tensor = torch.empty(shape, dtype=dtype, device=world.device)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from .plugins import Later
 
-_LARGE = "Models that do not fit into the memory of one device come later: load the whole model on each."
-_SHARDED = "Sharded weights come later: models are replicated on all processes."
-_DEEPSPEED = "DeepSpeed comes later: leave it out."
-_MEGATRON = "Megatron-LM comes later: leave it out."
-_FEW_BITS = "Weights in few bits come later: leave it out."
-_FP8 = 'fp8 comes later: use mixed_precision="bf16".'
+_LARGE = "Models larger than the memory of one device are not supported yet: load the whole model on each device."
+_SHARDED = "Sharded weights are not supported yet: models are replicated on all processes."
+_DEEPSPEED = "DeepSpeed is not supported yet: leave it out."
+_MEGATRON = "Megatron-LM is not supported yet: leave it out."
+_FEW_BITS = "Quantised weights are not supported yet: leave it out."
+_FP8 = 'fp8 is not supported yet: use mixed_precision="bf16".'
 _COMPILED = "Use TorchDynamoPlugin(use_regional_compilation=True): models are compiled in place by prepare."
 _PRECISION = "Use accelerator.autocast() and accelerator.scaler."
 _LAUNCHED = "Start processes with torchlift launch, or with notebook_launcher."
 _PLACES = "Use torchlift env, or ask torch."
-_CHUNKS = "Pipelines come later: leave it out."
+_CHUNKS = "Pipeline parallelism is not supported yet: leave it out."
 _FILES = "Use accelerator.save_state and accelerator.load_state."
-_SAVED = "Use accelerator.save_model: of tied weights one is written."
-_WRAPPED = "Nothing is wrapped here: use the model as it is."
+_SAVED = "Use accelerator.save_model: it writes tied weights once."
+_WRAPPED = "Models are not wrapped here: use the model itself."
 
 _NAMES: dict[str, str] = {
     _LARGE: """
@@ -84,7 +84,9 @@ _SENTENCES = {name: sentence for sentence, names in _NAMES.items() for name in n
 
 def _class(name: str) -> type[Later]:
     sentence = _SENTENCES[name]
-    return type(name, (Later,), {"instead": sentence, "__doc__": f"Not there yet. {sentence}", "__module__": __name__})
+    return type(
+        name, (Later,), {"instead": sentence, "__doc__": f"Not supported yet. {sentence}", "__module__": __name__}
+    )
 
 
 _MADE: dict[str, type[Later]] = {}
@@ -98,7 +100,7 @@ def absent(name: str) -> type[Later]:
         AttributeError: Accelerate has no such name either.
     """
     if name not in _SENTENCES:
-        raise AttributeError(f"torchlift.runtime has no {name!r}, at least not here")
+        raise AttributeError(f"torchlift.runtime has no {name!r} in this module")
     if name not in _MADE:
         _MADE[name] = _class(name)
     return _MADE[name]

@@ -117,7 +117,7 @@ def from_mapping(found: Mapping[str, Any], where: str) -> ClusterConfig:
     unknown += sorted(f"dynamo_config.{key}" for key in set(dynamo) - _DYNAMO)
     if unknown:
         raise ConfigError(
-            f"The config file at {where} had unknown keys ({unknown}). Remove them; known are: "
+            f"The config file at {where} had unknown keys ({unknown}). Remove them; known keys are: "
             f"{', '.join(sorted(known))}."
         )
     for key, ability in _LATER.items():
@@ -148,7 +148,7 @@ def read_config(path: Path) -> ClusterConfig:
             f"the config file {path} cannot be read: {error.strerror}. Run `torchlift config`."
         ) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"the config file {path} is no YAML: {error}") from error
+        raise ConfigError(f"the config file {path} is not valid YAML: {error}") from error
     if not isinstance(found, dict):
         raise ConfigError(f"the config file {path} holds no keys.")
     return from_mapping(found, str(path))

@@ -26,7 +26,7 @@ def hook_of(word: Hook, wrapper: Hook, settings: Mapping[str, Any], on_cpu: bool
         MixedUseError: the CPU has no such hook.
     """
     if on_cpu and wrapper == Hook.BF16:
-        raise MixedUseError("gloo cannot add bf16 numbers: use comm_wrapper='fp16', or none, on the CPU.")
+        raise MixedUseError("gloo cannot add bf16 numbers: on the CPU use comm_wrapper='fp16', or no wrapper.")
     if on_cpu and word == Hook.BATCHED_POWER_SGD:
         raise MixedUseError("comm_hook='batched_power_sgd' needs an accelerator: use 'power_sgd' on the CPU.")
     if word == Hook.NO:

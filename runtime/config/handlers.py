@@ -137,8 +137,8 @@ class DistributedDataParallelKwargs(KwargsHandler):
         register = getattr(model, "register_comm_hook", None)
         if register is None:
             raise MixedUseError(
-                f"register_comm_hook takes a DistributedDataParallel, and this is a {type(model).__name__}. Hand this "
-                "handler to Accelerator(kwargs_handlers=[...]): prepare then compresses gradients as it says."
+                f"register_comm_hook takes a DistributedDataParallel, but this is a {type(model).__name__}. Pass this "
+                "handler to Accelerator(kwargs_handlers=[...]): prepare then applies the compression."
             )
         state, hook = self.compression(all(one.device.type == "cpu" for one in model.parameters()))
         if hook is not None:
@@ -233,7 +233,7 @@ def window_length(name: str, given: Any) -> int:
     except (TypeError, ValueError):
         steps = 0
     if steps < 1 or (not isinstance(given, str) and steps != given):
-        raise MixedUseError(f"{name} is {given}; it must be 1 or more, in whole numbers.")
+        raise MixedUseError(f"{name} is {given}; it must be a whole number, 1 or more.")
     return steps
 
 

@@ -51,7 +51,9 @@ class DataLoaderConfiguration:
 
     def __post_init__(self) -> None:
         if self.dispatch_batches and self.even_batches is False:
-            raise MixedUseError("dispatch_batches=True completes every round: it does not go with even_batches=False.")
+            raise MixedUseError(
+                "dispatch_batches=True always completes the last batches, so it cannot be used with even_batches=False."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +161,8 @@ def _accumulation(
     steps = window_length("gradient_accumulation_steps", given)
     if plugin is not None and steps > 1:
         raise MixedUseError(
-            "gradient_accumulation_steps and gradient_accumulation_plugin both say how long a window is. Give one."
+            "gradient_accumulation_steps and gradient_accumulation_plugin both set the number of accumulation steps. "
+            "Give one."
         )
     plugin = plugin or GradientAccumulationPlugin()
     return replace(plugin, num_steps=environment.gradient_accumulation_steps or plugin.num_steps or steps)
@@ -167,7 +170,7 @@ def _accumulation(
 
 def _dynamo(backend: str | None, plugin: TorchDynamoPlugin | None) -> TorchDynamoPlugin:
     if backend is not None and plugin is not None:
-        raise MixedUseError("dynamo_backend and dynamo_plugin both say how to compile. Give one.")
+        raise MixedUseError("dynamo_backend and dynamo_plugin both configure compilation. Give one.")
     return plugin or TorchDynamoPlugin(backend=backend)
 
 

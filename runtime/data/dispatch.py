@@ -74,7 +74,7 @@ class Dispatched:
         return self
 
     def __next__(self) -> Tagged:
-        self._world.note("read for all processes")
+        self._world.note("reading for all processes")
         if self._parcels is None:
             return self._receive()
         try:
@@ -119,7 +119,7 @@ class Dispatched:
         if kind == _END:
             raise StopIteration
         if kind == _FAILED:
-            raise CollectiveError("rank 0, which reads for all processes, has failed to read a batch: see its error.")
+            raise CollectiveError("rank 0 reads for all processes and failed to read a batch: see its error.")
         rows, valid, starts, sizes = (numbers[i * size : (i + 1) * size] for i in range(4))
         if new := sizes[self._world.rank]:
             start = starts[self._world.rank]
@@ -137,9 +137,9 @@ def _split(batches: Any, size: int) -> Iterator[tuple[list[Any], Shares]]:
     for batch in batches:
         if _unclear([batch]) and any(map(_one_tensor_a_row, _items(batch))):
             raise CollectiveError(
-                "rank 0 reads a batch for all processes, and cannot cut it: its tensors have different first "
-                "dimensions, and there is a list of tensors in it. Stack them to one row per sample, leave out "
-                "split_batches, or dispatch_batches: every process then reads its own rows."
+                "rank 0 reads a batch for all processes, but cannot split it: its tensors have different first "
+                "dimensions, and it contains a list of tensors. Stack them to one row per sample, or leave out "
+                "split_batches or dispatch_batches: every process then reads its own rows."
             )
         rows = rows_of(batch) or 1
         cuts = bounds(rows, size)
@@ -200,9 +200,8 @@ def _completed(waiting: list[Any], first: Any, size: int) -> tuple[list[Any], Sh
             longer = filler if part is None else join(part, filler)
             if (rows_of(longer) or 0) <= (0 if part is None else rows_of(part) or 0):
                 raise CollectiveError(
-                    f"rank 0 reads for all processes, and cannot complete the last round of batches: a "
-                    f"{type(first).__name__} cannot be joined with another. Give the loader drop_last=True, or leave "
-                    "out dispatch_batches."
+                    f"rank 0 reads for all processes, but cannot complete the last batches: a {type(first).__name__} "
+                    "cannot be concatenated. Pass drop_last=True to the loader, or leave out dispatch_batches."
                 )
             part = longer
         parts.append(part)

@@ -101,7 +101,7 @@ def is_prepared(loader: object) -> bool:
 
 def pace_of(loader: object) -> Pace:
     """What the clock of a prepared loader shows. It begins anew."""
-    expect("pace", loader, PreparedLoader, "a loader that prepare has given")
+    expect("pace", loader, PreparedLoader, "a loader returned by prepare")
     pace: Pace = loader.__dict__[KEY].epochs.clock.read()
     return pace
 
@@ -350,7 +350,7 @@ def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
         dataloader: prepared or not.
         num_batches: batches of this process.
     """
-    expect("skip_first_batches", dataloader, DataLoader, "a loader, and how many of its batches to leave out")
+    expect("skip_first_batches", dataloader, DataLoader, "a loader and the number of batches to skip")
     if num_batches < 0:
         raise MixedUseError(f"skip_first_batches(num_batches={num_batches}): it must be 0 or more.")
     loader = dataloader

@@ -42,9 +42,9 @@ def real_rows(progress: Progress, sizes: tuple[int, ...], tensors: Iterable[torc
     if all(valid in (0, rows) for valid, rows in zip(shares.valid, shares.rows, strict=True)):
         return [(rank, 0, size) for rank, size in enumerate(sizes) if shares.valid[rank]]
     raise RemainderError(
-        f"gather_for_metrics: the processes hold {list(shares.rows)} rows of the batch in hand, some of them "
-        f"duplicates, but {list(sizes)} rows were handed in, so that the duplicates cannot be told apart. Hand in one "
-        "row per row of the batch, or use accelerator.gather for values that are not rows."
+        f"gather_for_metrics: the processes hold {list(shares.rows)} rows of the current batch, some of them "
+        f"duplicates, but got {list(sizes)} rows, so the duplicates cannot be identified. Pass one row per row of the "
+        "batch, or use accelerator.gather for values that are not rows."
     )
 
 
@@ -57,8 +57,8 @@ def _only_one(one: Pass, sizes: tuple[int, ...], found: list[Segment]) -> None:
     for other in one.beside:
         if other.runs and _of_batch(other, sizes) not in (None, found):
             raise RemainderError(
-                f"gather_for_metrics: {list(sizes)} rows fit the batches of two loaders that are read in turn, and "
-                "they have different duplicates. Hand in a tensor of the batch together with its results: "
+                f"gather_for_metrics: {list(sizes)} rows match the batches of two loaders that are read in turn, and "
+                "these have different duplicates. Pass a tensor of the batch together with its results: "
                 "accelerator.gather_for_metrics((output, target))."
             )
 

@@ -100,8 +100,8 @@ class KeptDistributedSampler:
     def __init__(self, source: Any, sampler: DistributedSampler[Any], world: World, batch_size: int | None) -> None:
         if sampler.num_replicas != world.size:
             raise MixedUseError(
-                f"the loader has a DistributedSampler for {sampler.num_replicas} processes, there are {world.size}. "
-                "Remove the sampler: prepare shares the rows by itself."
+                f"the loader has a DistributedSampler for {sampler.num_replicas} processes, but there are "
+                f"{world.size}. Remove the sampler: prepare shards the data itself."
             )
         self._source = source
         self._sampler = sampler

@@ -92,12 +92,13 @@ class Stateful:
         epochs = self.__dict__[KEY].epochs
         if not is_ours(state):
             raise CheckpointError(
-                "this is not the state of a loader of use_stateful_dataloader=True. Take it from loader.state_dict()."
+                "this is not the state of a loader with use_stateful_dataloader=True. Use the result of "
+                "loader.state_dict()."
             )
         if state["position"] and state["processes"] != _processes(self):
             raise CheckpointError(
-                f"the state of this loader was saved in the middle of a pass on {state['processes']} processes, and "
-                f"there are {_processes(self)}. Go on with as many, or save at the end of a pass."
+                f"the state of this loader was saved in the middle of an epoch on {state['processes']} processes, but "
+                f"now there are {_processes(self)}. Resume on the same number, or save at the end of an epoch."
             )
         epochs.set(state["epoch"])
         epochs.current = epochs.beginning = epochs.go_on = None
@@ -105,7 +106,7 @@ class Stateful:
         if state["position"]:
             kept = [one.clone() for one in state["generators"]]
             if len(kept) != len(_generators(self)):
-                raise CheckpointError("this loader has other generators than the one whose state was saved.")
+                raise CheckpointError("this loader has different generators from the one whose state was saved.")
             epochs.go_on = Beginning(state["torch"].clone(), kept, state["position"])
 
 

@@ -56,37 +56,56 @@ def main() -> None:
 
 
 @main.command(cls=_Launch)
-@click.option("--config-file", type=click.Path(), help="A file from `torchlift config`; what stands here wins over it.")
+@click.option(
+    "--config-file",
+    type=click.Path(),
+    help="A file from `torchlift config`; options on the command line take precedence.",
+)
 @click.option("--num-processes", type=click.IntRange(min=1), help="How many processes, on all machines.  [default: 1]")
 @click.option("--cpu", is_flag=True, default=None, help="Stay on the CPU.")
-@click.option("--multi-gpu", is_flag=True, help="Accepted: the processes use what GPUs there are.")
-@click.option("--gpu-ids", help="Numbers of the GPUs to use, with commas between; one process each if not said.")
+@click.option("--multi-gpu", is_flag=True, help="Accepted: the processes use the available GPUs.")
+@click.option("--gpu-ids", help="Numbers of the GPUs to use, separated by commas; the default is one process per GPU.")
 @click.option("--num-machines", type=click.IntRange(min=1), help="How many machines.  [default: 1]")
 @click.option("--machine-rank", type=click.IntRange(min=0), help="The number of this machine.  [default: 0]")
-@click.option("--main-process-ip", help="Where process 0 is reached.  [default: 127.0.0.1]")
-@click.option("--main-process-port", type=click.IntRange(0, 65535), help="Its port; 0 takes a free one.  [default: 0]")
-@click.option("--mixed-precision", type=click.Choice(PRECISION_WORDS), help="What forward passes compute in.")
-@click.option("--split-batches", is_flag=True, default=None, help="Keep the global batch: share every batch.")
+@click.option("--main-process-ip", help="The address of process 0.  [default: 127.0.0.1]")
+@click.option(
+    "--main-process-port",
+    type=click.IntRange(0, 65535),
+    help="The port of process 0; 0 means a free port.  [default: 0]",
+)
+@click.option("--mixed-precision", type=click.Choice(PRECISION_WORDS), help="The precision of forward passes.")
+@click.option(
+    "--split-batches",
+    is_flag=True,
+    default=None,
+    help="Keep the global batch size: split every batch over the processes.",
+)
 @click.option("--gradient-accumulation-steps", type=click.IntRange(min=1), help="Batches per optimizer step.")
-@click.option("--dynamo-backend", help="Compile models with this back end of torch.compile.")
+@click.option("--dynamo-backend", help="Compile models with this backend of torch.compile.")
 @click.option("--dynamo-mode", type=click.Choice(DYNAMO_MODES), help="For torch.compile.")
-@click.option("--dynamo-use-fullgraph", is_flag=True, default=None, help="Fail where a model is compiled in pieces.")
+@click.option(
+    "--dynamo-use-fullgraph", is_flag=True, default=None, help="Fail if a model is not compiled as a whole graph."
+)
 @click.option("--dynamo-use-dynamic", is_flag=True, default=None, help="Compile for all shapes at once.")
 @click.option("--dynamo-use-regional-compilation", is_flag=True, default=None, help="Compile repeated blocks only.")
 @click.option("--num-cpu-threads-per-process", type=click.IntRange(min=1), help="Threads of each process on the CPU.")
-@click.option("--max-restarts", type=click.IntRange(min=0), default=0, help="Start all again when one has failed.")
+@click.option("--max-restarts", type=click.IntRange(min=0), default=0, help="Restart all processes when one fails.")
 @click.option("--rdzv-backend", type=click.Choice(["static", "c10d"]), help="Accepted, without effect.")
 @click.option("--rdzv-conf", help="Accepted, without effect.")
 @click.option("--role", help="Accepted, without effect.")
-@click.option("--monitor-interval", type=float, help="Accepted: the end of a process is noticed at once.")
+@click.option(
+    "--monitor-interval", type=float, help="Accepted, without effect: the end of a process is noticed at once."
+)
 @click.option("--main-training-function", help="Accepted, without effect.")
 @click.option("--same-network", is_flag=True, help="Accepted, without effect.")
-@click.option("--debug", is_flag=True, help="Accepted: collective calls are always checked.")
+@click.option("--debug", is_flag=True, help="Accepted, without effect: collective calls are always checked.")
 @click.option("--log-dir", type=click.Path(), help="Write what each process prints to files in this folder.")
-@click.option("-r", "--redirects", help="What goes to files only: 1 stdout, 2 stderr, 3 both; 0:3 for process 0 only.")
-@click.option("-t", "--tee", help="The same for what goes to files and to the terminal.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing about processes that fail.")
-@click.option("--no-python", is_flag=True, help="SCRIPT is a program of its own.")
+@click.option(
+    "-r", "--redirects", help="Streams that go only to files: 1 stdout, 2 stderr, 3 both; 0:3 for process 0 only."
+)
+@click.option("-t", "--tee", help="Streams that go to files and to the terminal, in the same form.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not report processes that fail.")
+@click.option("--no-python", is_flag=True, help="SCRIPT is an executable program, not a Python script.")
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as for `python -m`.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -163,7 +182,7 @@ def _hyphens(args: list[str]) -> list[str]:
 
 
 @main.group(cls=_Underscores, invoke_without_command=True)
-@click.option("--config-file", type=click.Path(), help="Where to write; the place that `launch` reads if not said.")
+@click.option("--config-file", type=click.Path(), help="Where to write; the default is the file that `launch` reads.")
 @click.pass_context
 def config(ctx: click.Context, config_file: str | None) -> None:
     """Answer some questions, and keep the answers for `torchlift launch`."""
@@ -186,7 +205,7 @@ def default(obj: Any, mixed_precision: str, config_file: str | None) -> None:
 
 
 @main.command(cls=_Simple)
-@click.option("--config-file", type=click.Path(), help="Another file than the one that `launch` reads.")
+@click.option("--config-file", type=click.Path(), help="A different file from the one that `launch` reads.")
 def env(config_file: str | None) -> None:
     """Say what is installed and how this machine is set up, for a report."""
     from . import about

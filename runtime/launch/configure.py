@@ -22,15 +22,21 @@ def ask(path: Path) -> Iterator[str]:
     machines = click.prompt("How many machines?", type=click.IntRange(min=1), default=1)
     more: dict[str, Any] = {}
     if machines > 1:
-        more["machine_rank"] = click.prompt("The number of this one?", type=click.IntRange(0, machines - 1), default=0)
-        more["main_process_ip"] = click.prompt("Where is machine 0 reached?", type=str)
-        more["main_process_port"] = click.prompt("At which port?", type=click.IntRange(1, 65535), default=29500)
-    cpu = click.confirm("Stay on the CPU, even where there is an accelerator?", default=False)
+        more["machine_rank"] = click.prompt(
+            "What is the number of this machine?", type=click.IntRange(0, machines - 1), default=0
+        )
+        more["main_process_ip"] = click.prompt("What is the address of machine 0?", type=str)
+        more["main_process_port"] = click.prompt(
+            "Which port does it use?", type=click.IntRange(1, 65535), default=29500
+        )
+    cpu = click.confirm("Stay on the CPU, even if there is an accelerator?", default=False)
     processes = click.prompt(
         "How many processes, on all machines?", type=click.IntRange(min=machines), default=machines
     )
-    precision = click.prompt("What do forward passes compute in?", type=click.Choice(PRECISIONS), default="no")
-    split = click.confirm("Keep the global batch: share every batch of the script among the processes?", default=False)
+    precision = click.prompt("Which precision do forward passes use?", type=click.Choice(PRECISIONS), default="no")
+    split = click.confirm(
+        "Keep the global batch size: split every batch of the script over the processes?", default=False
+    )
     config = ClusterConfig(
         num_processes=processes,
         num_machines=machines,
@@ -46,7 +52,7 @@ def ask(path: Path) -> Iterator[str]:
 def basic(path: Path, mixed_precision: str) -> Iterator[str]:
     """Write what fits this machine: a process for every accelerator, or one on the CPU."""
     if path.exists():
-        yield f"there is a file at {path} already, it stays as it is. Run `torchlift config` to change it."
+        yield f"{path} already exists and was not changed. Run `torchlift config` to change it."
         return
     import torch
 

@@ -121,7 +121,8 @@ def _count(asked: int | None) -> int:
     count = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
     if not count:
         raise LaunchError(
-            "there is no accelerator here to count: say how many processes, notebook_launcher(..., num_processes=2)."
+            "there is no accelerator here, so the number of processes is not known: notebook_launcher(..., "
+            "num_processes=2)."
         )
     return count
 
@@ -133,16 +134,16 @@ def _nothing_begun() -> None:
 
     if PartialState.made_in == os.getpid():
         raise LaunchError(
-            "an Accelerator (or PartialState) has been made in this process already, so that processes cannot start "
-            "from here: it should only be made inside your training function. Restart the notebook, and make sure that "
-            "no cell makes one."
+            "an Accelerator (or PartialState) already exists in this process, so processes cannot be started from "
+            "here: it should only be created inside your training function. Restart the notebook, and make sure that "
+            "no cell creates one."
         )
     kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     begun = getattr(torch.get_device_module(kind), "is_initialized", None) if kind is not None else None
     if begun is not None and begun():
         raise LaunchError(
-            "a device is in use in this process already, and processes that start from here could not use it. Restart "
-            "the notebook, and use devices only inside your training function."
+            "this process already uses a device, so processes started from here could not use it. Restart the "
+            "notebook, and use devices only inside your training function."
         )
 
 

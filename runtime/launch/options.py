@@ -100,7 +100,7 @@ def job_of(
     if options.cpu and (options.multi_gpu or options.gpu_ids):
         raise LaunchError("--cpu contradicts --multi-gpu and --gpu-ids. Leave one out.")
     if options.multi_gpu and options.num_processes is None and config.num_processes is None and not options.gpu_ids:
-        raise LaunchError("--multi-gpu does not say how many processes. Add --num-processes, or --gpu-ids.")
+        raise LaunchError("--multi-gpu does not set the number of processes. Add --num-processes or --gpu-ids.")
     return Job(
         num_processes=_processes(options, config, default_processes),
         command=command,

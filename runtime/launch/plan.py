@@ -87,8 +87,8 @@ def plan(job: Job, environment: Mapping[str, str], cores: int | None = None) -> 
 def _check(job: Job) -> None:
     if job.num_processes % job.num_machines:
         raise LaunchError(
-            f"--num-processes is {job.num_processes}, which {job.num_machines} machines cannot share evenly. It counts "
-            "the processes of all machines."
+            f"--num-processes is {job.num_processes}, which cannot be divided evenly over {job.num_machines} machines. "
+            "It counts the processes of all machines."
         )
     if not 0 <= job.machine_rank < job.num_machines:
         raise LaunchError(

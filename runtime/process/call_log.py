@@ -61,7 +61,7 @@ class LoggedCall(NamedTuple):
             name += "".join(self.kind.partition(" from ")[1:])
         shapes = ", ".join(str(list(shape)) if isinstance(shape, tuple) else str(shape) for shape in self.shapes[:4])
         more = ", ..." if len(self.shapes) > 4 else ""
-        end = ", which was left in its middle" if self.left else ""
+        end = ", which was interrupted" if self.left else ""
         return f"{name} of {shapes}{more}{end}" if shapes else f"{name}{end}"
 
 
@@ -131,8 +131,7 @@ def sentence(mine: list[Any], theirs: list[Any], rank: int) -> str:
     """What a script is told of two entries, as `parted` gives them; the second is that of `rank`."""
     places = [f" at {told[3]}" if told[3] else "" for told in (mine, theirs)]
     return (
-        f"the processes have parted at their collective number {mine[0]}: rank 0 is in {mine[2]}{places[0]}, "
-        f"rank {rank} is in {theirs[2]}{places[1]}. Every process must call the same, in the same "
-        "order, with tensors of the same kind: look for a condition (the rank, a metric, the number of batches) around "
-        "one of these lines."
+        f"collective mismatch at call {mine[0]}: rank 0 is in {mine[2]}{places[0]}, rank {rank} is in "
+        f"{theirs[2]}{places[1]}. Every process must make the same calls, in the same order, with tensors of the same "
+        "kind: look for a condition (on the rank, a metric, the number of batches) around one of these lines."
     )

@@ -93,8 +93,8 @@ def _backend(device: torch.device, wanted: str | None) -> str:
     names = [name for name in str(own).split(",") if ":" not in name]
     if not all(dist.is_backend_available(name) for name in names):
         raise TopologyError(
-            f"tensors on {device.type} travel by {own}, which this build of torch does not have. Install a build that "
-            "has it, or stay on the CPU: Accelerator(cpu=True)."
+            f"tensors on {device.type} need the backend {own}, which this build of torch does not have. Install a "
+            "build that has it, or stay on the CPU: Accelerator(cpu=True)."
         )
     return f"cpu:gloo,{device.type}:{own}"
 
@@ -166,7 +166,7 @@ def leave() -> None:
         parted = mismatch
         _Exit.failed = True
     except (RuntimeError, ValueError, OSError) as error:  # the store is gone: so are the others
-        log.debug("left without the others: %s", error)
+        log.debug("the process group could not be closed together with the other processes: %s", error)
     if _Exit.failed:
         _destroy_or_die(waited_for)
     else:

@@ -24,7 +24,10 @@ def tqdm(*args: Any, main_process_only: bool = True, **kwargs: Any) -> Any:
         ValueError: the first argument is a bool, as an older interface had it.
     """
     if args and isinstance(args[0], bool):
-        raise ValueError("tqdm takes what to iterate first; write main_process_only=... for a bar on every process.")
+        raise ValueError(
+            "the first argument of tqdm is what it iterates over; for a bar on every process, write "
+            "main_process_only=False."
+        )
     need("tqdm", "a progress bar", "progress")
     hidden = main_process_only and not topology(read_environment()).is_local_main
     kwargs["disable"] = kwargs.get("disable", False) or hidden

@@ -56,4 +56,4 @@ def _take(inputs: Any, chosen: list[int], start: int, device: torch.device | Non
 
 
 def _no(inputs: Any) -> Any:
-    raise TypeError(f"a {type(inputs).__name__} cannot be shared out among processes. Make a list of what is in it.")
+    raise TypeError(f"a {type(inputs).__name__} cannot be split between processes. Convert it to a list.")

@@ -69,8 +69,8 @@ class PartialState:
         if self.initialized and PartialState.made_in == os.getpid():
             if cpu and self.device.type != "cpu":
                 raise MixedUseError(
-                    f"cpu=True, but this process computes on {self.device} already. Give cpu=True where the first "
-                    "Accelerator or PartialState is made."
+                    f"cpu=True, but this process already computes on {self.device}. Pass cpu=True where the first "
+                    "Accelerator or PartialState is created."
                 )
             return
         PartialState.made_in = os.getpid()
@@ -106,7 +106,7 @@ class PartialState:
         if name in known:
             raise AttributeError(
                 f"`PartialState` object has no attribute `{name}`. This happens if `PartialState._reset_state()` was "
-                "called and no `Accelerator` or `PartialState` has been made since."
+                "called and no `Accelerator` or `PartialState` was created afterwards."
             )
         raise AttributeError(f"'PartialState' object has no attribute '{name}'")
 

@@ -85,13 +85,14 @@ def note(kind: str, signature: str = "", shapes: Shown = ()) -> None:
     if watch is not None:
         if _Here.forked:
             raise CollectiveError(
-                f"{kind}: this is a fork of a process of the job (a worker of a loader, or of multiprocessing), which "
-                "the others do not know. Hand what it has found to the process that started it, and exchange it there."
+                f"{kind}: this process is a fork of a rank (a worker of a loader, or of multiprocessing) and cannot "
+                "take part in a collective call. Return its result to the process that started it, and make the call "
+                "there."
             )
         if _CALL.waiting:
             raise CollectiveError(
-                f"{kind}: this process is in the middle of another exchange. A handler of a signal should only call "
-                "accelerator.set_trigger(); ask for it between two steps with accelerator.check_trigger()."
+                f"{kind}: this process is already in a collective call. A signal handler should only call "
+                "accelerator.set_trigger(); check it between two steps with accelerator.check_trigger()."
             )
         if watch.verdict is not None:
             watch.check()
@@ -116,8 +117,8 @@ def disagreement() -> None:
     if _Here.watch is not None:
         _Here.watch.hear()
     raise CollectiveMismatch(
-        "the processes called different collectives here. Every process must call the same, in the same order, and not "
-        "be interrupted in the middle of one."
+        "collective mismatch: the processes made different collective calls here. Every process must make the same "
+        "calls, in the same order, and must not be interrupted during one."
     )
 
 

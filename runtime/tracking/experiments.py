@@ -208,7 +208,7 @@ class MLflowTracker(GeneralTracker):
         kept = {name: value for name, value in values.items() if len(str(value)) <= limits.MAX_PARAM_VAL_LENGTH}
         if len(kept) < len(values):
             log.warning(
-                "MLflow takes no parameters as long as these, they are left out: %s", sorted({*values} - {*kept})
+                "MLflow does not accept parameters this long; they are not logged: %s", sorted({*values} - {*kept})
             )
         items = list(kept.items())
         for start in range(0, len(items), limits.MAX_PARAMS_TAGS_PER_BATCH):
@@ -222,7 +222,7 @@ class MLflowTracker(GeneralTracker):
         known = plain(values)
         metrics = {name: value for name, value in known.items() if is_figure(value)}
         if len(metrics) < len(known):
-            log.warning("MLflow takes numbers only, these are left out: %s", sorted({*known} - {*metrics}))
+            log.warning("MLflow accepts only numbers; these are not logged: %s", sorted({*known} - {*metrics}))
         mlflow.log_metrics(metrics, step=step, **kwargs)
 
     @on_main_process

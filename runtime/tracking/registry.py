@@ -43,7 +43,7 @@ def register_tracker_class(tracker_class: type[GeneralTracker]) -> None:
         TrackerError: it is no subclass of `GeneralTracker`, or lacks a name or `requires_logging_directory`.
     """
     if not (isinstance(tracker_class, type) and issubclass(tracker_class, GeneralTracker)):
-        raise TrackerError(f"{tracker_class!r} is no subclass of GeneralTracker.")
+        raise TrackerError(f"{tracker_class!r} is not a subclass of GeneralTracker.")
     name = getattr(tracker_class, "name", None)
     if not isinstance(name, str) or not isinstance(getattr(tracker_class, "requires_logging_directory", None), bool):
         raise TrackerError(

@@ -65,7 +65,7 @@ class ClearMLTracker(GeneralTracker):
         logger = self.task.get_logger()
         for name, value in plain(values).items():
             if not is_figure(value):
-                log.warning("ClearML takes numbers only, %s is left out", name)
+                log.warning("ClearML accepts only numbers; %s is not logged", name)
             elif step is None:
                 logger.report_single_value(name=name, value=value, **kwargs)
             else:
@@ -91,7 +91,7 @@ class ClearMLTracker(GeneralTracker):
     ) -> None:
         """A table, from a data frame, or from rows of which the first may be the names of the columns."""
         if dataframe is None and data is None:
-            raise TrackerError("log_table was given neither data nor a dataframe.")
+            raise TrackerError("log_table got neither data nor a dataframe.")
         table = dataframe if dataframe is not None else [columns, *(data or [])] if columns else data
         title, series = _title_and_series(table_name)
         self.task.get_logger().report_table(title=title, series=series, table_plot=table, iteration=step, **kwargs)
@@ -157,7 +157,7 @@ class DVCLiveTracker(GeneralTracker):
             if Metric.could_log(value):
                 self.live.log_metric(name, value, **kwargs)
             else:
-                log.warning("DVCLive cannot take %s, it is left out", name)
+                log.warning("DVCLive does not accept %s; it is not logged", name)
         self.live.next_step()
 
     @on_main_process

@@ -62,7 +62,7 @@ class Trackers:
         """Hand values to all trackers that run here; `log_kwargs` holds further arguments by name of the tracker."""
         if self.log_with and not self._started:
             self._started = True  # said once
-            log.warning("what is logged now is lost: call accelerator.init_trackers(project_name) before")
+            log.warning("this log call is lost: call accelerator.init_trackers(project_name) first")
         for tracker in self.running:
             more = (log_kwargs or {}).get(getattr(tracker, "name", ""), {})
             tracker.log(values, step=step, **more)

@@ -62,23 +62,25 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="torchlift verify", description="Show that a migrated script computes what the original does."
+        prog="torchlift verify", description="Run a script and its migrated version, and compare what they compute."
     )
-    parser.add_argument("original", nargs="?", help="the script as it was")
-    parser.add_argument("migrated", nargs="?", help="the script as it is now")
+    parser.add_argument("original", nargs="?", help="the original script")
+    parser.add_argument("migrated", nargs="?", help="the migrated script")
     parser.add_argument("--request", metavar="FILE", help="read a request as JSON (- for stdin), write JSON")
     parser.add_argument("--procs", default="1,2", help="numbers of processes to run it on (default: 1,2)")
-    parser.add_argument("--steps", type=int, default=20, help="batches of a pass, at most (default: 20)")
+    parser.add_argument("--steps", type=int, default=20, help="the most batches per pass (default: 20)")
     parser.add_argument(
         "--as-is", action="store_true", help="only seed; keep shuffling, dropout and the batch per process"
     )
     parser.add_argument("--double", action="store_true", help="compute in float64 and compare to 1e-9")
-    parser.add_argument("--keep", action="store_true", help="leave the scratch folders and say where they are")
+    parser.add_argument("--keep", action="store_true", help="keep the scratch folders and print their paths")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that one run may take (default: 120)")
     parser.add_argument("--wait", type=float, default=20.0, help="seconds that a process may wait (default: 20)")
     parser.add_argument("--cpu", action="store_true", help="stay on the CPU")
     parser.add_argument(
-        "--distributed", action="store_true", help="the original is distributed by hand: run as many processes of it"
+        "--distributed",
+        action="store_true",
+        help="the original is distributed by hand: run the same number of its processes",
     )
     parser.add_argument("--output-format", choices=["text", "json"], default="text")
     return parser

@@ -23,10 +23,10 @@ def obstacle(trace: RunTrace) -> str:
     here = f"on {count} process{'' if count == 1 else 'es'}"
     started = [event["n"] for rank in trace.ranks for event in rank.of("spawned")]
     if UNSEEN in started:
-        return "the original starts processes by itself, in a way in which they cannot be watched"
+        return "the original starts its own processes in a way in which they cannot be watched"
     other = next((n for n in started if n != count), None)
     if other is not None:
-        return f"the original starts {other} processes by itself here, and not {count}"
+        return f"the original starts {other} processes here instead of {count}"
     failed = failing(trace)
     if failed is not None:
         return f"the original does not run {here}: {told(failed)}"
@@ -34,9 +34,9 @@ def obstacle(trace: RunTrace) -> str:
         return f"the original does not run {here}: {where(trace)}"
     groups = [{event["size"] for event in rank.of("group")} for rank in trace.ranks]
     if count > 1 and any(sizes != {count} for sizes in groups):
-        return f"the original's processes do not find each other: no group of {count} is opened"
+        return f"the original's processes do not connect: no process group of {count} is opened"
     if not groups[0] and not trace.main.of("step"):
-        return "the original opens no group and makes no step where it is watched"
+        return "the original opens no process group and makes no optimizer step where it is watched"
     return ""
 
 

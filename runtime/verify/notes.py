@@ -43,17 +43,17 @@ def notes(traces: Mapping[str, RunTrace], request: VerifyRequest, rehearsal: str
     if request.exact:
         found.append("samples in the order of their indices; --as-is shows what exact mode hides")
     if request.distributed:
-        found.append("distributed before: N processes of the migrated script are compared with N of the original")
+        found.append("already distributed: N processes of the migrated script are compared with N of the original")
     if any(rank.of("spawned") for trace in traces.values() for rank in trace.ranks):
-        found.append("what the original starts processes for (mp.spawn) was run in processes of the verification")
+        found.append("the function that the original passes to mp.spawn ran in processes of the verification")
     for name, trace in traces.items():
         if name.endswith(rehearsal):
             continue
         if trace.ended == LEAVING:
-            found.append(f"{name}: when its training was over a process did not end, and was ended")
+            found.append(f"{name}: a process did not end after the training, and was ended")
         if trace.cut:
-            found.append(f"{name}: ended early, what the script does later was not seen")
+            found.append(f"{name}: ended early, so later parts of the script were not compared")
         elsewhere = {event["f"] for rank in trace.ranks for event in rank.of("elsewhere")}
         if elsewhere:
-            found.append(f"{name}: writes outside of its folder, for one {sorted(elsewhere)[0]}")
+            found.append(f"{name}: writes outside its folder, for example {sorted(elsewhere)[0]}")
     return found

@@ -122,7 +122,7 @@ def cells_of(data: bytes) -> list[str]:
     """
     found = json.loads(data)
     if not isinstance(found, dict) or not isinstance(found.get("cells"), list):
-        raise ValueError("this is no notebook")
+        raise ValueError("this is not a notebook")
     return [_plain("".join(cell.get("source", ""))) for cell in found["cells"] if cell.get("cell_type") == "code"]
 
 

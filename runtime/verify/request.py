@@ -69,7 +69,7 @@ class VerifyRequest:
         if self.seconds <= 0 or self.wait <= 0:
             raise RequestError("time limits must be above 0")
         if self.double and not self.exact:
-            raise RequestError("double needs exact mode: leave --as-is out")
+            raise RequestError("double needs exact mode: leave out --as-is")
 
 
 _PLAIN = tuple("steps exact double keep seconds wait output_bytes disk_bytes cpu by_nature distributed".split())
@@ -117,7 +117,7 @@ def from_json(data: Any) -> VerifyRequest:
     if not isinstance(data, dict) or data.get("version") != VERSION:
         found = data.get("version") if isinstance(data, dict) else type(data).__name__
         raise RequestError(
-            f"the request is of version {found}, this runtime reads version {VERSION}: install the same version of "
+            f"the request has version {found}, but this runtime reads version {VERSION}: install the same version of "
             "torchlift for the rewriter and for the runtime"
         )
     try:

@@ -117,8 +117,8 @@ class Sandbox:
                 self._note("write", path)
         elif below(real, self._user):
             raise PermissionError(
-                f"verify: the script writes to {real} by its absolute path. In a verification it runs in a copy of its "
-                "folder, and nothing in the folder itself may change: use a path relative to the script."
+                f"verify: the script writes to {real} by its absolute path. A verification runs it in a copy of its "
+                "folder and must not change the folder itself: use a path relative to the script."
             )
         else:
             self._note("elsewhere", real)

@@ -70,8 +70,8 @@ def _lay(path: Path, data: bytes, where: Path, name: str) -> None:
     """Put a text in its place; what is linked on the way there becomes the mirror's own."""
     if not below(str(path), str(where / "tree")):
         raise RequestError(
-            f"{name} stands more than {_LEVELS} folders above the one that the script runs in. "
-            "Start from a folder that holds the whole program"
+            f"{name} is more than {_LEVELS} folders above the one that the script runs in. Start from a folder that "
+            "holds the whole program"
         )
     own(str(where), str(path), keep=False)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -307,7 +307,7 @@ class Server:
 
 
 def _failure(trace: RunTrace, scratch: Scratch, double: bool) -> Failure | None:
-    """The original does not run by itself."""
+    "The original script fails."
     rank = by_hand.failing(trace) or trace.main
     if trace.ended not in ("", "alone") or rank.status == 0:
         return None

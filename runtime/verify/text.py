@@ -16,7 +16,7 @@ def as_text(verdict: Verdict) -> str:
 
 def _lines(verdict: Verdict) -> Iterator[str]:
     if verdict.original_error is not None:
-        yield "The original does not run by itself, so nothing can be said about the migration:"
+        yield "The original script fails, so there is nothing to compare the migrated script with:"
         yield ""
         yield verdict.original_error.traceback.rstrip()
         yield ""
@@ -43,7 +43,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
 def last_word(verdict: Verdict) -> str:
     """One line about everything."""
     if verdict.status == ORIGINAL_FAILS:
-        return "Nothing could be compared." if verdict.promises else "The original does not run by itself."
+        return "Nothing could be compared." if verdict.promises else "The original script fails."
     count = {outcome: sum(p.outcome is outcome for p in verdict.promises) for outcome in Outcome}
     parts = [f"{count[Outcome.HELD]} promises held"]
     parts += [f"{count[Outcome.BROKEN]} broken"] if count[Outcome.BROKEN] else []

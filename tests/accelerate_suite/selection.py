@@ -29,11 +29,11 @@ TESTS: dict[str, str] = {
 
 _OFFLOADING = "models spread over devices and disks come later"
 _SHARDED = "sharded weights come later"
-_DEEPSPEED = "DeepSpeed comes later"
+_DEEPSPEED = "DeepSpeed is not supported yet"
 _COMMANDS = "the insides of the accelerate command; torchlift has commands of its own"
 _DEVICES = "needs two accelerators; its scripts are run here, on two processes"
 _HUB = "needs models and data of a hub"
-_FP8 = "fp8 comes later"
+_FP8 = "fp8 is not supported yet"
 
 _E = "src/accelerate/test_utils/scripts/external_deps/"
 LEFT_OUT: dict[str, str] = {

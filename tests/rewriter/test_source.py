@@ -194,7 +194,7 @@ def test_a_file_that_changed_meanwhile_keeps_all_from_being_written(
     tmp_path: Path, pair: list[tuple[Source, bytes]]
 ) -> None:
     (tmp_path / "b.py").write_bytes(b"mine\n")
-    with pytest.raises(SourceError, match=r"b.py: the file changed while we worked"):
+    with pytest.raises(SourceError, match=r"b.py: the file changed during the run"):
         write_all(pair)
     assert _contents(tmp_path) == {"a.py": b"old\n", "b.py": b"mine\n"}
 
@@ -211,7 +211,7 @@ def test_a_file_that_changes_during_the_writing_takes_the_others_back(
         return temporary
 
     monkeypatch.setattr(module, "_stage", slow)
-    with pytest.raises(SourceError, match="changed while we worked"):
+    with pytest.raises(SourceError, match="changed during the run"):
         write_all(pair)
     assert _contents(tmp_path) == {"a.py": b"old\n", "b.py": b"mine, longer\n"}
 

@@ -13,7 +13,7 @@ _ADAPTIVE = ("Adam", "Ada", "RMSprop", "Rprop", "Lamb", "Lion", "Muon", "LBFGS")
 
 PROMISES = {
     "runs": "runs as the original does",
-    "waits": "no process waits for the others in vain",
+    "waits": "no process hangs waiting for the others",
     "steps": "as many optimizer steps",
     "losses": "the same losses",
     "weights": "the same weights after every step",
@@ -95,7 +95,7 @@ class About:
         if self.alone:
             return ""
         if not self.kept:
-            return "the runtime cannot be told to keep the global batch"
+            return "the runtime cannot keep the global batch here"
         if not self.exact and any(rank.of("batch") for rank in self.migrated.ranks):
             return ""
         held = self.original.held()
@@ -104,7 +104,7 @@ class About:
         if "BatchNorm without running statistics" in held:
             return "BatchNorm without running statistics normalises over the rows of one process"
         if self._draws_by_row():
-            return "the script draws random numbers for each row, one by one: every process has other ones"
+            return "the script draws random numbers for each row, one by one: they differ between processes"
         if not self.by_hand and self.original.main.of("step") and not self.original.main.training_passes():
             return "batches are made by hand, not by a loader: the global batch cannot be kept"
         return self.said

@@ -29,7 +29,7 @@ def devices(migrated: RunTrace, original: RunTrace | None) -> Promise:
         what = f"{error['kind']}: {error['message']}" if error is not None else f"the run was ended ({migrated.ended})"
         return _promise(Outcome.UNTESTABLE, f"the script does not run on a pretended accelerator: {_line(what)}")
     if original is not None and original.main.error is not None:
-        return _promise(Outcome.UNTESTABLE, f"the original fails there, too, at {original.main.error['at']}")
+        return _promise(Outcome.UNTESTABLE, f"the original also fails there, at {original.main.error['at']}")
     return _promise(Outcome.BROKEN, f"{error['at']}: {_line(error['message'])}")
 
 

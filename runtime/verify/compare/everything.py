@@ -56,17 +56,17 @@ def _one(about: About, id: str, check: Callable[[About], Promise]) -> Promise:
     if promise.outcome is Outcome.UNTESTABLE:
         return promise
     if id in _WHOLE and not about.migrated.sound and (promise.outcome is Outcome.HELD or _incomplete(id, promise)):
-        return about.untestable(id, "the migrated run did not come to its end")
+        return about.untestable(id, "the migrated run did not finish")
     if promise.outcome is Outcome.HELD:
         return promise
     if id in (*_FIGURES, "numbers", "checkpoints") and about.unstable.weights:
         return about.untestable(id, "two runs of the original itself differ")
-    if not about.exact and not about.alone and id in _AS_IS and "prints it, too" not in promise.detail:
+    if not about.exact and not about.alone and id in _AS_IS and "also prints it" not in promise.detail:
         return about.untestable(id, f"as is: {promise.detail}")
     if id in (*_FIGURES, "samples", "steps", "rates") and not about.kept:
-        return about.untestable(id, "the runtime cannot be told to keep the global batch")
+        return about.untestable(id, "the runtime cannot keep the global batch here")
     if about.kept_until is not None and id in _AS_IS and (promise.step or about.kept_until) >= about.kept_until:
-        why = f"the runtime completes the short batch of step {about.kept_until} with rows of the start"
+        why = f"the runtime completes the short batch of step {about.kept_until} with rows from the start"
         if promise.step:
             why = f"the same up to step {promise.step - 1}; {why}"
         return about.untestable(id, why)

@@ -60,7 +60,7 @@ def lines(about: About) -> Promise:
     for rank in about.migrated.ranks[1:]:
         again = _repeated(about, rank)
         if again is not None:
-            text = f"process {rank.rank} prints it, too: {_quoted(again)}"
+            text = f"process {rank.rank} also prints it: {_quoted(again)}"
             return about.broken("lines", text, figure=again)
     count = 0
     for stream, words in _WORDS.items():
@@ -125,9 +125,9 @@ def numbers(about: About) -> Promise:
                 return about.broken("numbers", text, figure=a.text)
     notes = [f"{count} lines"]
     if shares:
-        notes.append(f"{shares} numbers of a training step are one process's share")
+        notes.append(f"{shares} numbers of a training step are values of one process's shard")
     if about.unstable.lines:
-        notes.append(f"{len(about.unstable.lines)} lines vary by themselves (two runs of the original differ)")
+        notes.append(f"{len(about.unstable.lines)} lines differ between two runs of the original")
     return about.held("numbers", "; ".join(notes))
 
 

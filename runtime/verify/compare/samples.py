@@ -70,7 +70,7 @@ def first_completed(original: RunTrace, migrated: RunTrace) -> int | None:
 def _difference(wanted: Rows, shares: list[Rows]) -> str:
     found = sum(shares, Counter())
     if len(shares) > 1 and all(share == wanted for share in shares):
-        return f"every process reads all {wanted.total()} rows: the loader is not shared among them"
+        return f"every process reads all {wanted.total()} rows: the loader is not sharded"
     twice = found - wanted
     missing = wanted - found
     parts = [f"the processes read {found.total()} rows, the original {wanted.total()}"]

@@ -26,7 +26,7 @@ def files(about: About) -> Promise:
             text = f"{name} is written by processes {', '.join(map(str, sorted(ranks)))}"
             return about.broken("files", text, figure=name)
     if about.original.cut or about.migrated.cut:
-        return about.untestable("files", "a run was ended before the script came to its end")
+        return about.untestable("files", "a run was ended before the script finished")
     missing = sorted(set(wanted) - set(found) - about.unstable.names)
     varying, problem = _varying(set(wanted), set(found), about)
     added = sorted(set(found) - set(wanted) - varying)
@@ -130,9 +130,7 @@ def _form(wanted: list[list[Any]], found: list[list[Any]]) -> tuple[str, str] | 
         text += f"{' and ' if added and missing else ''}the key {missing[0]!r} is missing" if missing else ""
         for prefix in ("module.", "_orig_mod."):
             if added and prefix in added[0]:
-                text += (
-                    f": a wrapper was saved ({prefix[:-1]!r} stands before every key), the plain model cannot load it"
-                )
+                text += f": a wrapper was saved ({prefix[:-1]!r} begins every key), so the plain model cannot load it"
         return key, text
     for key, item in first.items():
         other = second[key]

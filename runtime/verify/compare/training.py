@@ -16,7 +16,7 @@ _FACTORS = {1 / n: f"1/{n} of" for n in range(2, 65)} | {float(n): f"{n} times" 
 def steps(about: About) -> Promise:
     """As many optimizer steps, of each optimizer, on every process."""
     if about.original.cut or about.migrated.cut:
-        return about.untestable("steps", "a run was ended before the script came to its end")
+        return about.untestable("steps", "a run was ended before the script finished")
     for rank in about.migrated.ranks:
         made, wanted = _counts(rank), _counts(about.partner(rank))
         if made != wanted:
@@ -54,7 +54,7 @@ def losses(about: About) -> Promise:
         cut_up = not about.alone and len(sums[0]) < len(wanted) == len(found)
         distance, differs = _worst(about, *sums, floor) if cut_up else (worst, wrong)
         if differs is None:
-            text = f"summed over each step, {agreement(about, distance)}; its backward passes cut up each share"
+            text = f"summed over each step, {agreement(about, distance)}; its backward passes split each shard"
             return about.held("losses", text)
         (a, step), (b, _) = wanted[wrong], found[wrong]
         ratios = [y / x for (x, _), (y, _) in zip(wanted[wrong:], found[wrong:], strict=False) if x]
@@ -224,7 +224,7 @@ def ranks(about: About) -> Promise:
         return about.untestable("ranks", "the original's processes do not hold the same weights either")
     if found is not None:
         number, rank, name = found
-        text = f"{name} of process {rank} is not that of process 0: its gradients are not exchanged"
+        text = f"{name} differs between process {rank} and process 0: its gradients are not averaged"
         return about.broken("ranks", text, step=number, figure=name)
     if not about.migrated.main.of("step"):
         return about.untestable("ranks", "no optimizer step was made")

@@ -23,7 +23,7 @@ def runs(about: About) -> Promise:
     """The migrated script comes to its end as the original does."""
     trace = about.migrated
     if fell_apart(trace):
-        return about.untestable("runs", "its processes have waited for each other in vain")
+        return about.untestable("runs", "its processes waited for each other until the time limit")
     for rank in trace.ranks:
         if rank.error is not None:
             error = rank.error
@@ -46,7 +46,7 @@ def _why(trace: RunTrace) -> str:
         "time": "it takes too long",
         "output": "it prints too much",
         "disk": "it writes too much",
-        LEAVING: "its training is over, and its processes do not end",
+        LEAVING: "its training is over, but its processes do not end",
     }
     return words.get(trace.ended, trace.ended)
 
@@ -103,7 +103,7 @@ def _place(rank: Rank, trace: RunTrace) -> str:
     inside = rank.within()
     line = script_line(rank.stack)
     if rank.end is not None or (inside is None and rank.error is None and _has_ended(rank)):
-        return f"{name} has come to the end of the script"
+        return f"{name} has reached the end of the script"
     if rank.error is not None:
         where = f" in {_operation(inside)}" if inside else ""
         return f"{name} failed{where} at {rank.error['at']} ({_first_line(rank.error['message'])})"
@@ -111,7 +111,7 @@ def _place(rank: Rank, trace: RunTrace) -> str:
         return f"{name} waits in {_operation(inside)} at {line or inside['at']}"
     if line is None and rank.stack:
         return f"{name} has left the script"
-    return f"{name} stands at {line or '?'}"
+    return f"{name} is at {line or '?'}"
 
 
 def _has_ended(rank: Rank) -> bool:
@@ -128,12 +128,12 @@ def first_parting(trace: RunTrace) -> str:
     for number, events in enumerate(zip(*calls, strict=False), 1):
         if len({event.get("op", "backward") for event in events}) > 1 or len({event["at"] for event in events}) > 1:
             listed = ", ".join(f"process {rank}: {_operation(e)} at {e['at']}" for rank, e in enumerate(events))
-            return f"They part at collective call {number}: {listed}"
+            return f"Collective mismatch at call {number}: {listed}"
     lengths = [len(one) for one in calls]
     if len(set(lengths)) > 1:
         longest = calls[lengths.index(max(lengths))][min(lengths)]
         missing = [str(rank) for rank, length in enumerate(lengths) if length == min(lengths)]
-        return f"Process {', '.join(missing)} never comes to {_operation(longest)} at {longest['at']}"
+        return f"Process {', '.join(missing)} never reaches {_operation(longest)} at {longest['at']}"
     return ""
 
 

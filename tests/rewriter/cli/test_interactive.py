@@ -206,7 +206,7 @@ def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
         "(1/4) Make the training distributed, 4 edits [y,n,a,e,s,q,?]? "
     )
     terminal.type("?\n")
-    assert "leave these places as they are" in terminal.until("distributed, 4 edits [y,n,a,e,s,q,?]? ")
+    assert "leave these places unchanged" in terminal.until("distributed, 4 edits [y,n,a,e,s,q,?]? ")
     terminal.type("y\n")
     shown = terminal.until("(2/4) Make this edit [y,n,a,e,s,q,?]? ")
     assert "main_process, line 8: every process would print it" in shown
@@ -266,7 +266,7 @@ def test_an_editor_that_breaks_the_file_is_asked_again(folder: Path) -> None:
     terminal = Terminal(folder, "-i", "train.py", VISUAL=f"{sys.executable} {editor}")
     terminal.until("(1/4)")
     terminal.type("e\n")
-    assert "not valid Python: invalid syntax, line 1. Nothing was taken" in terminal.until("(1/4)")
+    assert "not valid Python: invalid syntax, line 1. Your text was not used" in terminal.until("(1/4)")
     terminal.type("n\n")
     assert terminal.end() == 0
     assert (folder / "train.py").read_bytes() == TRAINS
@@ -434,7 +434,7 @@ def test_an_editor_that_loses_a_cell_is_asked_again(notebook: Path) -> None:
     terminal = Terminal(notebook, "-i", "nb.ipynb", VISUAL=f"{sys.executable} {editor}")
     terminal.until("(1/3)")
     terminal.type("e\n")
-    assert "the lines at which cells begin (# cell 1 and so on) are to stay" in terminal.until("(1/3)")
+    assert "the lines at which cells begin (# cell 1 and so on) keep the lines" in terminal.until("(1/3)")
     terminal.type("n\n")
     assert terminal.end() == 0
     assert (notebook / "nb.ipynb").read_bytes() == _notebook(*CELLS)

@@ -343,7 +343,7 @@ def test_a_file_that_changes_while_we_work(migrate: Migrate, monkeypatch: pytest
     _write("a.py", TRAINS)
     answer = migrate("--write", "a.py")
     assert (answer.status, Path("a.py").read_bytes()) == (3, b"mine\n")
-    assert answer.err.startswith("migrate: a.py: the file changed while we worked.")
+    assert answer.err.startswith("migrate: a.py: the file changed during the run.")
 
 
 MAIN = b"""\
@@ -404,7 +404,7 @@ def test_a_module_that_changes_while_we_work_keeps_its_program_from_being_writte
     _write("steps.py", STEPS)
     answer = migrate("--write", "main.py")
     assert (answer.status, Path("main.py").read_bytes(), Path("steps.py").read_bytes()) == (3, MAIN, b"mine\n")
-    assert "steps.py: the file changed while we worked." in answer.err
+    assert "steps.py: the file changed during the run." in answer.err
 
 
 @pytest.mark.parametrize(
@@ -412,8 +412,8 @@ def test_a_module_that_changes_while_we_work_keeps_its_program_from_being_writte
     [
         pytest.param([], "Name a script or a folder, or - for stdin", id="nothing"),
         pytest.param(["--writ", "a.py"], "No such option", id="an unknown option"),
-        pytest.param(["--write", "--check", "a.py"], "exclude each other", id="write and check"),
-        pytest.param(["-", "a.py"], "- (stdin) goes alone", id="stdin and a file"),
+        pytest.param(["--write", "--check", "a.py"], "cannot be used together", id="write and check"),
+        pytest.param(["-", "a.py"], "- (stdin) cannot be combined with other paths", id="stdin and a file"),
         pytest.param(["a.py", "--", "--epochs", "2"], "(--epochs 2) is for --verify", id="arguments of the script"),
         pytest.param(["--select", "bakward", "a.py"], "no rule 'bakward'. Did you mean backward?", id="unknown rule"),
         pytest.param(["--ignore", "backward,zzz", "a.py"], "--ignore: there is no rule 'zzz'", id="unknown in a list"),
@@ -422,12 +422,14 @@ def test_a_module_that_changes_while_we_work_keeps_its_program_from_being_writte
         pytest.param(["--assume", "los=x", "a.py"], "there is no role 'los'. Did you mean loss?", id="unknown role"),
         pytest.param(["--mixed-precision", "fp8", "a.py"], "'fp8' is not one of", id="unknown precision"),
         pytest.param(["--output-format", "xml", "a.py"], "'xml' is not one of", id="an unknown format"),
-        pytest.param(["-i", "--write", "a.py"], "--write and --interactive exclude each other", id="-i and --write"),
         pytest.param(
-            ["-i", "--output-format", "json", "a.py"], "exclude each other", id="-i and a format for machines"
+            ["-i", "--write", "a.py"], "--write and --interactive cannot be used together", id="-i and --write"
         ),
-        pytest.param(["-i", "-"], "- (stdin) goes alone", id="-i and stdin"),
-        pytest.param(["-i", "a.py"], "there is no terminal to answer on", id="-i without a terminal"),
+        pytest.param(
+            ["-i", "--output-format", "json", "a.py"], "cannot be used together", id="-i and a format for machines"
+        ),
+        pytest.param(["-i", "-"], "- (stdin) cannot be combined with other paths", id="-i and stdin"),
+        pytest.param(["-i", "a.py"], "needs a terminal for your answers", id="-i without a terminal"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_3(migrate: Migrate, argv: list[str], says: str) -> None:

@@ -321,7 +321,7 @@ def test_without_the_files_of_who_judges_nothing_is_kept(migrate: Migrate, monke
     monkeypatch.setattr(keys, "find_spec", lambda name: None if name == "torchlift.rewriter" else real(name))
     answer = migrate("-v", "main.py")
     assert (answer.status, Path(FOLDER).exists()) == (0, False)
-    assert "migrate: cache: no verdicts are kept: torchlift.rewriter is not installed as files\n" in answer.err
+    assert "migrate: cache: the cache is not used: torchlift.rewriter is not installed as files\n" in answer.err
 
 
 def test_a_planted_verdict_makes_nothing_clean_in_another_version(
@@ -336,7 +336,7 @@ def test_a_planted_verdict_makes_nothing_clean_in_another_version(
     assert entry.read_text()
     done = subprocess.run([*COMMAND, "-v", "--check", "main.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "0 of 1 verdicts were known" in done.stderr
+    assert "0 of 1 files were found in the cache" in done.stderr
 
 
 def _clean(sources: object) -> pipeline.Plan:
@@ -376,7 +376,7 @@ def test_damage_is_told_to_those_who_ask(migrate: Migrate) -> None:
     entry.write_bytes(entry.read_bytes()[:-20])
     told = migrate("-v", "main.py").err
     assert f"migrate: cache: {entry.resolve()} is damaged, and was ignored\n" in told
-    assert "migrate: cache: 1 of 1 verdicts were known\n" in migrate("--verbose", "main.py").err
+    assert "migrate: cache: 1 of 1 files were found in the cache\n" in migrate("--verbose", "main.py").err
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "a read-only tree"])
@@ -433,7 +433,7 @@ def test_runs_at_the_same_time(tmp_path: Path) -> None:
     for run in runs:
         assert (*run.communicate(), run.returncode) == (alone.stdout, alone.stderr, 0)
     last = subprocess.run([*command, "-v"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "migrate: cache: 6 of 6 verdicts were known\n" in last.stderr
+    assert "migrate: cache: 6 of 6 files were found in the cache\n" in last.stderr
     assert len(list((tmp_path / FOLDER).iterdir())) == 6 + 2  # nothing half done is left
 
 

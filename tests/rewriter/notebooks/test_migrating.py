@@ -166,10 +166,10 @@ MAIN = "def main():\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ") + "\n   
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        ((IMPORTS, BUILD, LOOP, "plt.plot(loss.item())"), ":cell 4:1: it shows something of the training (plt)"),
-        ((IMPORTS, BUILD, "%time x = 1\n" + LOOP), ":cell 3:1: a magic stands among the training"),
+        ((IMPORTS, BUILD, LOOP, "plt.plot(loss.item())"), ":cell 4:1: it displays something of the training (plt)"),
+        ((IMPORTS, BUILD, "%time x = 1\n" + LOOP), ":cell 3:1: there is a magic between the cells of the training"),
         ((IMPORTS, BUILD, LOOP, "model"), ":cell 4:1: its last line shows a value"),
-        ((IMPORTS, "steps = 0", BUILD, LOOP + "\n    steps += 1"), "it goes on with steps, which cell 2 has made"),
+        ((IMPORTS, "steps = 0", BUILD, LOOP + "\n    steps += 1"), "it uses steps, which cell 2 created"),
         ((IMPORTS, BUILD, "from math import *", LOOP, "print(model)\nfrom math import *"), "a star import"),
         ((IMPORTS, MAIN, "model = main()"), "main, which trains, is called more than once, or what it returns is used"),
         ((IMPORTS, MAIN, "main()", "main()"), "is called more than once"),
@@ -233,8 +233,8 @@ def test_the_fix_in_sarif_is_one_of_the_file(tmp_path: Path) -> None:
         (b"{", "not a notebook"),
         (b"[]", "it has no list of cells"),
         (b'{"worksheets": [], "nbformat": 3}', "format 3"),
-        (b'{"cells": [], "metadata": {"kernelspec": {"language": "R"}}}', "a notebook for R"),
-        (b'{"cells": [{"cell_type": "code", "source": [1]}]}', "cell 1: its source is no text"),
+        (b'{"cells": [], "metadata": {"kernelspec": {"language": "R"}}}', "a notebook in R"),
+        (b'{"cells": [{"cell_type": "code", "source": [1]}]}', "cell 1: its source is not text"),
         (b"\xff\xfe", "not a notebook"),
     ],
 )

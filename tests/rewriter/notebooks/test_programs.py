@@ -176,9 +176,12 @@ def test_an_accelerator_that_is_made_at_an_import_is_too_early() -> None:
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        ((*CELLS[:3], "%time x = 1\n" + LOOP), "a magic stands among the training"),
-        ((*CELLS, "plt.plot(model.weight)"), "it shows something of the training (plt)"),
-        ((*CELLS[:3], "count = 0\nfrom math import *\n" + LOOP), "a star import stands among the training"),
+        ((*CELLS[:3], "%time x = 1\n" + LOOP), "there is a magic between the cells of the training"),
+        ((*CELLS, "plt.plot(model.weight)"), "it displays something of the training (plt)"),
+        (
+            (*CELLS[:3], "count = 0\nfrom math import *\n" + LOOP),
+            "there is a star import between the cells of the training",
+        ),
     ],
     ids=["a magic", "a plot", "a star import"],
 )
@@ -303,9 +306,9 @@ def test_what_is_read_is_written_byte_for_byte(cells: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("# cell 1\na = 1\n", "the lines at which cells begin (# cell 1 and so on) are to stay"),
+        ("# cell 1\na = 1\n", "keep the lines at which cells begin (# cell 1 and so on)"),
         ("# cell 2\na = 1\n# cell 1\nb = 2\n", "in order"),
-        ("x = 0\n# cell 1\na = 1\n# cell 2\nb = 2\n", "are to stay"),
+        ("x = 0\n# cell 1\na = 1\n# cell 2\nb = 2\n", "keep the lines"),
         ("# cell 1\na = 1\n# cell 1\n# cell 2\nb = 2\n", "each once"),
         ("# cell 1\na = 1\n# cell 2\nb = (\n", "cell 2, line 1: not valid Python: '(' was never closed"),
         ("# cell 1\n%time x\n# cell 2\nb = 3\n", ""),

@@ -77,19 +77,21 @@ def test_without_any_other_it_is_ours() -> None:
 def test_torch_without_the_runtime_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = python(tmp_path, "1 0")
     monkeypatch.setattr(sys, "executable", str(python(tmp_path, "0 0", "ours")))
-    with pytest.raises(VerifyError, match=f"{lacking} imports torch, but not torchlift.runtime. Run: {lacking} -m pip"):
+    with pytest.raises(
+        VerifyError, match=f"{lacking} can import torch, but not torchlift.runtime. Run: {lacking} -m pip"
+    ):
         handover.find_python(None, {"PATH": str(tmp_path)})
 
 
 def test_no_torch_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(python(tmp_path, "0 0")))
-    with pytest.raises(VerifyError, match="no python on PATH imports torch"):
+    with pytest.raises(VerifyError, match="no python on PATH can import torch"):
         handover.find_python(None, {"PATH": ""})
 
 
 @pytest.mark.parametrize("name", ["nowhere", "/nowhere/python"])
 def test_a_named_python_is_the_only_one(name: str) -> None:
-    with pytest.raises(VerifyError, match=f"--python {name} does not import torch"):
+    with pytest.raises(VerifyError, match=f"--python {name} cannot import torch"):
         handover.find_python(name, os.environ)
 
 
@@ -138,7 +140,7 @@ def test_a_verdict_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (json.dumps(answer(version=2)), "the verdict is of version 2, this command reads version 1"),
+        (json.dumps(answer(version=2)), "the verdict has version 2, but this command reads version 1"),
         ("no json", "cannot be read"),
         (json.dumps({"version": 1}), "KeyError"),
         (json.dumps(answer(promises=[{"id": 1}])), "TypeError"),
@@ -163,9 +165,9 @@ def test_an_original_that_does_not_run_is_told_first() -> None:
     failure = {"error": "E: x", "at": "train.py:1", "traceback": "Traceback [bold]mine[/bold]"}
     found = handover.read_verdict(json.dumps(answer(status=2, promises=[], drawing=[], original_error=failure)))
     text = verdict_text(found)
-    assert text.startswith("The original does not run by itself, so nothing can be said about the migration:")
+    assert text.startswith("The original script fails, so there is nothing to compare the migrated script with:")
     assert "Traceback [bold]mine[/bold]" in text
-    assert last_word(found) == "Not verified: run the original first, with the same arguments."
+    assert last_word(found) == "Not verified: fix the original first, so that it runs with the same arguments."
 
 
 # ---------------------------------------------------------------- the command
@@ -235,16 +237,16 @@ def test_json_carries_the_verdict(script: Path, stand_in: Callable[[dict[str, An
 def test_no_verdict_is_status_3(script: Path, stand_in: Callable[[dict[str, Any], int], str]) -> None:
     done = migrate(script.parent, "train.py", "--verify", "--python", stand_in({}, 70))
     assert done.returncode == 3
-    assert "the runtime has given no verdict (exit status 70)" in done.stderr
+    assert "the runtime gave no verdict (exit status 70)" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("train.py", "--", "--epochs", "1"), "what stands behind -- (--epochs 1) is for --verify"),
-        (("train.py", "--steps", "3"), "--steps goes with --verify"),
-        (("train.py", "--verify", "--procs", "0"), "no list of different numbers"),
-        (("train.py", "--verify", "--as-is", "--double"), "exclude each other"),
+        (("train.py", "--", "--epochs", "1"), "the arguments after -- (--epochs 1) are for --verify"),
+        (("train.py", "--steps", "3"), "--steps needs --verify"),
+        (("train.py", "--verify", "--procs", "0"), "not a list of different numbers"),
+        (("train.py", "--verify", "--as-is", "--double"), "cannot be used together"),
         ((".", "--verify"), "--verify runs one script"),
     ],
 )

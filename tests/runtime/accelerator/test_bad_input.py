@@ -28,12 +28,12 @@ CONSTRUCTED = {
     "windows twice": (
         {"gradient_accumulation_steps": 2, "gradient_accumulation_plugin": GradientAccumulationPlugin(num_steps=3)},
         ValueError,
-        "both say how long a window is. Give one",
+        "both set the number of accumulation steps. Give one",
     ),
     "compiled twice": (
         {"dynamo_backend": "eager", "dynamo_plugin": TorchDynamoPlugin()},
         ValueError,
-        "both say how to compile. Give one",
+        "both configure compilation. Give one",
     ),
     "a back end": ({"dynamo_backend": "warp"}, ValueError, "dynamo_backend is 'warp'; it must be one of: no, eager"),
     "handlers twice": ({"kwargs_handlers": [GradScalerKwargs()] * 2}, ValueError, "holds two GradScalerKwargs; give"),
@@ -79,7 +79,7 @@ CALLED = {
     ),
     "a reduction": (lambda a: a.reduce(torch.ones(1), "none"), ValueError, "is 'none'; it must be one of: sum, mean"),
     "whole numbers": (lambda a: a.reduce(torch.ones(1).int(), "mean"), RuntimeError, r"Reduce tensor.float\(\)"),
-    "words": (lambda a: a.gather("x"), TypeError, "takes tensors, .* given a str. Make a tensor of it"),
+    "words": (lambda a: a.gather("x"), TypeError, "takes tensors, .* given a str. Convert it to a tensor"),
     "autocast": (lambda a: a.autocast(3), TypeError, "autocast was given a int; it takes an AutocastKwargs"),
     "skipping": (lambda a: a.skip_first_batches([1], 1), TypeError, "was given a list; it takes a loader"),
     "skipping back": (lambda a: a.skip_first_batches(DataLoader([1]), -1), ValueError, "must be 0 or more"),
@@ -133,5 +133,5 @@ def test_figures_that_are_lost(tmp_path, caplog):
         accelerator.log({"a": 1})
         accelerator.log({"a": 2})
     assert [record.message for record in caplog.records].count(
-        "what is logged now is lost: call accelerator.init_trackers(project_name) before"
+        "this log call is lost: call accelerator.init_trackers(project_name) first"
     ) == 1

@@ -140,7 +140,7 @@ def test_a_loader_with_a_state():
     assert not other.even_batches and other.dataloader_config.use_stateful_dataloader
     with pytest.raises(CheckpointError, match="not the state of a loader"):
         second.load_state_dict({"_num_yielded": 3})
-    with pytest.raises(CheckpointError, match="on 2 processes, and there are 1"):
+    with pytest.raises(CheckpointError, match="on 2 processes, but now there are 1"):
         second.load_state_dict({**state, "processes": 2})
 
 

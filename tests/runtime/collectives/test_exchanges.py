@@ -201,7 +201,7 @@ def test_an_exchange_that_the_others_have_never_begun_is_named(job_text):
 def test_an_exchange_that_is_left_between_two_messages_is_named(job_text):
     for status, text in job_text(INTERRUPTED, 2, "large", "one", fails=True, seconds=60):
         assert status == 1
-        assert "rank 0 is in broadcast_object_list from 1, which was left in its middle at " in text, text
+        assert "rank 0 is in broadcast_object_list from 1, which was interrupted at " in text, text
 
 
 def test_all_may_leave_the_same_collective():

@@ -71,7 +71,7 @@ notebook_launcher(alone, (1,), num_processes=1, mixed_precision="bf16")
 assert (folder / "alone").read_text() == str(os.getpid()) and "TORCHLIFT_MIXED_PRECISION" not in os.environ
 
 assert isinstance(refused("mixed_precision is 'fp7'", notebook_launcher, train, mixed_precision="fp7"), ValueError)
-assert isinstance(refused("how many processes", notebook_launcher, train), ValueError)
+assert isinstance(refused("the number of processes is not known", notebook_launcher, train), ValueError)
 refused("must be 1 or more", debug_launcher, train, num_processes=0)
 refused("rendezvous", notebook_launcher, train, num_processes=2, num_nodes=2, use_port=5, rdzv_backend="c10d")
 refused("must be one of: static, c10d", notebook_launcher, train, num_processes=2, rdzv_backend="etcd")

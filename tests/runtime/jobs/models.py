@@ -387,7 +387,7 @@ def compressed_gradients_are_means_to_rounding():
         try:
             handler.register_comm_hook(net)
         except ValueError as error:
-            assert "Hand this handler to Accelerator" in str(error)
+            assert "Pass this handler to Accelerator" in str(error)
         else:
             raise AssertionError("nothing was compressed, and nothing said so")
 

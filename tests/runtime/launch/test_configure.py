@@ -54,7 +54,7 @@ def test_a_file_without_questions(home, tmp_path):
     assert invoke("config", "default", "--mixed_precision", "fp16").exit_code == 0
     assert read_config(home).mixed_precision == "fp16"
     done = invoke("config", "default")
-    assert "stays as it is" in done.output and read_config(home).mixed_precision == "fp16"
+    assert "was not changed" in done.output and read_config(home).mixed_precision == "fp16"
     assert write_basic_config("bf16", tmp_path / "mine.yaml") == tmp_path / "mine.yaml"
     assert write_basic_config(save_location=tmp_path / "mine.yaml") is False
     assert write_basic_config() is False
@@ -118,7 +118,7 @@ def test_what_a_file_cannot_say(keys, error, words):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    for text, words in (("a: [", "no YAML"), ("- 1", "no keys")):
+    for text, words in (("a: [", "not valid YAML"), ("- 1", "no keys")):
         (tmp_path / "x.yaml").write_text(text)
         done = invoke("launch", "--config-file", tmp_path / "x.yaml", __file__)
         assert done.exit_code == 3 and words in done.output
@@ -164,7 +164,7 @@ def test_the_plan_of_a_machine_among_several():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"num_processes": 3, "num_machines": 2}, "share evenly"),
+        ({"num_processes": 3, "num_machines": 2}, "divided evenly"),
         ({"num_processes": 2, "num_machines": 2, "machine_rank": 2}, "from 0 to 1"),
         ({"num_processes": 2, "num_machines": 2}, "--main-process-port"),
         ({"num_processes": 1, "module": True, "no_python": True}, "contradict"),

@@ -85,7 +85,7 @@ def test_every_bug_is_named_within_seconds(job, way):
             assert seconds < 50, (bug, text)  # five on a quiet machine; gloo's own timeout is half an hour
             if bug in QUIET and rank == 1:
                 continue
-            assert re.search(r"CollectiveMismatch: the processes have parted at their collective number \d+", text), (
+            assert re.search(r"CollectiveMismatch: collective mismatch at call \d+", text), (
                 bug,
                 text,
             )

@@ -52,7 +52,7 @@ def test_a_wrong_migration_is_broken(tmp_path: Path, verify: Callable[..., Any])
     seen = verify(before, after, "--epochs", "1", options=TWO)
     assert seen.status == 1
     assert {"samples", "losses", "weights", "lines", "files"} <= set(seen.broken())
-    assert seen.of("lines")["detail"].startswith("process 1 prints it, too: 'epoch 0")
+    assert seen.of("lines")["detail"].startswith("process 1 also prints it: 'epoch 0")
 
 
 def test_a_line_before_the_processes_is_the_first_ones_alone(tmp_path: Path, verify: Callable[..., Any]) -> None:
@@ -61,7 +61,7 @@ def test_a_line_before_the_processes_is_the_first_ones_alone(tmp_path: Path, ver
         _edited(path, "args = parser.parse_args()", "args = parser.parse_args()\n    print('starts')")
         _edited(path, "    torch.manual_seed(args", "    print('seeds')\n    torch.manual_seed(args")
     seen = verify(before, after, "--epochs", "1", options=TWO)
-    assert seen.broken() == {"lines": "process 1 prints it, too: 'starts'"}, seen.errors
+    assert seen.broken() == {"lines": "process 1 also prints it: 'starts'"}, seen.errors
 
 
 def test_another_number_of_processes_is_nothing_to_compare_with(tmp_path: Path, verify: Callable[..., Any]) -> None:
@@ -69,7 +69,7 @@ def test_another_number_of_processes_is_nothing_to_compare_with(tmp_path: Path, 
     seen = verify(before, after, "--epochs", "1", options=("--distributed", "--procs", "1", "--steps", "2"))
     assert (seen.status, seen.broken()) == (2, {})
     assert {p["outcome"] for p in seen.verdict["promises"]} == {"not testable"}
-    assert seen.of("weights", 1)["detail"] == "the original starts 2 processes by itself here, and not 1"
+    assert seen.of("weights", 1)["detail"] == "the original starts 2 processes here instead of 1"
 
 
 def test_what_needs_accelerators_is_not_blamed_on_the_migration(tmp_path: Path, verify: Callable[..., Any]) -> None:
@@ -117,7 +117,7 @@ def test_a_migrated_script_that_does_not_end_is_broken(tmp_path: Path, verify: C
     _edited(after, "    main()\n", f"    main()\n    import os\n    {hang}\n")
     seen = verify(before, after, "--epochs", "1", options=(*TWO, "--wait", "10"))
     assert (seen.status, set(seen.broken())) == (1, {"runs"}), seen.broken()
-    assert seen.of("runs")["detail"].startswith("it was ended: its training is over, and its processes do not end")
+    assert seen.of("runs")["detail"].startswith("it was ended: its training is over, but its processes do not end")
 
 
 def test_a_port_that_something_else_holds_is_not_asked_for(tmp_path: Path, verify: Callable[..., Any]) -> None:
@@ -174,11 +174,11 @@ ERROR = {"e": "error", "kind": "RuntimeError", "message": "no GPUs found\nx", "a
         (traced([GROUP], [GROUP]), ""),
         (traced([GROUP], []), "do not find each other: no group of 2"),
         (traced([], []), "do not find each other: no group of 2"),
-        (traced([]), "opens no group and makes no step"),
+        (traced([]), "opens no process group and makes no optimizer step"),
         (traced([{"e": "step"}]), ""),
         (
             traced([{"e": "spawned", "n": 0}], [{"e": "spawned", "n": 0}]),
-            "starts 0 processes by itself here, and not 2",
+            "starts 0 processes here instead of 2",
         ),
         (traced([{"e": "spawned", "n": -1}], [GROUP]), "in a way in which they cannot be watched"),
         (traced([GROUP, ERROR], [GROUP], status=1), "does not run on 2 processes: RuntimeError: no GPUs found"),

@@ -123,7 +123,7 @@ def test_the_first_step_and_the_first_weight_are_named() -> None:
 
 def test_ranks_that_differ_are_named() -> None:
     promise = training.ranks(about(run(TRAINED), run(TRAINED, [batch("a"), loss(1.0), step(1.5)])))
-    assert promise.detail == "fc.weight of process 1 is not that of process 0: its gradients are not exchanged"
+    assert promise.detail == "fc.weight differs between process 1 and process 0: its gradients are not averaged"
 
 
 def test_a_step_too_many_is_found() -> None:
@@ -186,7 +186,7 @@ def test_on_one_process_printed_numbers_are_equal() -> None:
 def test_a_line_of_another_process_is_found(stream: int) -> None:
     ranks = [*TRAINED, line("epoch 1", None, stream)], [*TRAINED, line("epoch 1", None, stream)]
     promise = printed.lines(about(run(ranks[0]), run(*ranks)))
-    assert promise.detail == "process 1 prints it, too: 'epoch 1'"
+    assert promise.detail == "process 1 also prints it: 'epoch 1'"
 
 
 def test_warnings_of_another_process_are_its_own() -> None:
@@ -313,7 +313,7 @@ def test_logged_lines_are_compared_without_their_time() -> None:
     found = printed.lines(about(run([*TRAINED, first]), run(TRAINED)))
     assert found.detail.startswith("0 logged lines, the original prints 1")
     found = printed.lines(about(run([*TRAINED, first]), run([*TRAINED, first], [*TRAINED, first])))
-    assert found.detail == "process 1 prints it, too: 'INFO loss 0.5'"
+    assert found.detail == "process 1 also prints it: 'INFO loss 0.5'"
 
 
 def test_a_count_of_a_share_is_none_above_the_originals() -> None:
@@ -327,7 +327,7 @@ def test_the_loss_of_the_step_before_is_a_share_wherever_it_is_printed() -> None
     original = run([*TRAINED, line("epoch 1 loss 2.00 accuracy 0.75")])
     share = [batch("a"), loss(1.5), step(), line("epoch 1 loss 1.50 accuracy 0.75")]
     found = printed.numbers(about(original, run(share, share)))
-    assert "1 numbers of a training step are one process's share" in found.detail
+    assert "1 numbers of a training step are values of one process's shard" in found.detail
     worse = [*share[:-1], line("epoch 1 loss 1.50 accuracy 0.80")]
     found = printed.numbers(about(original, run(worse, worse)))
     assert found.detail.startswith("0.80 in")
@@ -343,7 +343,7 @@ WEIGHT = ["fc.weight", "torch.Tensor", [2], "torch.float32", 1.0, "aa"]
 @pytest.mark.parametrize(
     ("item", "words"),
     [
-        (["module.fc.weight", *WEIGHT[1:]], "a wrapper was saved ('module' stands before every key)"),
+        (["module.fc.weight", *WEIGHT[1:]], "a wrapper was saved ('module' begins every key)"),
         (["fc.weight", "torch.Tensor", [3], *WEIGHT[3:]], "fc.weight is torch.float32 [3]"),
         (["fc.weight", "torch.Tensor", [2], "torch.float64", 1.0, "aa"], "fc.weight is torch.float64 [2]"),
         ([*WEIGHT[:5], "bb"], "fc.weight differs"),
@@ -373,7 +373,7 @@ def test_a_hang_names_rank_collective_and_line() -> None:
     assert promise.outcome is Outcome.BROKEN
     assert promise.detail == (
         "process 0 waits in all_gather at train.py:9; "
-        "process 1 waits in the exchange of gradients (backward) at train.py:5. They part at collective call 2: "
+        "process 1 waits in the exchange of gradients (backward) at train.py:5. Collective mismatch at call 2: "
         "process 0: all_gather at train.py:9, process 1: the exchange of gradients (backward) at train.py:5"
     )
 
@@ -382,7 +382,7 @@ def test_a_lost_connection_is_a_hang_and_an_own_error_is_not() -> None:
     inside = [*TRAINED, coll("all_reduce", "train.py:9")]
     error = {"e": "error", "t": 0, "kind": "RuntimeError", "message": "Connection closed by peer", "at": "train.py:9"}
     left = RunTrace("run", [Rank(0, [*inside, error], 1), Rank(1, [*TRAINED, end()], 0)])
-    assert "process 1 has come to the end of the script" in waits.waits(about(run(TRAINED), left)).detail
+    assert "process 1 has reached the end of the script" in waits.waits(about(run(TRAINED), left)).detail
     own = {**error, "kind": "ValueError", "message": "my own"}
     fails = RunTrace("run", [Rank(0, [*TRAINED, own], 1), Rank(1, [*inside, error], 1)])
     assert waits.waits(about(run(TRAINED), fails)).outcome is Outcome.HELD
@@ -393,7 +393,7 @@ def test_a_lost_connection_is_a_hang_and_an_own_error_is_not() -> None:
     ("held", "more", "why"),
     [
         ({"rows of a batch mixed by randperm": 1}, {}, "the script mixes the rows of a batch (randperm)"),
-        ({}, {"kept": False}, "the runtime cannot be told to keep the global batch"),
+        ({}, {"kept": False}, "the runtime cannot keep the global batch here"),
         ({"BatchNorm without running statistics": 1}, {}, "normalises over the rows of one process"),
         ({}, {"said": "train.py:3: pairs are formed within the batch"}, "pairs are formed within the batch"),
     ],

@@ -129,4 +129,4 @@ def test_an_original_that_mixes_devices_itself_is_not_held_against_the_migration
         text = (folder / name).read_text()
         (folder / name).write_text(text.replace("outputs = model(images)", "outputs = model(images.cpu())"))
     seen = verify(folder / "before.py", folder / "after.py", options=("--procs", "1"), cpu=False)
-    assert seen.broken() == {} and "the original fails there, too" in seen.of("devices", 1)["detail"]
+    assert seen.broken() == {} and "the original also fails there" in seen.of("devices", 1)["detail"]

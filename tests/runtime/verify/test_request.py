@@ -33,8 +33,8 @@ def test_a_request_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"version": 99}, "the request is of version 99, this runtime reads version 1"),
-        ([], "the request is of version list"),
+        ({"version": 99}, "the request has version 99, but this runtime reads version 1"),
+        ([], "the request has version list"),
         ({"version": 1}, "KeyError: 'original'"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_verdict_is_strict_json_and_text() -> None:
     failed = Verdict(
         status=2, mode="exact", device="cpu", original_error=Failure(error="E: x", at="a:1", traceback="T")
     )
-    assert "The original does not run by itself" in as_text(failed)
+    assert "The original script fails" in as_text(failed)
 
 
 def test_json_in_json_out(tmp_path: Path) -> None:

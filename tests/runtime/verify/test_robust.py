@@ -25,7 +25,7 @@ def ended(seen: Any) -> str:
 def test_endless_training_is_ended_after_enough_steps(identity: Identity) -> None:
     seen = identity("while True:\n    optimizer.zero_grad(); model(x).sum().backward(); optimizer.step()\n")
     assert (seen.status, ended(seen)) == (0, "steps")
-    assert "original: ended early, what the script does later was not seen" in seen.verdict["notes"]
+    assert "original: ended early, so later parts of the script were not compared" in seen.verdict["notes"]
     assert "files" in seen.untestable()
 
 
@@ -192,7 +192,7 @@ def test_a_write_elsewhere_is_reported(identity: Identity, tmp_path: Path) -> No
     seen = identity(f"open({str(target)!r}, 'w').write('1')\n")
     assert seen.status == 0
     assert seen.verdict["runs"][0]["writes_elsewhere"] == [str(target)]
-    assert any(note.endswith(f"for one {target}") for note in seen.verdict["notes"])
+    assert any(note.endswith(f"for example {target}") for note in seen.verdict["notes"])
 
 
 def test_keep_leaves_the_scratch_and_says_where(identity: Identity) -> None:

@@ -228,5 +228,5 @@ def test_what_cannot_be_told_to_keep_the_batch_is_not_blamed(tmp_path: Path, ver
     after.write_text(text)
     seen = verify(before, after, options=("--procs", "2"))
     assert seen.of("weights")["outcome"] in ("held", "not testable")
-    assert seen.of("samples")["detail"] == "the runtime cannot be told to keep the global batch"
+    assert seen.of("samples")["detail"] == "the runtime cannot keep the global batch here"
     assert seen.of("ranks")["outcome"] == "held"
