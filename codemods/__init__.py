@@ -1,1 +1,1 @@
-"""The migration rules, one a file. ``catalogue.py`` lists them in the order of the diff."""
+"""The migration rules, one per file. ``catalogue.py`` lists them in the order of the diff."""

@@ -1,4 +1,4 @@
-"""The ``migrate`` command: hands the catalogue to the rewriter. The one place where the two wings meet."""
+"""The ``migrate`` command: passes the catalogue to the rewriter. The one place where the two packages meet."""
 
 from __future__ import annotations
 

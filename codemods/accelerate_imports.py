@@ -1,9 +1,9 @@
 """
-Import the accelerator from torchlift.runtime where a script is on Accelerate already.
+Import the accelerator from torchlift.runtime where a script already uses Accelerate.
 
-The runtime has Accelerate's names and meanings, so that nothing else in the script changes. Where the script uses
-something that the runtime does not have (DeepSpeed, sharded weights, big models on several devices), its imports stay,
-and a finding lists the names. With `--target accelerate` nothing is swapped.
+The runtime has Accelerate's names and meanings, so nothing else in the script changes. If the script uses something
+that the runtime does not have (DeepSpeed, sharded weights, big models on several devices), its imports are kept,
+and a finding lists the names. With `--target accelerate` no import changes.
 
      import torch
     -from accelerate import Accelerator

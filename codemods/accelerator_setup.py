@@ -1,8 +1,8 @@
 """
-Make the accelerator where the script chose its device, and hand it to the functions that need it.
+Create the accelerator where the script chose its device, and pass it to the functions that need it.
 
-One process drives one device, and the accelerator knows which. It takes the place of the device's definition, with
-what the script's flags meant, and of a ``device`` parameter in the functions it is handed to.
+One process drives one device, and the accelerator knows which. It replaces the definition of the device, keeping
+the meaning of the script's flags, and a ``device`` parameter in the functions that get it.
 
      import torch
      from torch.utils.data import DataLoader
@@ -30,11 +30,11 @@ what the script's flags meant, and of a ``device`` parameter in the functions it
     -train(model, device, loader, optimizer)
     +train(model, accelerator, loader, optimizer)
 
-A class whose methods need it keeps it: the constructor is handed the accelerator (or makes it), and the methods read
-``self.accelerator``; ``self.device`` is redefined where it is set.
+A class whose methods need it stores it: the constructor gets the accelerator (or creates it), and the methods read
+``self.accelerator``; the assignment of ``self.device`` changes.
 
-Where nothing names a device, the accelerator stands before its first use. A function that is used as a value, or is
-called from places that are not known, keeps its parameters.
+If nothing names a device, the accelerator is created before its first use. A function that is used as a value, or
+is called from unknown places, keeps its parameters.
 """
 
 from __future__ import annotations

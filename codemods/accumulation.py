@@ -1,5 +1,5 @@
 """
-Let the accelerator count the batches of a window, so that gradients travel once an optimizer step.
+Let the accelerator count the batches of a window, so that gradients are averaged once per optimizer step.
 
      import torch
      from torch.utils.data import DataLoader
@@ -31,13 +31,13 @@ Let the accelerator count the batches of a window, so that gradients travel once
     +        if accelerator.sync_gradients:
     +            accelerator.print(loss.item())
 
-Inside ``accumulate`` the prepared optimizer and scheduler step when a window is full, and the loss is divided by its
-size.
+Inside ``accumulate`` the prepared optimizer and scheduler step when a window is full, and the loss is divided by
+its size.
 
-A window whose rest is dropped or carried into the next epoch, a loss that is not divided, or one that is read divided:
-there the script goes on counting, and its loop on windows of its own. Where every step of the optimizer stands behind
-one condition on the count, or behind the inner loop, and gradients are read nowhere else, the batches before it keep
-their gradients to themselves; what is exchanged in the end is their sum:
+In some scripts the rest of a window is dropped or carried into the next epoch, the loss is not divided, or the
+divided loss is read: these scripts keep counting their own windows. If one condition on the count guards every step
+of the optimizer, or every step follows the inner loop, and gradients are not read elsewhere, the batches before the
+step accumulate gradients locally, and only the sum is averaged:
 
     for i, (x, y) in enumerate(loader):
         with nullcontext() if (i + 1) % 4 == 0 else accelerator.no_sync(model):
@@ -47,7 +47,7 @@ their gradients to themselves; what is exchanged in the end is their sum:
             optimizer.step()
             optimizer.zero_grad()
 
-All other code stays as it is, which is right too, only slower: gradients are exchanged with every batch.
+All other code is left unchanged. It is correct too, only slower: gradients are averaged with every batch.
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ Let the accelerator decide where mixed precision applies.
     +    accelerator.backward(loss)
          optimizer.step()
 
-A region may be made elsewhere: ``ctx = autocast(...) if args.amp else nullcontext()``, or a function, a lambda or
-a ``partial`` that gives one. Code that stands twice, ``if args.amp: ... else: ...``, is kept once where the
-two are the same but for mixed precision.
+A region may be created elsewhere: ``ctx = autocast(...) if args.amp else nullcontext()``, or a function, a lambda
+or a ``partial`` that returns one. If both branches of ``if args.amp: ... else: ...`` are the same apart from mixed
+precision, one of them is kept.
 
-Only where every forward pass of a trained model stands in a region, and all regions ask for the same precision under
-the same switch: the accelerator's setting holds for the model as a whole. Other regions stay as they are, which is
-right, too.
+This is done only if every forward pass of a trained model is in a region, and all regions use the same precision
+and the same switch, because the accelerator's setting applies to the whole model. Other regions are left unchanged,
+which is correct too.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Hand the backward pass to the accelerator, which scales and accumulates the loss.
+Run the backward pass with the accelerator, which scales and accumulates the loss.
 
      import torch
      from torch.utils.data import DataLoader
@@ -19,9 +19,9 @@ Hand the backward pass to the accelerator, which scales and accumulates the loss
     +    accelerator.backward(loss, retain_graph=True)
          optimizer.step()
 
-Keyword arguments travel along. A loss that is summed over the batch is handed over as such: processes average their
-gradients, and the average of sums would be one N-th of the sum. A ``.backward()`` whose receiver is not known to be a
-loss is left and reported.
+Keyword arguments are kept. A loss that is summed over the batch is marked as a sum: processes average their
+gradients, and the average of the sums would be 1/N of the sum. A ``.backward()`` whose receiver is not known to be
+a loss is left unchanged and reported.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """
-Load checkpoints to the process's own device, and only when they are written.
+Load checkpoints to the device of the process, and only after they are written.
 
-Without ``map_location`` every process would load to the device of the one that saved. A data set stays on the CPU: its
-batches are moved when the loader gives them. Where the same run wrote the file, all processes wait for the writer
-first; so they do for any other file that the main process has written in front of its reading (``np.save`` and
-``np.load``, a cache in JSON).
+Without ``map_location`` every process would load to the device of the process that saved it. A data set stays on
+the CPU: the loader moves its batches. If the same run wrote the file, all processes first wait for the writer. They
+also wait for any other file that the main process writes before it is read (``np.save`` and ``np.load``, a cache in
+JSON).
 
      import torch
      from torch.utils.data import DataLoader

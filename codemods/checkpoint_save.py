@@ -1,9 +1,9 @@
 """
 Save checkpoints once, with the keys of the plain model.
 
-``accelerator.save`` writes on the main process; ``accelerator.get_state_dict`` gives the plain model's state dict on
-every kind of strategy. The file's format is somebody's contract: other entries of a checkpoint dict stay as they are.
-On Accelerate, which wraps models, whatever else reads or loads a state, or exports, gets the model without its wrapper.
+``accelerator.save`` writes on the main process; ``accelerator.get_state_dict`` returns the state dict of the plain
+model. Other programs read these files: the other entries of a checkpoint dict are left unchanged. Accelerate wraps
+models: with this target, other code that reads, loads or exports a state gets the model without its wrapper.
 
      import torch
      from torch.utils.data import DataLoader

@@ -1,5 +1,5 @@
 """
-Clip gradients through the accelerator, which knows when they are scaled and when they are whole.
+Clip gradients with the accelerator, which knows when they are scaled and when they are complete.
 
      import torch
      from torch.utils.data import DataLoader
@@ -22,7 +22,7 @@ Clip gradients through the accelerator, which knows when they are scaled and whe
     +    accelerator.clip_grad_norm_(model.parameters(), max_norm=1.0)
          optimizer.step()
 
-The arguments stay as they are. An import that nothing else reads goes.
+The arguments are unchanged. An import that is no longer used is removed.
 """
 
 from __future__ import annotations

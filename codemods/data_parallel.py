@@ -1,5 +1,5 @@
 """
-Take ``nn.DataParallel`` away: the accelerator takes its place.
+Remove ``nn.DataParallel``: the accelerator replaces it.
 
      import torch
      from torch.utils.data import DataLoader
@@ -23,8 +23,8 @@ Take ``nn.DataParallel`` away: the accelerator takes its place.
     -print(model.module.weight)
     +accelerator.print(model.weight)
 
-DataParallel split one batch over the GPUs of a process; now each process takes a batch of its own, which is said in a
-note: ``--keep-global-batch`` keeps the old meaning. A checkpoint that held ``module.`` in its keys is named.
+DataParallel split one batch over the GPUs of a process; now each process takes its own batch, and a note reports
+this: ``--keep-global-batch`` keeps the global batch size. A checkpoint with ``module.`` in its keys is reported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 Leave the moving of models and batches to the accelerator.
 
-``prepare`` places the model, and a prepared loader yields its batches on the device, so that those moves are noise. A
-move of anything else stays and follows the accelerator's device: that is right wherever the value comes from.
+``prepare`` places the model, and a prepared loader yields its batches on the device, so these moves are not needed.
+Every other move is kept and uses the accelerator's device, which is correct for any value.
 
      import torch
      from torch.utils.data import DataLoader
@@ -29,7 +29,7 @@ move of anything else stays and follows the accelerator's device: that is right 
     +    accelerator.backward(loss)
          optimizer.step()
 
-A comment that spoke only of the move goes with it; any other comment stays.
+A comment about the move alone is removed with it; any other comment is kept.
 """
 
 from __future__ import annotations

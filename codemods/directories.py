@@ -1,9 +1,9 @@
 """
-Make folders safely, and let all processes mean the same one.
+Create folders safely, and use the same folder name on all processes.
 
-A folder that is made if it is not there may be made by any process: asking first does not help, as another may be
-quicker. A name made from the clock, a random number or a count of what is there differs from process to process: the
-main process makes it, the others receive it.
+A folder that is created if it does not exist may be created by any process: a check does not help, because another
+process may create it first. A name from the clock, a random number or a count of existing files differs between
+processes: the main process makes it, and the others receive it.
 
      import os
      import time
@@ -31,8 +31,8 @@ main process makes it, the others receive it.
     +    accelerator.backward(loss)
          optimizer.step()
 
-A folder that must not be there yet (`os.makedirs` without a question) is made by the main process alone, which says so
-if it is.
+A folder that must not exist yet (`os.makedirs` without a check) is created by the main process alone, which fails
+if it exists.
 """
 
 from __future__ import annotations

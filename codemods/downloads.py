@@ -1,5 +1,5 @@
 """
-Let one process download, and the others find the files.
+Download on one process, and let the others read the files.
 
      import torch
      from torch.utils.data import DataLoader
@@ -23,10 +23,11 @@ Let one process download, and the others find the files.
     +    accelerator.backward(loss)
          optimizer.step()
 
-Several processes that write the same files at once leave broken ones. The others wait in front of the block, and then
-run it themselves: the data set object is made on every process. A download that does not ask whether the files are
-there (`urlretrieve`, `extractall`) is the main process's alone, and the others wait behind it. A file that is made
-where it is missing (a vocabulary, a cache) is made by the first process in the same way, before the others ask for it.
+Several processes that write the same files at the same time leave broken files. The other processes wait before the
+block, and then run it themselves: the data set object is created on every process. A download that does not check
+whether the files exist (`urlretrieve`, `extractall`) runs on the main process only, and the others wait for it. A
+file that is created if it is missing (a vocabulary, a cache) is created by the first process in the same way,
+before the others look for it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Take the gradient scaler away as one unit: fp16 is a setting of the accelerator, which scales, unscales and steps.
+Remove the gradient scaler as one unit: fp16 is a setting of the accelerator, which scales, unscales and steps.
 
      import torch
      from torch.utils.data import DataLoader
@@ -31,8 +31,8 @@ Take the gradient scaler away as one unit: fp16 is a setting of the accelerator,
     +    optimizer.step()
     -    scaler.update()
 
-A scaler that is used in any other way (its state in a checkpoint, its scale in a log) stays whole, with the regions:
-gradients are equal on all processes, so that it works as it did.
+A scaler that is used in any other way (its state in a checkpoint, its scale in a log) is kept as a whole, with its
+autocast regions: gradients are equal on all processes, so it works as before.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """
 Replace distribution by hand: the accelerator opens the group, wraps the model and knows the rank.
 
-A script that calls ``init_process_group`` and wraps its model in ``DistributedDataParallel`` has been thought through
-for several processes: it says who prints, what is summed, and which rows each process reads. That stays. What it was
-brought about with is replaced as a whole, so that N processes compute what they did, and one process works as well.
+A script that calls ``init_process_group`` and wraps its model in ``DistributedDataParallel`` is already written for
+several processes: it decides which process prints, what is summed, and which rows each process reads. These
+decisions are kept. The code that implements them is replaced as a whole, so that N processes compute what they
+computed before, and one process works too.
 
     -import os
      import torch
@@ -43,9 +44,10 @@ brought about with is replaced as a whole, so that N processes compute what they
     -dist.destroy_process_group()
 
 ``mp.spawn(worker, ...)`` becomes a call of ``worker``: the launcher starts the processes (``torchlift launch`` or
-torchrun), and a script that starts some by itself would start them twice. A call of torch.distributed for which the
-accelerator has nothing stays where it works on the group that the accelerator opens. What does not fit (process groups,
-FSDP, RPC, hooks of the wrapper, a model on several devices, several modes) is named, and the script stays as it is.
+torchrun), and a script that also starts processes would start them twice. A call of torch.distributed without an
+equivalent is kept if it works on the process group that the accelerator opens. Code that cannot be replaced
+(process groups, FSDP, RPC, hooks of the wrapper, a model on several devices, several modes) is reported, and the
+script is left unchanged.
 """
 
 from __future__ import annotations

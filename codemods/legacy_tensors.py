@@ -1,8 +1,8 @@
 """
-Make tensors of the old types on the accelerator's device.
+Create tensors of legacy types on the accelerator's device.
 
-``torch.cuda.FloatTensor`` ties a dtype to a device, and to the constructor's argument what it means: numbers are
-sizes, anything else is values. Today's spellings say each of the three.
+``torch.cuda.FloatTensor`` combines a dtype, a device and a meaning of the arguments: numbers are sizes, anything
+else is values. The modern functions name each of the three.
 
      import numpy as np
      import torch
@@ -31,7 +31,7 @@ sizes, anything else is values. Today's spellings say each of the three.
     +    accelerator.backward(loss)
          optimizer.step()
 
-Where the argument may be a number or an array, the call stays and is reported; its type stays with it.
+If the argument may be a number or an array, the call is left unchanged and reported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-Write log files and open files on the main process; the others write to nowhere.
+Write log files and open files on the main process; the others discard what they write.
 
-A file that stays open, or a logger, is used in many places. They stay as they are: where the file is opened, the other
-processes open one that forgets, and log nothing but errors.
+A file that stays open, or a logger, is used in many places. These uses are unchanged: where the file is opened, the
+other processes open the null device, and log only errors.
 
      import logging
      import os
@@ -30,7 +30,7 @@ processes open one that forgets, and log nothing but errors.
          losses.write(f"{loss.item()}\\n")
          logging.info("step %d", step)
 
-A block that does nothing but to write a file is guarded as a whole, by the rule `main_process`.
+A block that only writes a file is guarded as a whole, by the rule `main_process`.
 """
 
 from __future__ import annotations

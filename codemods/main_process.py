@@ -1,9 +1,9 @@
 """
-Print and write once, not once a process.
+Print and write once, not once per process.
 
-A print goes through the accelerator, with the same arguments. Of a write only the call itself is guarded, never the
-forward pass or the loop in front of it: what all processes must do together must not stand where only one of them
-passes. Where the arguments of a write are such a thing, all compute it first.
+A print uses the accelerator, with the same arguments. For a write, only the call itself is guarded, never the
+forward pass or the loop before it: code that all processes must run together must not be inside the guard. If the
+arguments of a write contain such code, all processes compute it first.
 
      import torch
      import numpy as np
@@ -33,7 +33,7 @@ passes. Where the arguments of a write are such a thing, all compute it first.
     +if accelerator.is_main_process:
     +    np.save("last.npy", output.detach().cpu())
 
-A file that is opened for writing and kept in a variable is the rule `log_files`' business.
+A file that is opened for writing and kept in a variable is handled by the rule `log_files`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-Compute metrics on the whole data set, not on one process's share of it.
+Compute metrics on the whole data set, not on one process's shard.
 
-In an evaluation loop the model's output and what it is compared with are gathered directly behind the forward pass;
-what follows is unchanged and sees every sample once. Decisions that hang on the metric (best model, early stopping,
+In an evaluation loop the model's output and the targets are gathered directly after the forward pass; the code that
+follows is unchanged and sees every sample once. Decisions that depend on the metric (best model, early stopping,
 plateau) are then the same on every process.
 
      import torch
@@ -29,8 +29,8 @@ plateau) are then the same on every process.
     +    scores, y = accelerator.gather_for_metrics((scores, y))
          correct += (scores.argmax(1) == y).sum().item()
 
-A training loss that is summed up for an epoch's average is averaged over the processes where it is summed; one that
-is printed every few batches stays that of the process that prints it.
+A training loss that is added up for the average of an epoch is averaged over the processes where it is added; a
+loss that is printed every few batches stays the loss of the process that prints it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
 Prepare models, optimizers and loaders once, where everything is built and nothing is used yet.
 
-``prepare`` makes the gradients those of all processes and gives each process its share of every loader. It stands
-after the last statement that builds or loads what it takes: an optimizer built afterwards would hold the right
-parameters, but a checkpoint loaded afterwards, or a loader iterated before, would not be what the script meant.
+``prepare`` averages the gradients over all processes and gives each process its shard of every loader. The call
+follows the last statement that builds or loads its arguments: an optimizer built later would hold the right
+parameters, but a checkpoint loaded later, or a loader iterated earlier, would change the meaning of the script.
 
      import torch
      from torch.utils.data import DataLoader
@@ -24,7 +24,8 @@ parameters, but a checkpoint loaded afterwards, or a loader iterated before, wou
     +    accelerator.backward(loss)
          optimizer.step()
 
-An evaluation loop that is not understood keeps its loader: every process then evaluates the whole set, which is right.
+If an evaluation loop is not understood, its loader is not prepared: every process then evaluates the whole set,
+which is correct.
 """
 
 from __future__ import annotations

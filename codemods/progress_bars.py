@@ -1,5 +1,5 @@
 """
-Draw one progress bar a machine.
+Show one progress bar per machine.
 
      import torch
      from torch.utils.data import DataLoader
@@ -21,8 +21,8 @@ Draw one progress bar a machine.
     +    accelerator.backward(loss)
          optimizer.step()
 
-A bar that is switched off passes its elements on; ``set_postfix`` and the like do nothing on it. A bar that has a
-``disable`` of its own is left.
+A disabled bar still yields its elements; ``set_postfix`` and similar methods do nothing on it. A bar that already
+has a ``disable`` argument is left unchanged.
 """
 
 from __future__ import annotations

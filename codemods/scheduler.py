@@ -1,10 +1,11 @@
 """
 Keep each learning-rate scheduler in step with what it counts.
 
-A scheduler stepped once an optimizer step is prepared with the rest, so that its horizon, counted in the script's
-batches, is reached when training ends. One stepped once an epoch, or on a metric, stays as it is: an epoch is an
-epoch on any number of processes. Preparing it would make it tick N times. The same holds for one that counts the
-rounds of a loop of fixed length, which draws its batches with `next(...)`: there are as many rounds on N processes.
+A scheduler that is stepped once per optimizer step is prepared, so that it reaches its last step, counted in the
+script's batches, when training ends. A scheduler that is stepped once per epoch, or on a metric, is left unchanged:
+the number of epochs is the same on any number of processes, and a prepared scheduler would step N times. The same
+is true for a scheduler that counts the iterations of a loop of fixed length that draws its batches with
+`next(...)`: N processes make the same number of iterations.
 
      import torch
      from torch.utils.data import DataLoader

@@ -1,8 +1,8 @@
 """
 Track once: the trackers of the other processes do nothing.
 
-A tracker is made at one place and used at many. Its uses stay as they are; where it is made, the other processes get
-one that is switched off, by the tracker's own setting where it has one.
+A tracker is created in one place and used in many. Its uses are unchanged; where it is created, the other processes
+get a disabled one, with the tracker's own setting if it has one.
 
      import torch
      import wandb
@@ -29,8 +29,8 @@ one that is switched off, by the tracker's own setting where it has one.
          optimizer.step()
          writer.add_scalar("loss", loss.item(), step)
 
-What such a handle tells (the folder of a run, its name) is known to the main process alone; where a script uses it on
-every process, the tracker is left, and reported.
+Only the main process knows the values of such a tracker (the folder of a run, its name); if a script uses them on
+every process, the tracker is left unchanged and reported.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def terminal(file: FileResult) -> str:
 
 def browser() -> Any:
     """The tests' way to drive a Chromium."""
-    spec = importlib.util.spec_from_file_location("browser", ROOT / "tests" / "rewriter" / "browser.py")
+    spec = importlib.util.spec_from_file_location("browser", ROOT / "tests" / "rewriter" / "report" / "browser.py")
     if spec is None or spec.loader is None:
         raise FileNotFoundError("tests/rewriter/report/browser.py")
     module = importlib.util.module_from_spec(spec)
