@@ -21,8 +21,8 @@ from ..analysis.diagnostics.remarks import remarks
 from ..analysis.distributed.manual_ddp import unconnected, without_prefix
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
+from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.folders import folders, made_by_all, may_be_there, received
-from ..analysis.effects.guards import Together
 from ..analysis.effects.read_back import read_back
 from ..analysis.layouts import metrics
 from ..analysis.layouts.batch_artifacts import filled_batches, mean_of_batches, one_share

@@ -16,7 +16,7 @@ from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag
 from ..analysis.devices.moves import Mover
-from ..analysis.effects.guards import in_turn
+from ..analysis.effects.existing_guards import in_turn
 from ..analysis.layouts import metrics
 from ..analysis.layouts.divergence import Equality
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting

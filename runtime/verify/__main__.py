@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("verifying needs a system that can fork processes (Linux or macOS)")
     try:
         request = _read(options.request) if options.request else _request(options, script)
-        from .server import Server
-        from .supervise import end_on_signals
+        from .conductor import Server
+        from .run_processes import end_on_signals
 
         end_on_signals()
         verdict = Server(request).verify()

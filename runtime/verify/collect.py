@@ -9,8 +9,8 @@ from typing import Any
 
 from .links import below
 from .request import Script
+from .run_processes import Run
 from .scratch import FileState, Scratch, hash_of, snapshot
-from .supervise import Run
 from .traces import Event, FileSeen, Rank, RunTrace, read_events, read_stack
 
 _LONGEST_TEXT = 1_000_000

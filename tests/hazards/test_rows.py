@@ -168,7 +168,7 @@ BATCH = """
 import json, os, sys
 from pathlib import Path
 from torchlift.runtime.verify.request import VerifyRequest, program_at
-from torchlift.runtime.verify.server import Server
+from torchlift.runtime.verify.conductor import Server
 for before, after in json.loads(sys.stdin.read()):
     before, after = Path(before), Path(after)
     request = VerifyRequest(

@@ -15,7 +15,7 @@ from ..devices.use_before_prepare import Stands
 from ..layouts.metrics import bound_by
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name
-from .guards import guarded
+from .existing_guards import guarded
 
 
 def saves(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iterator[Save]:

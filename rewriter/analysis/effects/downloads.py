@@ -9,7 +9,7 @@ from ...findings import Finding
 from ..dataflow.values import State, Unit, Unknown
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name
-from .guards import Together, in_turn, is_elif, keyword
+from .existing_guards import Together, in_turn, is_elif, keyword
 from .handles import asks_existence
 
 _FETCHERS = frozenset(

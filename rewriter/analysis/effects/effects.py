@@ -13,8 +13,8 @@ from ..dataflow.values import State, Trail, Unit, Unknown, traces
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, outside_names
 from .downloads import Fetches
+from .existing_guards import Together, guarded, keyword, names_main, starred
 from .file_caches import Makings
-from .guards import Together, guarded, keyword, names_main, starred
 from .handles import Handles
 
 WRITERS = frozenset(

@@ -13,7 +13,7 @@ from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
 from ..syntax.walk import descendants
-from .guards import Together, in_turn, is_elif
+from .existing_guards import Together, in_turn, is_elif
 from .handles import asks_existence
 
 

@@ -12,7 +12,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Trail, Unit, traces
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name
-from .guards import guarded, starred
+from .existing_guards import guarded, starred
 from .handles import Handles, asks_existence
 
 _MAKING = frozenset("os.makedirs os.mkdir os.chdir".split())

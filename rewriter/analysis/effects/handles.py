@@ -17,7 +17,7 @@ from ..dataflow.values import External, State, Unit, Unknown
 from ..syntax.nodes import dotted
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name, outside_names
-from .guards import guarded, keyword, names_main, starred
+from .existing_guards import guarded, keyword, names_main, starred
 
 INERT = "Inert()"
 

@@ -18,7 +18,7 @@ from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name
 from .checkpoints import waits
 from .effects import opens_to_write
-from .guards import guarded
+from .existing_guards import guarded
 
 _READERS = frozenset(
     "builtins.open io.open gzip.open numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_json "

@@ -6,8 +6,8 @@ from pathlib import PurePath
 from typing import Any
 
 from ..traces import FileSeen
-from .about import About
 from .printed import Line, agree
+from .tolerances import About
 
 _OBJECTS = {".joblib", ".pickle", ".pkl"}
 _SAME_BYTES = _OBJECTS | {".bmp", ".gif", ".jpeg", ".jpg", ".npy", ".npz", ".png"}

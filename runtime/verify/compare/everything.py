@@ -8,7 +8,7 @@ from pathlib import PurePath
 from ..traces import RunTrace
 from ..verdict import Outcome, Promise
 from . import printed, samples, saved, training, waits
-from .about import PROMISES, About, Unstable
+from .tolerances import PROMISES, About, Unstable
 
 _ON_ONE: tuple[tuple[str, Callable[[About], Promise]], ...] = (
     ("runs", waits.runs),

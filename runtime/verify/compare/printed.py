@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..traces import Rank
 from ..verdict import Promise
-from .about import About
+from .tolerances import About
 
 _NUMBER = re.compile(
     r"(?<![A-Za-z_])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?%?|(?<![A-Za-z])(?:nan|inf)(?![A-Za-z])"

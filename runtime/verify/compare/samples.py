@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from ..traces import Rank, RunTrace
 from ..verdict import Promise
-from .about import About
+from .tolerances import About
 
 Rows = Counter[str]
 

@@ -10,8 +10,8 @@ from typing import Any
 from ..traces import Rank, RunTrace
 from ..verdict import Promise
 from . import contents
-from .about import About, apart
 from .printed import agree
+from .tolerances import About, apart
 
 _DIGITS = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{6,}|\d+")
 """What varies in a name by its nature: a UUID, a hash, a number."""

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from ..traces import Event, Rank, RunTrace
 from ..verdict import Promise
-from .about import About, apart, shown
+from .tolerances import About, apart, shown
 
 _FACTORS = {1 / n: f"1/{n} of" for n in range(2, 65)} | {float(n): f"{n} times" for n in range(2, 65)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..traces import LEAVING, Event, Rank, RunTrace, script_line
 from ..verdict import Promise
-from .about import About
+from .tolerances import About
 
 _COLLECTIVE = (
     "gloo",

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from torchlift.runtime.verify.compare import printed, samples, saved, training, waits
-from torchlift.runtime.verify.compare.about import About, Unstable, apart
 from torchlift.runtime.verify.compare.everything import compare, unstable
+from torchlift.runtime.verify.compare.tolerances import About, Unstable, apart
 from torchlift.runtime.verify.curve import curve, draw
 from torchlift.runtime.verify.traces import FileSeen, Rank, RunTrace
 from torchlift.runtime.verify.verdict import Outcome

@@ -17,18 +17,18 @@ from ..process.system import get_free_port
 from . import by_hand
 from .child import Task
 from .collect import OriginalNames, collect
-from .compare.about import About, Unstable
 from .compare.devices import devices, mixes
 from .compare.everything import compare, nothing, unstable
 from .compare.samples import first_completed
+from .compare.tolerances import About, Unstable
 from .curve import curve, draw
 from .hooks.ports import COUNT
 from .notes import notes
 from .orphans import adopt_orphans, end_orphans
 from .program import imported_names, own_files, root_of
 from .request import Script, VerifyRequest
+from .run_processes import Limits, Run, watch
 from .scratch import PREFIX, FileState, Scratch, mirror, snapshot
-from .supervise import Limits, Run, watch
 from .traces import RunTrace, found_port_in_use
 from .verdict import BROKEN, HELD, ORIGINAL_FAILS, Failure, Outcome, Promise, RunSeen, Verdict
 from .warm import warm
