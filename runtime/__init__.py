@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         RemainderError,
         TopologyError,
         TorchliftError,
+        UnknownTorchError,
         UnknownWordError,
     )
     from .launch.notebook import debug_launcher, notebook_launcher
@@ -85,6 +86,7 @@ __all__ = [
     "NotAvailableYet",
     "RemainderError",
     "TopologyError",
+    "UnknownTorchError",
     "UnknownWordError",
 ]
 

@@ -21,6 +21,10 @@ class UnknownWordError(TorchliftError, ValueError):
         super().__init__(f"{what} is {word!r}; it must be one of: {', '.join(known)}.")
 
 
+class UnknownTorchError(TorchliftError, ImportError):
+    """The installed version of torch lacks something that the runtime cannot do without."""
+
+
 class WrongKindError(TorchliftError, TypeError):
     """Something of another kind was given."""
 

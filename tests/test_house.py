@@ -111,6 +111,7 @@ LAYERS = {
     """,
     "runtime": """
         types errors classes available
+        torch_internals
         config
         device
         process

@@ -14,6 +14,8 @@ from math import prod
 
 import torch
 
+from ..torch_internals import as_one
+
 _ALIGNMENT = 16
 _SMALL_BYTES = 1 << 16
 """Up to here one more copy costs less than a call for every tensor."""
@@ -82,7 +84,7 @@ def pack(
         for block in blocks:
             if block.end > block.start:
                 here = [one if one.device == device else one.to(device) for one in (tensors[i] for i in block.members)]
-                flat = torch._C._nn.flatten_dense_tensors(here) if len(here) > 1 else here[0].reshape(-1)
+                flat = as_one(here) if len(here) > 1 else here[0].reshape(-1)
                 packed[block.start : block.end].view(block.dtype).copy_(flat)
     return packed
 
@@ -113,7 +115,7 @@ def joined(rows: torch.Tensor, shapes: Sequence[Shape], dtypes: Sequence[torch.d
             continue
         pieces = rows[:, block.start : block.end].view(block.dtype).split(block.lengths, dim=1)  # type: ignore[no-untyped-call]
         if len(pieces) > 1 and size * (block.end - block.start) <= _SMALL_BYTES:
-            together = torch._C._nn.flatten_dense_tensors(pieces)
+            together = as_one(list(pieces))
             pieces = together.split([size * length for length in block.lengths])  # type: ignore[no-untyped-call]
         for i, piece, shape in zip(block.members, pieces, whole, strict=True):
             tensors[i] = (piece if piece.shape == shape else piece.reshape(shape)).contiguous()

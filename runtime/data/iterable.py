@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from ..device.placement import map_tree
+from ..torch_internals import pinned
 from .shares import RoundRules, Shares, rounds, split_one
 
 
@@ -23,9 +24,7 @@ class Tagged:
 
     def pin_memory(self) -> Tagged:
         """The batch in page-locked memory (the loader's thread asks for it)."""
-        from torch.utils.data._utils.pin_memory import pin_memory
-
-        return Tagged(pin_memory(self.batch), self.shares)  # type: ignore[no-untyped-call]
+        return Tagged(pinned(self.batch), self.shares)
 
 
 class ShardedStream(IterableDataset[Tagged]):

@@ -12,7 +12,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from ..errors import CollectiveMismatch, TopologyError
+from ..torch_internals import default_store
 from . import watched_calls
 from .topology import Topology
 from .watchdog import Watch
@@ -154,7 +155,7 @@ def leave() -> None:
         return
     _Exit.ours_in = None
     _Exit.failed = _Exit.failed or watched_calls.failed()
-    store = dist.distributed_c10d._get_default_store()
+    store = default_store()
     parted, waited_for = None, watched_calls.under_way()
     try:
         watching = watched_calls.end()
@@ -197,7 +198,7 @@ def _destroy_or_die(waited_for: bool) -> None:
         os._exit(1)
 
 
-def _count_down(store: torch._C._distributed_c10d.Store, world_size: int, watching: Watch | None) -> None:
+def _count_down(store: Any, world_size: int, watching: Watch | None) -> None:
     left = store.add(_LEFT, 1)
     until = time.monotonic() + _LEAVING_SECONDS
     while left < world_size and time.monotonic() < until and not store.check([_FAILED]):

@@ -11,6 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ..errors import CollectiveError, CollectiveMismatch
+from ..torch_internals import default_store
 from .call_log import Shown
 from .watchdog import PERIOD, Watch
 
@@ -49,7 +50,7 @@ def begin() -> None:
     """Watch over the default process group, unless that is done already."""
     new = _Here.forked and _Here.group is not dist.group.WORLD  # in that of its parent a fork cannot speak
     if _Here.watch is None or new:
-        store = dist.distributed_c10d._get_default_store()
+        store = default_store()
         _Here.watch = Watch(store, dist.get_rank(), dist.get_world_size())
         _Here.forked, _Here.group = False, dist.group.WORLD
         _Here.watch.start()

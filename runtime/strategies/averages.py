@@ -15,6 +15,7 @@ from torch import nn
 
 from ..collectives.world import World
 from ..process import watched_calls
+from ..torch_internals import as_one, copy_each, like
 from ..types import Reduction
 
 _SMALL_BYTES = 1 << 20
@@ -55,13 +56,13 @@ def average_gradients(world: World, parameters: Sequence[nn.Parameter], name: st
     numbers = sum([value.numel() for value in values])
     watched_calls.note("backward", f"{name}, {len(values)} parameters, {numbers} numbers", (name,))
     last = torch.tensor([gradient is not None for gradient in gradients], dtype=values[0].dtype, device=world.device)
-    flat = torch._C._nn.flatten_dense_tensors([*values, last])
+    flat = as_one([*values, last])
     flat /= world.size
     world.reduce([flat], Reduction.SUM, [flat.numel()])
     having = flat[numbers:].tolist()
-    averages = torch._C._nn.unflatten_dense_tensors(flat, values)
+    averages = like(flat, values)
     if plain:
-        torch._foreach_copy_(plain, averages)
+        copy_each(plain, averages)
     else:
         _put(parameters, averages, having)
 

@@ -28,6 +28,7 @@ from ..device.placement import map_tree
 from ..device.precision import Precision, to_fp32
 from ..errors import MixedUseError
 from ..process import watched_calls
+from ..torch_internals import backward_pass, buffer_tables, forget_pass, unhook, when_backward_is_over
 from .averages import average_gradients, small
 from .hooks import Compression
 
@@ -98,7 +99,7 @@ class DataParallelEngine(PrecisionEngine):
 
     def _build(self) -> None:
         self._parameters = list(self._model.parameters())
-        self._buffers = [module._buffers for module in self._model.modules()]
+        self._buffers = buffer_tables(self._model)
         self._idle = [parameter for parameter in self._parameters if not parameter.requires_grad]
         trained = self._trained()
         reducing = bool(trained) and not self._afterwards
@@ -141,11 +142,11 @@ class DataParallelEngine(PrecisionEngine):
 
     def _hear(self, _gradient: torch.Tensor) -> None:
         """A backward pass has come by that the script has begun by itself: exchange when it is over."""
-        current = torch._C._current_graph_task_id()
+        current = backward_pass()
         if self._sync and self._at_the_end and not self._told and current != self._pass:
             self._pass = current
             self._remember()
-            torch.autograd.Variable._execution_engine.queue_callback(self._exchange)
+            when_backward_is_over(self._exchange)
 
     def _remember(self) -> None:
         """Note what gradients there are; `_exchange` finds out at next to no cost whether some have been added to."""
@@ -221,7 +222,7 @@ class DataParallelEngine(PrecisionEngine):
     def disarm(self) -> None:
         """The next gradients are not exchanged; also after a backward pass that has failed half way."""
         if self._ddp is not None:
-            self._ddp.reducer._reset_state()
+            forget_pass(self._ddp.reducer)
         self._armed = self._told = False
 
     def no_sync(self) -> AbstractContextManager[None]:
@@ -240,7 +241,7 @@ class DataParallelEngine(PrecisionEngine):
     def release(self) -> None:
         """Take the hooks off the parameters."""
         if self._ddp is not None:
-            self._ddp.reducer._remove_autograd_hooks()
+            unhook(self._ddp.reducer)
 
 
 def _reducing(model: nn.Module, like: nn.Parameter, options: DistributedDataParallelKwargs) -> DistributedDataParallel:

@@ -1,0 +1,157 @@
+"""
+The private names of torch that the runtime uses: all of them, each with its reason.
+
+Nobody promises that they stay. They were run with torch 2.13.0, and looked up in the files of torch 2.6.0, the oldest
+version that is asked for. What can be done without one is, where a version of torch lacks it; for the others the import
+of this module fails, and says what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from .errors import UnknownTorchError
+
+RUN_WITH = ("2.13.0",)
+"""The versions of torch that the tests were run with."""
+LOOKED_UP_IN = ("2.6.0",)
+"""Versions in whose files the names were found."""
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Reducer, Store
+
+T = TypeVar("T")
+
+OVERRIDDEN = {
+    "_auto_collation": "of DataLoader: a loader that reads shares of a stream collates by itself",
+    "_index_sampler": "of DataLoader: what its workers are told to read is the share of this process",
+    "_get_iterator": "of DataLoader: where every pass begins; it keeps the class and `__iter__` of the script",
+    "_reset": "of the iterators of DataLoader: how a loader asks workers that persist for another pass",
+    "_iterator": "of DataLoader: the iterator whose workers persist; a loader made from another must not share it",
+    "_sampler_iter": "of the iterators of DataLoader: what they draw from, when batches are skipped",
+    "_num_yielded": "of the iterators of torchdata: how many batches one that goes on has read",
+    "_initial_iter_for_state_dict": "of torchdata's StatefulDataLoader: what its `__init__` would set",
+    "_num_samples": "of RandomSampler: None where the length of the data set decides; `num_samples` is a number then",
+    "_wrapped_by_lr_sched": "set by LRScheduler on the step of its optimizer, which then counts: two would count twice",
+    "_step_count": "of LRScheduler: where a schedule of a fixed length has got to",
+    "_orig_mod": "of what torch.compile makes of a module: the module",
+    "_modules": "of nn.Module: asked without going through a `__getattr__` of the script",
+    "_parameters": "as _modules",
+    "_version": "of a tensor: counts what was done to it in place; whether a gradient was added to, at no cost",
+}
+"""
+Attributes that must be spelled where they are overridden or read, because they are names in classes of ours, too.
+
+The test of this module knows them from here, and finds every other private name outside of it.
+"""
+
+
+def _has(path: str) -> bool:
+    found: Any = torch
+    for name in path.split("."):
+        found = getattr(found, name, None)
+        if found is None:
+            return False
+    return True
+
+
+_NEEDED = {
+    "_C._current_graph_task_id": "tells backward passes apart",
+    "autograd.Variable._execution_engine.queue_callback": "says that a backward pass is over",
+}
+
+
+def _check() -> None:
+    missing = [f"torch.{path} ({why})" for path, why in _NEEDED.items() if not _has(path)]
+    if missing:
+        raise UnknownTorchError(
+            f"torchlift.runtime cannot work with torch {torch.__version__}, which lacks {' and '.join(missing)}. "
+            f"It was tried with {', '.join(RUN_WITH)}: install that version of torch, or a newer torchlift."
+        )
+
+
+_check()
+
+# ---------------------------------------------------------------- backward passes
+
+
+def backward_pass() -> int:
+    """The number of the backward pass that this thread is in; -1 outside of all."""
+    return torch._C._current_graph_task_id()
+
+
+def when_backward_is_over(call: Callable[[], None]) -> None:
+    """Call something at the end of the backward pass that this thread is in; not if that fails."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
+# ---------------------------------------------------------------- the reducer of DistributedDataParallel
+
+
+def forget_pass(reducer: Reducer) -> None:
+    """Take a reducer out of a backward pass that has not reached all of its parameters."""
+    reducer._reset_state()
+
+
+def unhook(reducer: Reducer) -> None:
+    """Take the hooks of a reducer off the parameters: nothing else releases them while the parameters live."""
+    reducer._remove_autograd_hooks()
+
+
+# ---------------------------------------------------------------- many tensors at once
+
+_AS_ONE = _has("_C._nn.flatten_dense_tensors") and _has("_C._nn.unflatten_dense_tensors")
+
+
+def as_one(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Dense tensors of one type, one after another, as a vector: one call instead of one for each and one for all."""
+    if _AS_ONE:
+        return torch._C._nn.flatten_dense_tensors(tensors)
+    return torch.cat([one.reshape(-1) for one in tensors])
+
+
+def like(flat: torch.Tensor, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The pieces of a vector in the shapes of tensors, as views; what is left over is not asked for."""
+    if _AS_ONE:
+        return list(torch._C._nn.unflatten_dense_tensors(flat, tensors))
+    lengths = [one.numel() for one in tensors]
+    pieces = flat[: sum(lengths)].split(lengths)  # type: ignore[no-untyped-call]
+    return [piece.view_as(one) for piece, one in zip(pieces, tensors, strict=True)]
+
+
+def copy_each(into: list[torch.Tensor], values: list[torch.Tensor]) -> None:
+    """Copy tensors into others in one call."""
+    if _has("_foreach_copy_"):
+        torch._foreach_copy_(into, values)
+        return
+    for one, value in zip(into, values, strict=True):
+        one.copy_(value)
+
+
+# ---------------------------------------------------------------- modules
+
+
+def buffer_tables(model: nn.Module) -> list[dict[str, torch.Tensor | None]]:
+    """The buffers of a model and of all its parts, by name; the tables themselves, which stay up to date."""
+    return [part._buffers for part in model.modules()]
+
+
+# ---------------------------------------------------------------- elsewhere
+
+
+def default_store() -> Store:
+    """The store where the processes of the default group have met: it is there, and a second one would need a port."""
+    return dist.distributed_c10d._get_default_store()
+
+
+def pinned(tree: T) -> T:
+    """A tree in page-locked memory, as loaders do it: also objects of the script that have `pin_memory`."""
+    from torch.utils.data._utils.pin_memory import pin_memory
+
+    done: T = pin_memory(tree)  # type: ignore[no-untyped-call]
+    return done
