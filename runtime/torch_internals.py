@@ -8,7 +8,7 @@ of this module fails, and says what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -23,7 +23,7 @@ LOOKED_UP_IN = ("2.6.0",)
 """Versions in whose files the names were found."""
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Reducer, Store
+    from torch._C._distributed_c10d import GradBucket, Reducer, Store
 
 T = TypeVar("T")
 
@@ -42,7 +42,6 @@ OVERRIDDEN = {
     "_orig_mod": "of what torch.compile makes of a module: the module",
     "_modules": "of nn.Module: asked without going through a `__getattr__` of the script",
     "_parameters": "as _modules",
-    "_version": "of a tensor: counts what was done to it in place; whether a gradient was added to, at no cost",
 }
 """
 Attributes that must be spelled where they are overridden or read, because they are names in classes of ours, too.
@@ -93,6 +92,19 @@ def when_backward_is_over(call: Callable[[], None]) -> None:
 # ---------------------------------------------------------------- the reducer of DistributedDataParallel
 
 
+_REDUCER = (
+    *("_reset_state", "_remove_autograd_hooks", "_check_reducer_finalized", "_get_zeros_like_grad_buckets"),
+    "_get_local_used_map",
+)
+
+
+def has_reducer() -> bool:
+    """All that is used of the reducer is there; without it gradients are exchanged when a pass is over."""
+    inner: Any = dist
+    counted = hasattr(inner.ProcessGroup, "_get_sequence_number_for_group")
+    return counted and all(hasattr(inner.Reducer, name) for name in _REDUCER)
+
+
 def forget_pass(reducer: Reducer) -> None:
     """Take a reducer out of a backward pass that has not reached all of its parameters."""
     reducer._reset_state()
@@ -101,6 +113,31 @@ def forget_pass(reducer: Reducer) -> None:
 def unhook(reducer: Reducer) -> None:
     """Take the hooks of a reducer off the parameters: nothing else releases them while the parameters live."""
     reducer._remove_autograd_hooks()
+
+
+def finished(reducer: Reducer) -> bool:
+    """What a reducer began in the last backward pass is complete."""
+    try:
+        reducer._check_reducer_finalized()
+    except RuntimeError:
+        return False
+    return True
+
+
+def calls_made() -> int:
+    """How many collective calls the default group has begun on this process."""
+    group: Any = dist.group.WORLD
+    return int(group._get_sequence_number_for_group())
+
+
+def empty_buckets(reducer: Reducer) -> list[GradBucket]:
+    """What a reducer exchanges in a backward pass, in order, with zeros for the gradients (torch's Join does so)."""
+    return reducer._get_zeros_like_grad_buckets()
+
+
+def used_here(reducer: Reducer) -> torch.Tensor:
+    """What a reducer adds up over all processes at the end of a pass: which parameters were reached."""
+    return reducer._get_local_used_map()
 
 
 # ---------------------------------------------------------------- many tensors at once
@@ -136,9 +173,13 @@ def copy_each(into: list[torch.Tensor], values: list[torch.Tensor]) -> None:
 # ---------------------------------------------------------------- modules
 
 
-def buffer_tables(model: nn.Module) -> list[dict[str, torch.Tensor | None]]:
-    """The buffers of a model and of all its parts, by name; the tables themselves, which stay up to date."""
-    return [part._buffers for part in model.modules()]
+Table = Mapping[str, Any]
+
+
+def tables(model: nn.Module) -> list[Table]:
+    """The parameters and the parts of every part of a model, by name; the tables themselves, which stay up to date."""
+    parts = [part for part in model.modules() if not isinstance(part, torch.jit.ScriptModule)]
+    return [table for part in parts for table in (part._parameters, part._modules)]
 
 
 # ---------------------------------------------------------------- elsewhere

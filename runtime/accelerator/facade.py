@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -45,6 +46,7 @@ from ..gradients.window import Windows
 from ..process import group, watched_calls
 from ..process.state import PartialState
 from ..strategies.extend import mark
+from ..strategies.graph import Graph
 from ..strategies.unwrap import extract_model_from_parallel, spread
 from ..tracking.profiling import ProfileKwargs, profile
 from ..tracking.trackers import Trackers
@@ -360,15 +362,17 @@ class Accelerator(Placed, Records, ComesLater):
         if self.scaler is not None:
             loss = self.scaler.scale(loss)
         engines = self._prepared.engines
+        whole = kwargs.get("inputs") is None and not kwargs.get("create_graph")
+        graph = cache(lambda: Graph(loss)) if whole else None
         for engine in engines.values():
-            engine.before_backward(loss)
+            engine.before_backward(loss, graph)
         try:
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]
         except BaseException as error:
-            for engine in engines.values():
-                engine.disarm()
             if engines and isinstance(error, RuntimeError):
                 watched_calls.explain()
+            for engine in engines.values():
+                engine.failed_backward(isinstance(error, Exception))
             raise
         for engine in engines.values():
             engine.after_backward()

@@ -137,6 +137,7 @@ class Preparation:
                 extend(model, PrecisionEngine(self._precision))
             return model
         engine = DataParallelEngine(model, self._world, self._precision, self._settings.parallel)
+        engine.when_equal.append(self._equal)
         self.engines[id(model)] = engine
         extend(model, engine)
         return model
@@ -163,8 +164,20 @@ class Preparation:
             if self._places(place):
                 state_to_device(optimizer)
             agree = None if self._world.alone else self._agree_on_loss
-            self.gates.append(prepare_optimizer(optimizer, self._windows, self._scaler, agree))
+            before = None if self._world.alone else self._before_step
+            self.gates.append(prepare_optimizer(optimizer, self._windows, self._scaler, agree, before))
         return optimizer
+
+    def _before_step(self, _gate: Gate) -> None:
+        """An optimizer is about to step, on all processes."""
+        for engine in self.engines.values():
+            engine.look()
+
+    def _equal(self, engine: DataParallelEngine) -> None:
+        """The gradients of a model are those of all processes, on all of them."""
+        for other in self.engines.values():
+            if other is not engine:
+                other.another_is_equal()
 
     def check_known(self, optimizers: Iterable[Optimizer]) -> None:
         """
@@ -211,7 +224,11 @@ class Preparation:
 
     def _agree_on_loss(self, loss: Any) -> Any:
         """What a closure has returned, as a number of the whole batch; None where it returns nothing."""
-        return loss if loss is None else self._agree(float(loss) * self.loss_factor)
+        if loss is None:
+            return None
+        if isinstance(loss, torch.Tensor):
+            return loss.new_tensor(self._agree(loss.item() * self.loss_factor))
+        return self._agree(float(loss) * self.loss_factor)
 
     def loader(self, loader: DataLoader[Any], place: bool | None = None) -> DataLoader[Any]:
         """A loader of the same class that hands this process its share."""

@@ -28,6 +28,7 @@ class Gate:
         windows: tell whether this is a time to step.
         scaler: for fp16; None otherwise.
         agree: makes the loss of this process that of all; None on one process.
+        before: called on all processes before a step is made, or left out because of an overflow: the one place for it.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Gate:
         windows: Windows,
         scaler: torch.amp.GradScaler | None,
         agree: Callable[[Any], Any] | None = None,
+        before: Callable[[Gate], None] | None = None,
     ) -> None:
         self.optimizer = optimizer
         self.made = 0
@@ -52,6 +54,7 @@ class Gate:
         self._zero_grad = optimizer.zero_grad
         self._from_scaler = False
         self._agree = agree
+        self._before = before
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """One step, if the window is complete and nothing has overflowed."""
@@ -61,6 +64,8 @@ class Gate:
             return self._step(*args, **kwargs)
         if not self._windows.sync:
             return None
+        if self._before is not None:
+            self._before(self)
         if self._scaler is None:
             self._count()
             return self._step(*map(self._agreed, args), **{name: self._agreed(one) for name, one in kwargs.items()})
@@ -113,9 +118,10 @@ def prepare_optimizer(
     windows: Windows,
     scaler: torch.amp.GradScaler | None,
     agree: Callable[[Any], Any] | None = None,
+    before: Callable[[Gate], None] | None = None,
 ) -> Gate:
     """Put a gate before `step` and `zero_grad`; the optimizer stays the same object."""
-    gate = Gate(optimizer, windows, scaler, agree)
+    gate = Gate(optimizer, windows, scaler, agree, before)
 
     def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         return gate.step(*args, **kwargs)

@@ -1,13 +1,14 @@
 """
-Averaging the gradients of all processes when a backward pass is over: one collective, however many there are.
+Averaging the gradients of all processes when a backward pass is over.
 
 What travels is one run of numbers: the gradients (zeros for those that a process lacks), and for every parameter
-whether there is one.
+whether there is one. Of a large model only what some process has collected since the last exchange travels, in pieces:
+all processes tell one another first what that is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import reduce
 
 import torch
@@ -18,20 +19,50 @@ from ..process import watched_calls
 from ..torch_internals import as_one, copy_each, like
 from ..types import Reduction
 
-_SMALL_BYTES = 1 << 20
+_PIECE_BYTES = 25 << 20
+"""How much travels at once: so much memory is needed beside the gradients."""
+_BITS = 32
+"""Parameters that one number tells of."""
 
 
-def small(world: World, model: nn.Module) -> bool:
+def average_collected(world: World, parameters: Sequence[nn.Parameter], collected: Collection[int], name: str) -> None:
     """
-    One exchange at the end is the fastest for this model.
+    The same as `average_gradients`, for a large model: only of parameters that some process has collected for.
 
-    On the CPU, what DDP does beside (finding out what was not reached takes a collective of its own) costs more than
-    exchanging a small model's gradients during the backward pass gains. Sparse gradients of tables would grow.
+    Args:
+        world: the processes.
+        parameters: the same on all processes.
+        collected: the identities of those that have collected gradients here since the last exchange.
+        name: of their model, for messages.
+
+    Raises:
+        CollectiveMismatch: the processes have parted.
     """
-    if world.device.type != "cpu" or any(getattr(module, "sparse", False) for module in model.modules()):
-        return False
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return sum(parameter.numel() * parameter.dtype.itemsize for parameter in trained) <= _SMALL_BYTES
+    watched_calls.note("backward", f"{name}, {len(parameters)} parameters", (name,))
+    here = [id(parameter) in collected and parameter.grad is not None for parameter in parameters]
+    told = [
+        sum(1 << bit for bit, has in enumerate(here[start : start + _BITS]) if has)
+        for start in range(0, len(here), _BITS)
+    ]
+    rows = world.gather_numbers(told)
+    anywhere = [reduce(int.__or__, column) for column in zip(*rows, strict=True)]
+    wanted = [one for i, one in enumerate(parameters) if anywhere[i // _BITS] >> i % _BITS & 1]
+    for piece in _pieces(wanted):
+        average_gradients(world, piece, name)
+
+
+def _pieces(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    piece: list[nn.Parameter] = []
+    size = 0
+    for parameter in parameters:
+        own = parameter.numel() * parameter.dtype.itemsize
+        if piece and (size + own > _PIECE_BYTES or parameter.dtype is not piece[0].dtype):
+            yield piece
+            piece, size = [], 0
+        piece.append(parameter)
+        size += own
+    if piece:
+        yield piece
 
 
 def average_gradients(world: World, parameters: Sequence[nn.Parameter], name: str) -> None:
@@ -83,7 +114,7 @@ def _travelling(
     """What stands for the gradients on the way: dense, real, of one type that every back end adds without loss."""
     pairs = zip(parameters, gradients, strict=True)
     found = [torch.zeros_like(one) if gradient is None else gradient.detach() for one, gradient in pairs]
-    values = [_real(one if one.layout is torch.strided else one.to_dense()) for one in found]
+    values = [_real(one.detach() if one.layout is torch.strided else one.detach().to_dense()) for one in found]
     dtype = reduce(torch.promote_types, {value.dtype for value in values}, torch.float32)
     return [value.to(world.device, dtype) for value in values]
 

@@ -1,12 +1,13 @@
 """
 Data parallelism as an engine beside the model.
 
-torch's DistributedDataParallel is kept private: nobody calls it, only its reducer is used. It is armed by the forward
-pass, as DDP does, so that a plain `loss.backward()` exchanges gradients; and again by `Accelerator.backward` with the
-loss itself, so that methods other than `forward`, several forwards, retained graphs and unused heads do, too.
+The exchange of gradients is armed by the parameters: a hook on each hears that a gradient has been added, whoever has
+called backward, and whatever forward has returned, stored or handed on. A pass that `Accelerator.backward` runs is over
+when that says so; any other one when autograd does.
 
-Where the reducer would be slower, or does not see what it must (see `averages`), there is none: gradients are exchanged
-when the backward pass is over, on the same two occasions.
+There are two ways, equal in what they do. The usual one exchanges when a pass is over (`averages`). The other one
+exchanges during the pass (`during`); it is taken where it is faster, and where everything that it must know beforehand
+is known: the loss (so it is one of `Accelerator.backward`), and a graph without functions of the script.
 """
 
 from __future__ import annotations
@@ -15,22 +16,19 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from typing import Any
-from zlib import crc32
 
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from ..collectives.gather import broadcast_tensors
 from ..collectives.world import World
 from ..config.handlers import DistributedDataParallelKwargs
-from ..device.placement import map_tree
 from ..device.precision import Precision, to_fp32
-from ..errors import MixedUseError
-from ..process import watched_calls
-from ..torch_internals import backward_pass, buffer_tables, forget_pass, unhook, when_backward_is_over
-from .averages import average_gradients, small
+from ..torch_internals import backward_pass, when_backward_is_over
+from .averages import average_collected, average_gradients
+from .during import DuringPass, small, understood
+from .graph import Graph
 from .hooks import Compression
+from .weights import Weights, check_same, equalise
 
 _NUMBERS = count(1)
 """Processes prepare their models in the same order."""
@@ -80,150 +78,185 @@ class DataParallelEngine(PrecisionEngine):
         super().__init__(precision)
         self.roll: Callable[[DataParallelEngine], None] | None = None
         """Exchanges gradients while inputs may be uneven; None at other times."""
+        self.when_equal: list[Callable[[DataParallelEngine], None]] = []
+        """Called on all processes when the gradients of a pass are those of all of them: the one place for it."""
+        self.name = f"model {next(_NUMBERS)}"
         self._model = model
         self._options = options or DistributedDataParallelKwargs()
         self._compression = Compression(self._options, world.device)
         self._world = world
         self._sync = True
-        self._armed = False
-        self._looked = False
         self._told = False
         """The backward pass is one of `Accelerator.backward`, which says when it is over."""
         self._pass = -1
-        self._name = f"model {next(_NUMBERS)}"
-        self._before: list[tuple[torch.Tensor | None, int]] = []
-        _same_model(world, model)
+        self._collected: set[int] = set()
+        """The parameters that have been given gradients since the last exchange."""
+        self._hooks: dict[int, Any] = {}
+        self._reached = False
+        """The pass that `Accelerator.backward` runs has come by."""
+        self._during: DuringPass | None = None
+        self._failed = False
+        self._forwarded = False
+        """A forward pass in training mode has come by since buffers were made equal."""
+        check_same(world, model)
         equalise(world, [*model.parameters(), *model.buffers()])
-        self._afterwards = not self._options.needs_reducer and small(world, model)
-        self._build()
-
-    def _build(self) -> None:
-        self._parameters = list(self._model.parameters())
-        self._buffers = buffer_tables(self._model)
-        self._idle = [parameter for parameter in self._parameters if not parameter.requires_grad]
-        trained = self._trained()
-        reducing = bool(trained) and not self._afterwards
-        self._ddp = _reducing(self._model, trained[0], self._options) if reducing else None
-        if self._ddp is not None:
-            self._compression.on(self._ddp)
+        self._weights = Weights(model)
+        self._listen()
 
     @property
     def model(self) -> nn.Module:
         """The model that is kept equal."""
         return self._model
 
-    def _trained(self) -> list[nn.Parameter]:
-        return [parameter for parameter in self._parameters if parameter.requires_grad]
+    def _listen(self) -> None:
+        """Hear of every parameter that is trained, and choose how its gradients are exchanged."""
+        trained = self._weights.trained
+        for parameter in trained:
+            if id(parameter) not in self._hooks:
+                handle = parameter.register_post_accumulate_grad_hook(self._hear)  # type: ignore[no-untyped-call]
+                self._hooks[id(parameter)] = parameter, handle
+        for gone in self._hooks.keys() - set(map(id, self._weights.parameters)):
+            self._hooks.pop(gone)[1].remove()
+        self._small = not self._options.needs_reducer and small(self._model, trained, self._world.device)
+        wanted = not self._small and not self._failed and understood(trained)
+        if self._during is not None and not (wanted and self._during.holds(trained)):
+            self._during.release()
+            self._during = None
+        if wanted and self._during is None:
+            self._during = DuringPass(
+                self._model,
+                trained,
+                self._compression,
+                self._options.bucket_cap_mb,
+                self._options.gradient_as_bucket_view,
+            )
 
-    def _rebuild_if_unfrozen(self) -> None:
-        """Parameters that were frozen when the reducer was built, and are not any more, need another one."""
-        if any(parameter.requires_grad for parameter in self._idle):
-            self.release()
-            self._build()
+    def look(self) -> None:
+        """
+        Take up what has become of the parameters since: new ones, others in their place, another type, thawed ones.
 
-    @property
-    def _at_the_end(self) -> bool:
-        """Gradients are exchanged when a backward pass is over, and not by the reducer."""
-        return self._afterwards or self.roll is not None
+        New ones get the values of rank 0; gradients that they have already are exchanged.
+
+        Raises:
+            MixedUseError: the processes have made different changes.
+        """
+        if not self._weights.changed():
+            return
+        new = self._weights.take()
+        if new:
+            check_same(self._world, self._model, "have changed a prepared model in different ways")
+            equalise(self._world, [parameter.detach() for parameter in new])
+        self._listen()
+        if new and self._sync:
+            average_gradients(self._world, [one for one in new if one.requires_grad], self.name)
+        elif new:
+            self._collected.update(id(one) for one in new if one.grad is not None)
 
     def call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The forward pass; makes sure that gradients of its outputs are exchanged."""
-        output = super().call(call, args, kwargs)
-        if self._sync and torch.is_grad_enabled():
-            found = _differentiable(output)
-            if self._at_the_end:
-                for one in found:
-                    if not one.is_leaf:
-                        one.register_hook(self._hear)  # type: ignore[no-untyped-call]
-            elif found:
-                self._rebuild_if_unfrozen()
-                self._arm(found)
-        return output
+        """The forward pass; begins with the parameters as they are on all processes."""
+        if self._model.training:
+            self._forwarded = True
+            if torch.is_grad_enabled():
+                self.look()
+        return super().call(call, args, kwargs)
 
-    def _hear(self, _gradient: torch.Tensor) -> None:
-        """A backward pass has come by that the script has begun by itself: exchange when it is over."""
+    # ---------------------------------------------------------------- a backward pass
+
+    def _hear(self, parameter: torch.Tensor) -> None:
+        """A gradient has been added. In a pass that the script has begun by itself: exchange when it is over."""
+        self._collected.add(id(parameter))
+        self._reached = True
+        if self._told or not self._sync:
+            return
         current = backward_pass()
-        if self._sync and self._at_the_end and not self._told and current != self._pass:
+        if current != self._pass:
             self._pass = current
-            self._remember()
             when_backward_is_over(self._exchange)
 
-    def _remember(self) -> None:
-        """Note what gradients there are; `_exchange` finds out at next to no cost whether some have been added to."""
-        gradients = [parameter.grad for parameter in self._parameters]
-        self._before = [(one, 0 if one is None else one._version) for one in gradients]
+    def before_backward(self, loss: torch.Tensor, graph: Callable[[], Graph] | None) -> None:
+        """
+        A pass of `Accelerator.backward` begins.
 
-    def _reached(self) -> bool:
-        pairs = zip(self._parameters, self._before, strict=True)
-        return any(p.grad is not one or (one is not None and one._version != was) for p, (one, was) in pairs)
+        Args:
+            loss: its loss.
+            graph: asks what it will reach; None where that is not all that matters.
+        """
+        if not self._sync:
+            return
+        self.look()
+        self._told, self._reached = True, False
+        possible = self._during is not None and self.roll is None and not self._collected
+        if self._during is not None and possible and graph is not None:
+            ahead = graph()
+            if ahead.plain and not ahead.leaves.isdisjoint(self._hooks):
+                self._during.begin(self.name, loss)
+
+    def after_backward(self) -> None:
+        """The pass is over: exchange what has not been yet."""
+        self._told = False
+        if self._during is not None and self._during.armed:
+            if self._during.end():
+                self._collected.clear()
+                self._equal()
+                return
+            self._give_up_reducer()
+        if self._sync and self._reached:
+            self._exchange()
+
+    def failed_backward(self, goes_on: bool) -> None:
+        """
+        The pass has ended in an error. No reducer is used again that was in the middle of one.
+
+        Args:
+            goes_on: the script may go on.
+        """
+        self._told = False
+        if self._during is not None and self._during.armed:
+            try:
+                if goes_on:
+                    self._during.complete()
+            finally:
+                self._give_up_reducer()
+
+    def _give_up_reducer(self) -> None:
+        if self._during is not None:
+            self._during.release()
+        self._during, self._failed = None, True
 
     def _exchange(self) -> None:
-        """The backward pass is over."""
-        reached, self._before = self._reached(), []
-        if reached and self.roll is not None:
+        """Gradients become those of all processes, now."""
+        if self.roll is not None:
             self.roll(self)
-        elif reached:
-            self.average()
+            return
+        self.average()
+        self._equal()
+
+    def _equal(self) -> None:
+        """All processes are here, with the same gradients. Buffers follow rank 0, as they do in DDP."""
+        if self._model.training:
+            self._equalise_buffers()
+        for call in self.when_equal:
+            call(self)
+
+    def _equalise_buffers(self) -> None:
+        self._forwarded = False
+        if self._options.broadcast_buffers:
+            equalise(self._world, list(self._model.buffers()))
+
+    def another_is_equal(self) -> None:
+        """Another model has exchanged gradients. Buffers of one that is frozen for that time follow rank 0, too."""
+        if self._forwarded and not any(parameter.requires_grad for parameter in self._weights.parameters):
+            self._equalise_buffers()
 
     def average(self) -> None:
         """Make the gradients of all processes their mean, now."""
-        average_gradients(self._world, self._trained(), self._name)
-
-    def before_backward(self, loss: torch.Tensor) -> None:
-        """Make ready for the gradients of `loss`, or make sure that nothing is exchanged inside a window."""
-        if not self._sync:
-            if self._armed:
-                self.disarm()
-            return
-        if not self._at_the_end:
-            self._world.note("backward")
-            if not self._looked:
-                self._looked = True
-                if reenters(loss):
-                    self._exchange_afterwards()
-        self._told = True
-        self._remember()
-        if not self._at_the_end:
-            self._rebuild_if_unfrozen()
-            self._arm([loss])
-
-    def after_backward(self) -> None:
-        """Exchange what has not been yet; buffers that the forward pass has changed become those of rank 0."""
-        if not self._sync:
-            return
-        self._told = False
-        if self._at_the_end:
-            self._exchange()
+        if self._small:
+            average_gradients(self._world, self._weights.trained, self.name)
         else:
-            if self._reached():  # what went through the reducer must be of one model
-                watched_calls.note("backward", self._name, (self._name,))
-            watched_calls.done()  # still armed, where the loss has reached none of its weights
-        if self._model.training and self._options.broadcast_buffers and self.roll is None and any(self._buffers):
-            equalise(self._world, list(self._model.buffers()))
+            average_collected(self._world, self._weights.trained, self._collected, self.name)
+        self._collected.clear()
 
-    def _exchange_afterwards(self) -> None:
-        """
-        Exchange gradients when the backward pass is over, instead of during it.
-
-        A backward pass that starts others inside of itself (reentrant checkpointing) hides from the reducer which
-        parameters it will reach.
-        """
-        self.disarm()
-        self.release()
-        self._afterwards = True
-        self._ddp = None
-
-    def _arm(self, outputs: list[torch.Tensor]) -> None:
-        if self._ddp is not None:
-            self._armed = True
-            self._ddp.reducer.prepare_for_forward()
-            self._ddp.reducer.prepare_for_backward(outputs)
-
-    def disarm(self) -> None:
-        """The next gradients are not exchanged; also after a backward pass that has failed half way."""
-        if self._ddp is not None:
-            forget_pass(self._ddp.reducer)
-        self._armed = self._told = False
+    # ---------------------------------------------------------------- around
 
     def no_sync(self) -> AbstractContextManager[None]:
         """Gradients add up on each process; the next backward pass outside of the body exchanges their sum."""
@@ -240,100 +273,9 @@ class DataParallelEngine(PrecisionEngine):
 
     def release(self) -> None:
         """Take the hooks off the parameters."""
-        if self._ddp is not None:
-            unhook(self._ddp.reducer)
-
-
-def _reducing(model: nn.Module, like: nn.Parameter, options: DistributedDataParallelKwargs) -> DistributedDataParallel:
-    """
-    A DDP that is there for its reducer.
-
-    Which parameters a backward pass reaches is found out anew each time. DDP warns, once a process, where it finds that
-    all of them are reached; one more element that never is keeps it quiet, and costs nothing in its bucket.
-    """
-    holder = nn.Module()
-    holder.never_reached = nn.Parameter(like.detach().new_zeros(1))
-    holder.model = model
-    return DistributedDataParallel(
-        holder,
-        init_sync=False,
-        find_unused_parameters=True,
-        bucket_cap_mb=options.bucket_cap_mb,
-        gradient_as_bucket_view=options.gradient_as_bucket_view,
-    )
-
-
-def _same_model(world: World, model: nn.Module) -> None:
-    """
-    Make sure that all processes prepare the same model at this point.
-
-    Raises:
-        MixedUseError: names, shapes or types of its weights differ between the processes.
-    """
-    described = "".join(f"{name}{tuple(t.shape)}{t.dtype}" for name, t in _named(model))
-    world.note("prepare a model")
-    marks = [row[0] for row in world.gather_numbers([crc32(described.encode())])]
-    if len(set(marks)) > 1:
-        raise MixedUseError(
-            f"prepare: the processes hand in different models (here: {type(model).__name__}, rank {world.rank}). Build "
-            "the same models in the same order on every process, and prepare them in the same order."
-        )
-
-
-def _named(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from model.named_parameters()
-    yield from model.named_buffers()
-
-
-def reenters(loss: torch.Tensor) -> bool:
-    """The graph behind `loss` starts backward passes of its own."""
-    waiting, seen = [loss.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if "Checkpoint" in node.name():
-            return True
-        waiting.extend(parent for parent, _ in node.next_functions)
-    return False
-
-
-def equalise(world: World, tensors: list[torch.Tensor]) -> None:
-    """
-    Copy rank 0's values into tensors, in place; also into views whose elements share memory.
-
-    Through ``data``, which autograd does not watch: a generator's running statistics are saved in its graph, and that
-    graph waits for its own backward pass while the discriminator is trained.
-    """
-    if not tensors:
-        return
-    with torch.no_grad():
-        views = [_without_repeats(tensor.data) for tensor in tensors]
-        new = broadcast_tensors(world, views)
-        if world.rank:
-            for view, value in zip(views, new, strict=True):
-                view.copy_(value)
-
-
-def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
-    """A view that holds every element of an expanded tensor once."""
-    for dim, (stride, length) in enumerate(zip(tensor.stride(), tensor.shape, strict=True)):
-        if stride == 0 and length > 1:
-            tensor = tensor.narrow(dim, 0, 1)
-    return tensor
-
-
-def _differentiable(output: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-
-    def look(leaf: Any) -> Any:
-        if isinstance(leaf, torch.Tensor):
-            if leaf.requires_grad:
-                found.append(leaf)
-        elif hasattr(leaf, "__dict__") and not isinstance(leaf, (type, nn.Module)):
-            found.extend(v for v in vars(leaf).values() if isinstance(v, torch.Tensor) and v.requires_grad)
-        return leaf
-
-    map_tree(look, output)
-    return found
+        for _, handle in self._hooks.values():
+            handle.remove()
+        self._hooks.clear()
+        if self._during is not None:
+            self._during.release()
+            self._during = None

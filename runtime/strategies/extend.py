@@ -58,12 +58,11 @@ def extend(model: nn.Module, engine: Engine) -> None:
     """
     Send the calls of this instance through `engine`.
 
-    A class that cannot be extended (a scripted module) is left alone: its gradients are still exchanged by
-    `Accelerator.backward`.
+    A class that cannot be extended (a scripted module) is left alone: its gradients are exchanged all the same.
     """
     cls = type(model)
     if isinstance(model, torch.jit.ScriptModule):
-        log.warning("%s is a scripted module: it runs as it is; hand its losses to accelerator.backward", cls.__name__)
+        log.warning("%s is a scripted module: it runs in the precision that it was made for", cls.__name__)
         return
     attributes: dict[str, Any] = {"_torchlift_engine": engine}
     if not hasattr(model, "module"):
@@ -73,7 +72,9 @@ def extend(model: nn.Module, engine: Engine) -> None:
     try:
         model.__class__ = in_front(_Extended, cls, **attributes)
     except TypeError as refusal:
-        log.warning("the class %s cannot be extended (%s); call accelerator.backward for it", cls.__name__, refusal)
+        log.warning(
+            "the class %s cannot be extended (%s): it runs in the precision of its weights", cls.__name__, refusal
+        )
 
 
 def computing_methods(model: nn.Module) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,9 +19,17 @@ class Compression:
     """
 
     def __init__(self, options: DistributedDataParallelKwargs, device: torch.device) -> None:
-        self._state, self._hook = options.compression(device.type == "cpu")
+        self._state, self.hook = options.compression(device.type == "cpu")
+        self.calls = 0
+        """How often the hook has run."""
 
     def on(self, parallel: DistributedDataParallel) -> None:
         """Register the hook, if there is one."""
-        if self._hook is not None:
-            parallel.register_comm_hook(self._state, self._hook)
+        if self.hook is not None:
+            parallel.register_comm_hook(None, lambda _, bucket: self.run(bucket))
+
+    def run(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        """Exchange what is in a bucket."""
+        self.calls += 1
+        done: torch.futures.Future[torch.Tensor] = self.hook(self._state, bucket)
+        return done

@@ -12,10 +12,11 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from torchlift.runtime import Accelerator, DistributedDataParallelKwargs, MixedUseError
+from torchlift.runtime.strategies import during
 
 warnings.simplefilter("error", FutureWarning)
-options = DistributedDataParallelKwargs(bucket_cap_mb=1) if "reducer" in sys.argv else None
-accelerator = Accelerator(kwargs_handlers=[options] if options else None)
+during.SMALL_BYTES = float(sys.argv[1])  # what is exchanged during the pass: everything, or nothing
+accelerator = Accelerator()
 rank, size = accelerator.process_index, accelerator.num_processes
 torch.manual_seed(100 + rank)  # weights differ before prepare
 
@@ -117,8 +118,6 @@ def a_plain_backward_after_forward_is_exchanged_too():
 
 
 def a_gradient_that_one_process_asks_for_by_itself_is_its_own():
-    if options is not None:
-        return  # DDP hears of it as of a backward pass
     net = accelerator.prepare(Net())
     wanted = expected_gradient(net, lambda m, x: m(x).mean())
     output = net(rows()).mean()
@@ -164,8 +163,6 @@ class Kinds(nn.Module):
 
 
 def weights_of_any_type_are_exchanged_also_where_some_processes_use_none():
-    if options is not None:
-        return  # DDP takes one type a bucket, and no complex numbers
     net = accelerator.prepare(Kinds())
     for everywhere in (True, False):
         net.zero_grad()
@@ -373,9 +370,10 @@ def a_failed_backward_does_not_spoil_the_next():
 def compressed_gradients_are_means_to_rounding():
     for word, more in {"fp16": {}, "bf16": {}, "power_sgd": {"start_powerSGD_iter": 2}}.items():
         handler = DistributedDataParallelKwargs(comm_hook=word, comm_state_option=more)
-        net = Accelerator(kwargs_handlers=[handler]).prepare(Net())
+        compressing = Accelerator(kwargs_handlers=[handler])
+        net = compressing.prepare(Net())
         wanted = expected_gradient(net, lambda m, x: m(x).mean())
-        net(rows()).mean().backward()
+        compressing.backward(net(rows()).mean())
         pairs = [(p.grad, w) for p, w in zip(net.parameters(), wanted, strict=True) if w is not None]
         off = max(float((gradient - want).abs().max()) for gradient, want in pairs)
         assert off < 2e-2 and (word == "power_sgd" or off > 0), (word, off)

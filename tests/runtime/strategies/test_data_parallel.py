@@ -1,15 +1,24 @@
-"""Promise of the model engine: the object stays, gradients are those of all processes."""
+"""Promise of the model engine: the object stays, gradients are those of all processes, whichever way they go."""
 
 from __future__ import annotations
 
+import pytest
 
-def test_models_on_two_processes(job):
-    assert job("models.py", 2) == [True, True]
-
-
-def test_models_on_three_processes(job):
-    assert job("models.py", 3) == [True] * 3
+WAYS = ["inf", "-1"]
+"""Up to how many bytes a model is exchanged after a backward pass: any; none."""
 
 
-def test_models_whose_gradients_go_through_the_reducer(job):
-    assert job("models.py", 2, "reducer") == [True, True]
+@pytest.mark.parametrize("small", WAYS)
+def test_models_on_two_processes(job, small):
+    assert job("models.py", 2, small) == [True, True]
+
+
+@pytest.mark.parametrize("small", WAYS)
+def test_models_on_three_processes(job, small):
+    assert job("models.py", 3, small) == [True] * 3
+
+
+@pytest.mark.parametrize("small", WAYS)
+def test_ways_to_train_on_two_processes(job, small):
+    """Whoever calls backward, and whatever forward returns."""
+    assert job("engine.py", 2, small) == [True, True]

@@ -1,0 +1,130 @@
+"""
+Exchanging gradients during the backward pass: torch's DistributedDataParallel, for its reducer alone.
+
+The reducer exchanges a part of the gradients while the others are still computed. It must know beforehand which
+parameters a pass will reach, and may reach each once. Where that is not certain, `averages` does the same afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..process import watched_calls
+from ..torch_internals import calls_made, empty_buckets, finished, forget_pass, has_reducer, unhook, used_here
+from .hooks import Compression
+
+SMALL_BYTES = 1 << 20
+"""On the CPU, what DDP does beside (finding out what was not reached takes a collective of its own) costs more than
+exchanging the gradients of a model of so many bytes during the backward pass gains."""
+
+
+def small(model: nn.Module, trained: Sequence[nn.Parameter], device: torch.device) -> bool:
+    """One exchange at the end is the fastest for this model. Sparse gradients of tables would grow."""
+    if device.type != "cpu" or any(getattr(module, "sparse", False) for module in model.modules()):
+        return False
+    return sum(parameter.numel() * parameter.dtype.itemsize for parameter in trained) <= SMALL_BYTES
+
+
+def understood(trained: Sequence[nn.Parameter]) -> bool:
+    """There is a reducer, and it can carry such gradients: real numbers."""
+    return bool(trained) and has_reducer() and all(parameter.is_floating_point() for parameter in trained)
+
+
+class DuringPass:
+    """
+    One reducer.
+
+    Args:
+        model: whose parameters it is for.
+        trained: those that collect gradients now.
+        compression: of what travels.
+        bucket_cap_mb: how much travels together.
+        gradient_as_bucket_view: gradients are views of what travels.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        trained: Sequence[nn.Parameter],
+        compression: Compression,
+        bucket_cap_mb: int,
+        gradient_as_bucket_view: bool,
+    ) -> None:
+        self._members = [(one, one.dtype) for one in trained]
+        self._identities = set(map(id, trained))
+        self._armed: int | None = None
+        # Which parameters a pass reaches is found out anew each time. DDP warns, once a process, where it finds that
+        # all of them are reached; one more element that never is keeps it quiet, and costs nothing in its bucket.
+        holder = nn.Module()
+        holder.never_reached = nn.Parameter(trained[0].detach().new_zeros(1))
+        holder.model = model
+        self._ddp = DistributedDataParallel(
+            holder,
+            init_sync=False,
+            find_unused_parameters=True,
+            bucket_cap_mb=bucket_cap_mb,
+            gradient_as_bucket_view=gradient_as_bucket_view,
+        )
+        self._compression = compression
+        compression.on(self._ddp)
+
+    def holds(self, trained: Sequence[nn.Parameter]) -> bool:
+        """It was made for these parameters, as they are now."""
+        return set(map(id, trained)) <= self._identities and all(one.dtype is was for one, was in self._members)
+
+    @property
+    def armed(self) -> bool:
+        """A backward pass that it exchanges gradients of is under way."""
+        return self._armed is not None
+
+    def begin(self, name: str, loss: torch.Tensor) -> None:
+        """The backward pass of a loss begins now."""
+        watched_calls.note("backward", f"{name}, during the pass", (name,))
+        self._armed = self._calls()
+        self._ddp.reducer.prepare_for_forward()
+        self._ddp.reducer.prepare_for_backward([loss])
+
+    def end(self) -> bool:
+        """The pass is over. Returns whether all gradients are means; if not, none is."""
+        made, self._armed = self._armed, None
+        done = finished(self._ddp.reducer)
+        if not done and made is not None:
+            self._complete(made)
+        watched_calls.done()
+        return done
+
+    def complete(self) -> None:
+        """
+        The pass has failed on this process: take part, with zeros, in what the others wait for.
+
+        Otherwise what is still on its way would meet what is exchanged next.
+        """
+        made, self._armed = self._armed, None
+        if made is not None:
+            self._complete(made)
+            watched_calls.done()
+
+    def _calls(self) -> int:
+        """How many exchanges have begun on this process."""
+        return calls_made() if self._compression.hook is None else self._compression.calls
+
+    def _complete(self, made: int) -> None:
+        buckets, begun = empty_buckets(self._ddp.reducer), self._calls() - made
+        if self._compression.hook is not None:
+            for bucket in buckets[begun:]:
+                self._compression.run(bucket).wait()
+            missing = [used_here(self._ddp.reducer)] if begun < len(buckets) else []
+        else:
+            missing = [*(bucket.buffer() for bucket in buckets), used_here(self._ddp.reducer)][begun:]
+        for work in [dist.all_reduce(one, async_op=True) for one in missing]:
+            watched_calls.finish(work, lambda: False)
+
+    def release(self) -> None:
+        """Take the hooks off the parameters."""
+        forget_pass(self._ddp.reducer)
+        unhook(self._ddp.reducer)

@@ -1,0 +1,102 @@
+"""What a model consists of, and whether that is still so; making it equal on all processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import is_
+from zlib import crc32
+
+import torch
+from torch import nn
+
+from ..collectives.gather import broadcast_tensors
+from ..collectives.world import World
+from ..errors import MixedUseError
+from ..torch_internals import Table, tables
+
+
+class Weights:
+    """
+    The parameters of a model, as they were when they were taken stock of.
+
+    Scripts replace them after `prepare`: a new head, adapters, `load_state_dict(assign=True)`; they thaw and freeze
+    them, and change their type.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._known: set[int] = set()
+        self.take()
+
+    def take(self) -> list[nn.Parameter]:
+        """Take stock. Returns the parameters that were not there before."""
+        self.parameters = list(self._model.parameters())
+        self._tables: list[Table] = tables(self._model)
+        self._things = self._listed()
+        self._kinds = self._kinds_now()
+        new = [parameter for parameter in self.parameters if id(parameter) not in self._known]
+        self._known = set(map(id, self.parameters))
+        return new
+
+    @property
+    def trained(self) -> list[nn.Parameter]:
+        """Those that collect gradients."""
+        return [parameter for parameter in self.parameters if parameter.requires_grad]
+
+    def changed(self) -> bool:
+        """Something is not as it was. Asked at every step: no walk over the model, only over lists."""
+        now = self._listed()
+        return len(now) != len(self._things) or not all(map(is_, now, self._things)) or self._kinds != self._kinds_now()
+
+    def _listed(self) -> list[object]:
+        return [thing for table in self._tables for thing in table.values()]
+
+    def _kinds_now(self) -> list[tuple[torch.dtype, bool]]:
+        return [(parameter.dtype, parameter.requires_grad) for parameter in self.parameters]
+
+
+def check_same(world: World, model: nn.Module, what: str = "hand in different models") -> None:
+    """
+    Make sure that all processes have the same model at this point.
+
+    Raises:
+        MixedUseError: names, shapes or types of its weights differ between the processes.
+    """
+    described = "".join(f"{name}{tuple(t.shape)}{t.dtype}" for name, t in _named(model))
+    world.note("prepare a model")
+    marks = [row[0] for row in world.gather_numbers([crc32(described.encode())])]
+    if len(set(marks)) > 1:
+        raise MixedUseError(
+            f"prepare: the processes {what} (here: {type(model).__name__}, rank {world.rank}). Build the same models "
+            "in the same order on every process, and prepare them in the same order."
+        )
+
+
+def _named(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def equalise(world: World, tensors: list[torch.Tensor]) -> None:
+    """
+    Copy rank 0's values into tensors, in place; also into views whose elements share memory.
+
+    Through ``data``, which autograd does not watch: a generator's running statistics are saved in its graph, and that
+    graph waits for its own backward pass while the discriminator is trained.
+    """
+    if not tensors:
+        return
+    with torch.no_grad():
+        views = [_without_repeats(tensor.data) for tensor in tensors]
+        new = broadcast_tensors(world, views)
+        if world.rank:
+            for view, value in zip(views, new, strict=True):
+                view.copy_(value)
+
+
+def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
+    """A view that holds every element of an expanded tensor once."""
+    for dim, (stride, length) in enumerate(zip(tensor.stride(), tensor.shape, strict=True)):
+        if stride == 0 and length > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
