@@ -89,6 +89,12 @@ def when_backward_is_over(call: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
+def heard_by_others(parameter: torch.Tensor) -> bool:
+    """Somebody else, too, has a hook where gradients are accumulated; it may use them up."""
+    hooks = getattr(parameter, "_post_accumulate_grad_hooks", None)
+    return hooks is not None and len(hooks) > 1
+
+
 # ---------------------------------------------------------------- the reducer of DistributedDataParallel
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -23,7 +24,8 @@ from torch import nn
 from ..collectives.world import World
 from ..config.handlers import DistributedDataParallelKwargs
 from ..device.precision import Precision, to_fp32
-from ..torch_internals import backward_pass, when_backward_is_over
+from ..errors import MixedUseError
+from ..torch_internals import backward_pass, heard_by_others, when_backward_is_over
 from .averages import average_collected, average_gradients
 from .during import DuringPass, small, understood
 from .graph import Graph
@@ -88,12 +90,13 @@ class DataParallelEngine(PrecisionEngine):
         self._sync = True
         self._told = False
         """The backward pass is one of `Accelerator.backward`, which says when it is over."""
-        self._pass = -1
+        self._passes: dict[int, list[torch.Tensor]] = {}
+        """What other passes that are under way (they may be nested) have come by."""
         self._collected: set[int] = set()
         """The parameters that have been given gradients since the last exchange."""
         self._hooks: dict[int, Any] = {}
-        self._reached = False
-        """The pass that `Accelerator.backward` runs has come by."""
+        self._reached: list[torch.Tensor] = []
+        """What the pass that `Accelerator.backward` runs has come by."""
         self._during: DuringPass | None = None
         self._failed = False
         self._forwarded = False
@@ -165,13 +168,33 @@ class DataParallelEngine(PrecisionEngine):
     def _hear(self, parameter: torch.Tensor) -> None:
         """A gradient has been added. In a pass that the script has begun by itself: exchange when it is over."""
         self._collected.add(id(parameter))
-        self._reached = True
-        if self._told or not self._sync:
-            return
-        current = backward_pass()
-        if current != self._pass:
-            self._pass = current
-            when_backward_is_over(self._exchange)
+        if self._told:
+            self._reached.append(parameter)
+        elif self._sync:
+            number = backward_pass()
+            if number not in self._passes:
+                self._passes[number] = []
+                when_backward_is_over(partial(self._over, number))
+            self._passes[number].append(parameter)
+
+    def _over(self, number: int) -> None:
+        """A pass that the script has begun by itself is over."""
+        self._check_kept(self._passes.pop(number, []))
+        self._exchange()
+
+    def _check_kept(self, reached: list[torch.Tensor]) -> None:
+        """
+        Make sure that the gradients of a pass are still there.
+
+        Raises:
+            MixedUseError: something has used them up already, when they were those of this process alone.
+        """
+        if any(parameter.grad is None for parameter in reached):
+            raise MixedUseError(
+                f"a gradient of the {type(self._model).__name__} was taken away in the middle of the backward pass, "
+                "before the processes could exchange it. A hook that steps an optimizer there would train every process "
+                "apart: step after the pass."
+            )
 
     def before_backward(self, loss: torch.Tensor, graph: Callable[[], Graph] | None) -> None:
         """
@@ -184,11 +207,14 @@ class DataParallelEngine(PrecisionEngine):
         if not self._sync:
             return
         self.look()
-        self._told, self._reached = True, False
+        self._told = True
+        self._reached.clear()
+        self._passes.clear()  # of passes that have failed
         possible = self._during is not None and self.roll is None and not self._collected
         if self._during is not None and possible and graph is not None:
             ahead = graph()
-            if ahead.plain and not ahead.leaves.isdisjoint(self._hooks):
+            known = ahead.plain and not any(map(heard_by_others, self._weights.trained))
+            if known and not ahead.leaves.isdisjoint(self._hooks):
                 self._during.begin(self.name, loss)
 
     def after_backward(self) -> None:
@@ -201,6 +227,7 @@ class DataParallelEngine(PrecisionEngine):
                 return
             self._give_up_reducer()
         if self._sync and self._reached:
+            self._check_kept(self._reached)
             self._exchange()
 
     def failed_backward(self, goes_on: bool) -> None:

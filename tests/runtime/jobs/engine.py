@@ -268,6 +268,21 @@ def a_pass_that_has_failed_and_is_tried_again(backward):
             compare(net, lambda m, x: m(x).square().mean(), backward)
 
 
+def a_gradient_that_is_used_up_before_the_exchange_is_an_error(backward):
+    net = accelerator.prepare(Net())
+
+    def step(parameter):
+        parameter.grad = None
+
+    net.body.weight.register_post_accumulate_grad_hook(step)
+    try:
+        backward(net(rows()).mean())
+    except MixedUseError as error:
+        assert "before the processes could exchange it" in str(error)
+    else:
+        raise AssertionError("every process was trained apart")
+
+
 def a_loss_of_one_process_of_a_model_that_was_never_prepared(backward):
     net, other = accelerator.prepare(Net()), Net()
     output = net(rows())
