@@ -45,6 +45,14 @@ class CollectiveMismatch(CollectiveError):
     """The processes called different things together, or in a different order."""
 
 
+class NotPreparedError(TorchliftError):
+    """Several processes train weights that no prepared model holds, each its own."""
+
+
+class DivergenceError(TorchliftError):
+    """Weights that are to be equal on all processes differ."""
+
+
 class RemainderError(TorchliftError, ValueError):
     """`gather_for_metrics` cannot tell which rows are duplicates."""
 

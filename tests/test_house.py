@@ -116,7 +116,7 @@ LAYERS = {
         device
         process
         collectives
-        strategies gradients launch tracking
+        strategies gradients launch tracking monitoring
         data checkpoint
         compat
         accelerator

@@ -43,6 +43,7 @@ from ..device.precision import Precision
 from ..errors import MixedUseError, NotAvailableYet, UnknownWordError, expect
 from ..gradients.clipping import as_list, clip_norm, clip_values
 from ..gradients.window import Windows
+from ..monitoring.monitor import Monitor
 from ..process import group, watched_calls
 from ..process.state import PartialState
 from ..strategies.extend import mark
@@ -153,8 +154,16 @@ class Accelerator(Placed, Records, ComesLater):
         )
         self._progress.looks_ahead = self._windows.steps > 1
         self.scaler = self._precision.scaler(**self._settings.scaler.to_kwargs())
+        self._monitor = Monitor(self._settings.monitor and not self._world.alone and self._world.speaks)
         self._prepared = Preparation(
-            self._settings, self._world, self.device, self._precision, self._progress, self._windows, self.scaler
+            self._settings,
+            self._world,
+            self.device,
+            self._precision,
+            self._progress,
+            self._windows,
+            self.scaler,
+            self._monitor,
         )
         self.project_configuration = project(project_dir, project_config)
         writes = self.is_local_main_process if self.project_configuration.save_on_each_node else self.is_main_process
@@ -422,9 +431,26 @@ class Accelerator(Placed, Records, ComesLater):
     def no_sync(self, model: Any = None) -> Iterator[None]:
         """Backward passes in the body add up on each process; the next one outside exchanges the sum."""
         with ExitStack() as stack:
+            stack.enter_context(self._monitor.quiet())
             for engine in self._prepared.engines_of(() if model is None else (model,)):
                 stack.enter_context(engine.no_sync())
             yield
+
+    def unsynchronized(self, *models: nn.Module) -> AbstractContextManager[None]:
+        """
+        Every process trains these models by itself in the body, on purpose: the monitor does not object.
+
+        Gradients of a prepared model are still exchanged; `no_sync` keeps them on their process.
+
+        Args:
+            models: any model when none is named.
+
+        Raises:
+            WrongKindError: something else than a model.
+        """
+        for model in models:
+            expect("unsynchronized", model, nn.Module, "models, objects of nn.Module, or nothing")
+        return self._monitor.meant(models)
 
     @contextmanager
     def trigger_sync_in_backward(self, model: Any) -> Iterator[None]:
@@ -450,6 +476,7 @@ class Accelerator(Placed, Records, ComesLater):
             if even_batches is not None:
                 stack.enter_context(self._prepared.even_batches_as(even_batches))
             if not self._world.alone:
+                stack.enter_context(self._monitor.quiet())
                 stack.enter_context(self._prepared.joined(joinables))
             yield
 

@@ -28,6 +28,7 @@ from ..gradients.optimizer import Gate, gate_of, prepare_optimizer, state_to_dev
 from ..gradients.scheduler import Counting, Ticks, made_after_its_optimizer, prepare_scheduler
 from ..gradients.scheduler import is_prepared as is_prepared_scheduler
 from ..gradients.window import Windows
+from ..monitoring.monitor import Monitor
 from ..process.rng import part_noise
 from ..strategies.compiling import compile_in_place
 from ..strategies.data_parallel import DataParallelEngine, PrecisionEngine
@@ -48,6 +49,7 @@ class Preparation:
         progress: of the loaders.
         windows: of accumulation.
         scaler: for fp16; None otherwise.
+        monitor: is told which models are kept equal.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Preparation:
         progress: Progress,
         windows: Windows,
         scaler: torch.amp.GradScaler | None,
+        monitor: Monitor,
     ) -> None:
         self._settings = settings
         self._world = world
@@ -67,6 +70,7 @@ class Preparation:
         self._progress = progress
         self._windows = windows
         self._scaler = scaler
+        self._monitor = monitor
         self._noise_parted = False
         self.even_batches = settings.even_batches
         """For loaders that are prepared from now on."""
@@ -131,6 +135,8 @@ class Preparation:
         if self._settings.dynamo.wanted and not evaluation_mode:
             compile_in_place(model, self._settings.dynamo)
         foreign = isinstance(model, DistributedDataParallel)
+        if foreign:
+            self._monitor.keeps_equal(model)
         holds = any(True for _ in model.parameters()) or any(True for _ in model.buffers())
         if self._world.alone or foreign or evaluation_mode or not holds:
             if self._precision.mixed and holds:
@@ -140,6 +146,7 @@ class Preparation:
         engine.when_equal.append(self._equal)
         self.engines[id(model)] = engine
         extend(model, engine)
+        self._monitor.keeps_equal(model)
         return model
 
     def _check_device_map(self, model: nn.Module) -> None:
@@ -305,6 +312,7 @@ class Preparation:
 
     def clear(self) -> None:
         """Let go of everything; models get their own classes back."""
+        self._monitor.lets_go(self.models)
         for engine in self.engines.values():
             engine.release()
         for model in self.models:

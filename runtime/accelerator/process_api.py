@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..data.progress import Progress
+from ..monitoring.monitor import Monitor
 from ..process import group
 from ..process.state import PartialState
 from ..types import Decorated, DistributedType
@@ -21,6 +22,7 @@ class Placed:
     _found: PartialState
     """Who runs what is asked of it, also after `AcceleratorState._reset_state()`, as in Accelerate."""
     _era: object
+    _monitor: Monitor
 
     @property
     def _place(self) -> PartialState:
@@ -145,4 +147,5 @@ class Placed:
         Raises:
             ValueError: the values of a dict have different lengths.
         """
+        self._monitor.shared_by_hand()
         return self._found.split_between_processes(inputs, apply_padding)

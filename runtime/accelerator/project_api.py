@@ -12,6 +12,7 @@ from ..checkpoint.shards import save_weights
 from ..checkpoint.state import Checkpoints, LoadHook, SaveHook
 from ..config.project import PathLike, ProjectConfiguration
 from ..errors import WrongKindError
+from ..monitoring.monitor import Monitor
 from ..strategies.unwrap import extract_model_from_parallel
 from ..strategies.unwrap import unwrap as plain_model
 from ..tracking.base import GeneralTracker
@@ -26,6 +27,7 @@ class Records:
     _checkpoints: Checkpoints
     _trackers: Trackers
     _is_main: bool
+    _monitor: Monitor
 
     @property
     def project_dir(self) -> PathLike | None:
@@ -116,6 +118,7 @@ class Records:
         Raises:
             CheckpointError: some process could not save its part, or the folder exists already.
         """
+        self._monitor.saves()
         return self._checkpoints.save(output_dir, safe_serialization)
 
     def load_state(

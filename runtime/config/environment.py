@@ -30,6 +30,7 @@ class Environment:
     cpu: bool
     mixed_precision: str | None
     split_batches: bool | None
+    monitor: bool | None
     gradient_accumulation_steps: int | None
     dynamo_backend: str | None
     dynamo_mode: str | None
@@ -66,6 +67,7 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
         cpu=bool(_switch(env, "TORCHLIFT_CPU", "ACCELERATE_USE_CPU")),
         mixed_precision=_word(env, "TORCHLIFT_MIXED_PRECISION", "ACCELERATE_MIXED_PRECISION"),
         split_batches=_switch(env, "TORCHLIFT_SPLIT_BATCHES"),
+        monitor=_switch(env, "TORCHLIFT_MONITOR"),
         gradient_accumulation_steps=_number(
             env, "TORCHLIFT_GRADIENT_ACCUMULATION_STEPS", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
         ),

@@ -64,6 +64,8 @@ class Settings:
     split_batches: bool
     even_batches: bool
     non_blocking: bool
+    monitor: bool
+    """Notice weights that drift apart, and what was not prepared."""
     mixed_precision: PrecisionType
     gradient_accumulation_steps: int
     cpu: bool
@@ -109,6 +111,7 @@ def resolve(
         split_batches=_split_batches(environment, split_batches, loaders.split_batches),
         even_batches=loaders.even_batches,
         non_blocking=loaders.non_blocking,
+        monitor=environment.monitor is not False,
         mixed_precision=parse_precision(mixed_precision or environment.mixed_precision or "no"),
         gradient_accumulation_steps=windows.num_steps or 1,
         cpu=cpu or environment.cpu,

@@ -17,8 +17,8 @@ from zlib import crc32
 
 import torch
 
-_OURS = str(Path(__file__).resolve().parent.parent)
-_BETWEEN = (_OURS, str(Path(torch.__file__).parent), contextmanager.__code__.co_filename)
+OURS = str(Path(__file__).resolve().parent.parent)
+BETWEEN = (OURS, str(Path(torch.__file__).parent), contextmanager.__code__.co_filename)
 """Frames of these places stand between the script and a collective."""
 _LENGTH = 4096
 _SPOKEN = {
@@ -48,8 +48,11 @@ class LoggedCall(NamedTuple):
 
     def told(self) -> list[Any]:
         """As plain values, for other processes."""
-        place = "" if self.code is None else f"{self.code.co_filename}:{self.line}"
-        return [self.number, self.chain, self.describe(), place]
+        return [self.number, self.chain, self.describe(), self.place()]
+
+    def place(self, before: str = "") -> str:
+        """File and line of the script, after some words; empty where they are not known."""
+        return "" if self.code is None else f"{before}{self.code.co_filename}:{self.line}"
 
     def describe(self) -> str:
         """What the script sees of it."""
@@ -86,10 +89,10 @@ class Ring:
         frame = sys._getframe(2)
         while frame is not None:
             code = frame.f_code
-            if not code.co_filename.startswith(_BETWEEN):
+            if not code.co_filename.startswith(BETWEEN):
                 line = frame.f_lineno
                 break
-            if code.co_filename.startswith(_OURS):
+            if code.co_filename.startswith(OURS):
                 asked = code.co_name
             frame = frame.f_back  # type: ignore[assignment]
         self.number += 1

@@ -7,8 +7,10 @@ import faulthandler
 import logging
 import os
 import sys
+import sysconfig
 import threading
 import time
+import traceback
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -19,9 +21,10 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from ..errors import CollectiveMismatch, TopologyError
+from ..errors import TopologyError, TorchliftError
 from ..torch_internals import default_store
 from . import watched_calls
+from .call_log import BETWEEN
 from .topology import Topology
 from .watchdog import Watch
 
@@ -30,6 +33,8 @@ _LEAVING_SECONDS = 10.0
 _DYING_SECONDS = 3.0
 """How long a process that has failed may take to free what it holds."""
 _POLL_SECONDS = 0.01
+_LINE = 300
+"""How much of an error the others are told."""
 _LEFT = "torchlift/left"
 _FAILED = "torchlift/failed"
 
@@ -133,8 +138,19 @@ def _watch_for_failure() -> None:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         _Exit.failed = True
         previous(kind, error, trace)
+        watched_calls.fail(_described(error, trace))
 
     sys.excepthook = hook
+
+
+def _described(error: BaseException, trace: TracebackType | None) -> str:
+    """In one line: what was raised, and the innermost line of the script."""
+    line = traceback.format_exception_only(error)[-1].strip()
+    libraries = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    between = (*BETWEEN, *libraries)
+    places = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(trace)]
+    own = [place for place in places if not place[0].startswith(between)] or places
+    return f"{line[:_LINE]}, at {own[-1][0]}:{own[-1][1]}." if own else f"{line[:_LINE]}."
 
 
 def left() -> bool:
@@ -150,21 +166,26 @@ def leave() -> None:
 
     Raises:
         CollectiveMismatch: the last collectives of the processes went past one another.
+        TorchliftError: what the monitor has found since the last step.
     """
     if _Exit.ours_in != os.getpid() or not dist.is_initialized():
         return
     _Exit.ours_in = None
-    _Exit.failed = _Exit.failed or watched_calls.failed()
     store = default_store()
-    parted, waited_for = None, watched_calls.under_way()
+    waited_for = watched_calls.under_way()
+    parted: TorchliftError | None = None
     try:
         watching = watched_calls.end()
+        if watching is not None and watching.verdict is not None:
+            unheard = watching.unheard()
+            parted = None if _Exit.failed else unheard
+            _Exit.failed = True
         if _Exit.failed:
             store.set(_FAILED, "1")
         else:
             _count_down(store, dist.get_world_size(), watching)
-    except CollectiveMismatch as mismatch:
-        parted = mismatch
+    except TorchliftError as verdict:
+        parted = verdict
         _Exit.failed = True
     except (RuntimeError, ValueError, OSError) as error:  # the store is gone: so are the others
         log.debug("the process group could not be closed together with the other processes: %s", error)
@@ -206,6 +227,8 @@ def _count_down(store: Any, world_size: int, watching: Watch | None) -> None:
         left = store.add(_LEFT, 0)
     if watching is not None and left >= world_size:
         watching.last_look()
+    elif watching is not None:
+        watching.last_word()
     if dist.get_rank() == 0:  # the store lives in rank 0: let the others read the last count
         until = min(until, time.monotonic() + 1.0)
         store.add(f"{_LEFT}/read", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -65,13 +66,8 @@ def end() -> Watch | None:
     watch.stop()
     if watch.verdict is None:
         watch.ring.note("the end of the script")
-        watch.tell()
+        watch.tell_last()
     return watch
-
-
-def failed() -> bool:
-    """The processes have parted."""
-    return _Here.watch is not None and _Here.watch.verdict is not None
 
 
 def note(kind: str, signature: str = "", shapes: Shown = ()) -> None:
@@ -103,6 +99,40 @@ def note(kind: str, signature: str = "", shapes: Shown = ()) -> None:
         watch.busy = True
 
 
+def say(kind: str, topic: str, value: Any) -> None:
+    """
+    State something that all processes, or some of them, state about the same topic. Nobody waits for anybody.
+
+    Args:
+        kind: of the statement; its judge is in `statements.JUDGES`.
+        topic: what is compared with one another.
+        value: plain, as JSON has it.
+    """
+    if _Here.watch is not None and not _Here.forked:
+        _Here.watch.board.say(kind, topic, value)
+
+
+def heed() -> None:
+    """
+    Hear what has come of statements.
+
+    Raises:
+        TorchliftError: some do not agree.
+    """
+    watch = _Here.watch
+    if watch is not None:
+        if watch.verdict is not None:
+            watch.check()
+        while watch.board.warnings:
+            warnings.warn(watch.board.warnings.popleft(), stacklevel=3)
+
+
+def fail(text: str) -> None:
+    """This process fails: let those that wait for it know with what, and where."""
+    if _Here.watch is not None and not _Here.forked:
+        _Here.watch.fail(text)
+
+
 def chain() -> int:
     """The checksum of all collectives that this process has asked for."""
     return 0 if _Here.watch is None else _Here.watch.ring.chain
@@ -129,9 +159,12 @@ def explain() -> None:
 
     Raises:
         CollectiveMismatch: they have.
+        CollectiveError: one of them has ended.
     """
     if _Here.watch is not None:
         _Here.watch.hear()
+        if _Here.watch.lost():
+            raise _Here.watch.ended()
 
 
 def under_way() -> bool:

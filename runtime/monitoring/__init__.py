@@ -1,0 +1,1 @@
+"""What notices faults at run time: weights that drift apart, what was not prepared, rows that all ranks read."""

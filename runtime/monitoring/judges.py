@@ -1,0 +1,121 @@
+"""What rank 0 makes of what the processes have stated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from typing import Any
+
+from ..process.statements import JUDGES, Verdict
+
+WEIGHTS = "weights"
+"""Statements about the weights of a prepared model."""
+LOOSE = "loose"
+"""Statements about weights that an optimizer steps and no prepared model holds."""
+ROWS = "rows"
+"""Statements about the first batches of a loader that is not sharded."""
+_ALIKE = 1e-4
+"""Gradients of the same rows differ by less, whatever the device; those of other rows by more."""
+
+
+def enter(names_of: Callable[[int], tuple[str, list[str]]]) -> None:
+    """
+    Judge from now on.
+
+    Args:
+        names_of: the class of the prepared model with a number, and the names of its parameters.
+    """
+    JUDGES[WEIGHTS] = lambda said, _: weights(said, names_of)
+    JUDGES[LOOSE] = loose
+    JUDGES[ROWS] = same_rows
+
+
+def weights(said: dict[int, Any], names_of: Callable[[int], tuple[str, list[str]]]) -> Verdict | None:
+    """Weights of a model that should be equal on all ranks."""
+    first, *others = sorted(said)
+    for other in others:
+        mine, theirs = said[first], said[other]
+        pairs = list(zip(mine["sums"], theirs["sums"], strict=False))
+        apart = [index for index, (a, b) in enumerate(pairs) if a != b]
+        if apart or len(mine["sums"]) != len(theirs["sums"]):
+            model, names = names_of(mine["model"])
+            index = apart[0] if apart else len(pairs)
+            name = f"`{names[index]}`" if index < len(names) else "its number of parameters"
+            text = (
+                f"{mine['when']} the weights of the prepared model ({model}) differ between rank {first} and rank "
+                f"{other}: {name} is the first that does; {len(apart)} of {len(pairs)} do.{_at(mine)} Likely causes: "
+                "weights that one rank has loaded, initialised or changed after prepare; a step or a clipping that "
+                "only some ranks make; gradients that were changed after backward by what one rank knows; a learning "
+                "rate that follows a rank's own metric; steps inside of no_sync. Weights that may differ: "
+                "`with accelerator.unsynchronized(model):`."
+            )
+            return Verdict("DivergenceError", text)
+    return None
+
+
+def loose(said: dict[int, Any], size: int) -> Verdict | None:
+    """Weights that several ranks step, and that nothing keeps equal."""
+    for one, other in combinations(sorted(said), 2):
+        if not alike(said[one]["norms"], said[other]["norms"]):
+            return Verdict("NotPreparedError", _not_prepared(said, one, other))
+    first = said[min(said)]
+    if len(said) == size and first["step"] == 2 and not any(value["prepared"] for value in said.values()):
+        text = (
+            f"all {size} ranks make the same steps of {_model(first)}{first['at']}: nothing has been prepared, so each "
+            "does the whole work. Hand model, optimizer and loader to accelerator.prepare."
+        )
+        return Verdict("", text)
+    return None
+
+
+def _not_prepared(said: dict[int, Any], one: int, other: int) -> str:
+    value = said[one]
+    return (
+        f"{value['optimizer']}.step(){value['at']} steps {_model(value)}, which no prepared model holds: rank {one} "
+        f"and rank {other} have different gradients for it, and drift apart (step {value['step']}). Hand it to "
+        f"accelerator.prepare with its optimizer. If every rank is to train its own: "
+        f"`with accelerator.unsynchronized({value['variable']}):` around its training."
+    )
+
+
+def _model(value: dict[str, Any]) -> str:
+    if value["variable"]:
+        return f"`{value['variable']}` (a {value['model']})"
+    return f"{value['count']} tensors" if value["count"] > 1 else "a tensor"
+
+
+def _at(value: dict[str, Any]) -> str:
+    return f" Found{value['at']}." if value["at"] else ""
+
+
+def alike(mine: list[float], theirs: list[float]) -> bool:
+    """These lengths of gradients are of the same rows."""
+    pairs = list(zip(mine, theirs, strict=False))
+    largest = max((max(abs(a), abs(b)) for a, b in pairs if math.isfinite(a) and math.isfinite(b)), default=0.0)
+    return len(mine) == len(theirs) and all(
+        abs(a - b) <= _ALIKE * largest if math.isfinite(a) and math.isfinite(b) else str(a) == str(b) for a, b in pairs
+    )
+
+
+def same_rows(said: dict[int, Any], size: int) -> Verdict | None:
+    """Batches that all ranks read whole."""
+    if len(said) < size:
+        return None
+    first = said[min(said)]
+    different = list(_different(first["batches"]))
+    if any(value["batches"] != first["batches"] for value in said.values()) or not different:
+        return None
+    text = (
+        f"{first['loader']}{first['at']} hands the same rows to all {size} ranks in a loop that trains: each does the "
+        "whole work, and nothing is gained. Hand the loader to accelerator.prepare, which gives every rank rows of its "
+        "own. If it is meant: TORCHLIFT_MONITOR=0, or a filter of warnings."
+    )
+    return Verdict("", text)
+
+
+def _different(batches: list[list[Any]]) -> Iterator[int]:
+    """Those that show that the data has more than one row."""
+    for index, (total, varied) in enumerate(batches):
+        if varied or total != batches[0][0]:
+            yield index

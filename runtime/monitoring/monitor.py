@@ -1,0 +1,238 @@
+"""
+What an accelerator tells the monitor, and what the monitor sees by itself: every step of every optimizer.
+
+Nothing here is a collective, and nobody waits: a process states what it has seen, and goes on. Where statements do not
+agree, all processes get an error at their next step, or at their next exchange.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from zlib import crc32
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from ..process import watched_calls
+from . import checksums, judges, script
+from .rows import Rows
+
+_KEY = "_torchlift_steps"
+_RARELY = 250
+"""After the first two, every such step is looked at."""
+_FEW = 16
+"""Of so many optimizers of a model the first steps are looked at."""
+
+
+class _Prepared:
+    """A model whose weights are to be equal on all processes."""
+
+    def __init__(self, number: int, model: nn.Module) -> None:
+        self.number = number
+        self.model = weakref.ref(model)
+        self.optimizers = 0
+        self.saves = 0
+
+
+class _Steps:
+    """Those of one optimizer, while somebody looks."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.due = 1
+        self.names: dict[int, int] = {}
+        """Which optimizer it is of those of a prepared model, by the number of that."""
+        self.loose = 0
+        """Which one it is of those of weights alike that no prepared model holds."""
+
+
+class _Process:
+    """What is known in this process, by whichever accelerator."""
+
+    def __init__(self) -> None:
+        self.prepared: dict[int, _Prepared] = {}
+        self.count = 0
+        """How many there have been."""
+        self.quiet = 0
+        """So many contexts say that weights may differ for now."""
+        self.meant: list[nn.Module] = []
+        """Models that every process trains by itself, on purpose."""
+        self.loose: dict[int, int] = {}
+        """How many optimizers there were of weights alike."""
+        self.by_hand = False
+        """The script shares its batches out itself."""
+        self.rows = Rows()
+        self.hooked = False
+
+
+_HERE = _Process()
+
+
+class Monitor:
+    """
+    The monitor, as an accelerator talks to it.
+
+    Args:
+        active: there is more than one process, and the monitor has not been switched off.
+    """
+
+    def __init__(self, active: bool) -> None:
+        self._active = active
+        if active and not _HERE.hooked:
+            _HERE.hooked = True
+            judges.enter(_names_of)
+            register_optimizer_step_post_hook(_after_step)
+
+    def keeps_equal(self, model: nn.Module) -> None:
+        """From now on the weights of this model are equal on all processes."""
+        if self._active and _entry_of(model) is None:
+            _HERE.count += 1
+            _HERE.prepared[_HERE.count] = _Prepared(_HERE.count, model)
+            _HERE.rows.watch()
+
+    def lets_go(self, models: Iterable[nn.Module]) -> None:
+        """These are kept equal no more."""
+        for model in models:
+            entry = _entry_of(model)
+            if entry is not None:
+                del _HERE.prepared[entry.number]
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Weights may differ in the body."""
+        _HERE.quiet += 1
+        try:
+            yield
+        finally:
+            _HERE.quiet -= 1
+
+    @contextmanager
+    def meant(self, models: tuple[nn.Module, ...]) -> Iterator[None]:
+        """Every process trains these models by itself, on purpose; any model when none is named."""
+        if not models or any(_entry_of(model) is not None for model in models):
+            with self.quiet():
+                yield
+            return
+        _HERE.meant.extend(models)
+        try:
+            yield
+        finally:
+            del _HERE.meant[-len(models) :]
+
+    def shared_by_hand(self) -> None:
+        """The script gives every process its own part of something: batches may be equal before that."""
+        _HERE.by_hand = True
+
+    def saves(self) -> None:
+        """All processes save what they have trained."""
+        if self._active and not _HERE.quiet:
+            for entry in list(_HERE.prepared.values()):
+                entry.saves += 1
+                _state_weights(entry, f"save {entry.saves}", f"in save_state number {entry.saves}")
+
+
+def _entry_of(model: nn.Module) -> _Prepared | None:
+    return next((entry for entry in _HERE.prepared.values() if entry.model() is model), None)
+
+
+def _names_of(number: int) -> tuple[str, list[str]]:
+    entry = _HERE.prepared.get(number)
+    model = None if entry is None else entry.model()
+    if model is None:
+        return "gone by now", []
+    own: type = getattr(type(model), "_torchlift_class", type(model))
+    return own.__name__, [name for name, one in model.named_parameters() if checksums.comparable(one)]
+
+
+# ---------------------------------------------------------------- steps
+
+
+def _after_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+    """Called by torch after every step of every optimizer: a look at a counter, as a rule."""
+    if not _HERE.quiet:
+        steps: _Steps | None = optimizer.__dict__.get(_KEY)
+        if steps is None:
+            steps = optimizer.__dict__[_KEY] = _Steps()
+        steps.made += 1
+        if steps.made >= steps.due and not torch.compiler.is_compiling():
+            steps.due = 2 if steps.made == 1 else (steps.made // _RARELY + 1) * _RARELY
+            _look(optimizer, steps)
+    watched_calls.heed()
+
+
+def _look(optimizer: Optimizer, steps: _Steps) -> None:
+    stepped = [one for group in optimizer.param_groups for one in group["params"]]
+    owners: dict[int, _Prepared] = {}
+    for entry in list(_HERE.prepared.values()):
+        model = entry.model()
+        if model is None:
+            del _HERE.prepared[entry.number]
+        else:
+            owners.update((id(one), entry) for one in model.parameters())
+    reached = {owners[id(one)].number: owners[id(one)] for one in stepped if id(one) in owners}
+    for entry in reached.values():
+        if entry.number not in steps.names:
+            entry.optimizers += 1
+            steps.names[entry.number] = entry.optimizers
+        own = steps.names[entry.number]
+        if own <= _FEW or steps.made >= _RARELY:
+            _state_weights(entry, f"optimizer {own} step {steps.made}", f"after step {steps.made}")
+    if reached:
+        _state_rows(steps)
+    meant = {id(one) for model in _HERE.meant for one in model.parameters()}
+    loose = [one for one in stepped if id(one) not in owners and id(one) not in meant]
+    if loose:
+        _state_loose(optimizer, steps, [one for one in loose if checksums.comparable(one)])
+
+
+def _state_weights(entry: _Prepared, occasion: str, when: str) -> None:
+    model = entry.model()
+    if model is not None:
+        sums = checksums.sums([one for one in model.parameters() if checksums.comparable(one)])
+        said = {"model": entry.number, "when": when, "at": _at(), "sums": sums}
+        watched_calls.say(judges.WEIGHTS, f"model {entry.number}, {occasion}", said)
+
+
+def _state_loose(optimizer: Optimizer, steps: _Steps, weights: list[torch.Tensor]) -> None:
+    """Weights that no prepared model holds. Plain tensors of an optimizer that was not prepared are an affair of it."""
+    prepared = "_is_accelerate_prepared" in optimizer.__dict__
+    weights = [one for one in weights if prepared or isinstance(one, nn.Parameter)]
+    gradients = [one.grad for one in weights if one.grad is not None and checksums.comparable(one.grad)]
+    norms = checksums.norms(gradients)
+    if not any(norms):
+        return
+    shapes = crc32("".join(f"{tuple(one.shape)}{one.dtype}" for one in weights).encode())
+    if not steps.loose:
+        _HERE.loose[shapes] = steps.loose = _HERE.loose.get(shapes, 0) + 1
+    variable, model = script.model_with(weights[0])
+    said = {
+        "step": steps.made,
+        "at": _at(),
+        "optimizer": type(optimizer).__name__,
+        "variable": variable,
+        "model": model,
+        "count": len(weights),
+        "norms": norms,
+        "prepared": _HERE.count,
+    }
+    watched_calls.say(judges.LOOSE, f"{shapes}, optimizer {steps.loose} step {steps.made}", said)
+
+
+def _state_rows(steps: _Steps) -> None:
+    if _HERE.by_hand or steps.made > 2:
+        _HERE.rows.stop()
+        return
+    for one in _HERE.rows.stepped():
+        if len(one.steps) == 2:
+            said = {"loader": one.loader, "at": one.at, "batches": [list(batch) for batch in one.steps]}
+            watched_calls.say(judges.ROWS, f"{one.at} {steps.made}", said)
+
+
+def _at() -> str:
+    line = script.line()
+    return f" at {line}" if line else ""

@@ -1,0 +1,172 @@
+"""Faults that nobody would see for hours: each is named, and nothing else is."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from torchlift.runtime.config.environment import read_environment
+from torchlift.runtime.monitoring import checksums, judges
+from torchlift.runtime.process.statements import JUDGES, Board, Verdict
+
+NOT_PREPARED = {
+    "a_model_that_is_never_prepared": ["SGD.step() at ", "`model` (a Sequential)", "unsynchronized(model)"],
+    "weights_beside_the_model": ["Adam.step() at ", "`margins` (a Linear)", "unsynchronized(margins)"],
+    "plain_tensors_of_a_prepared_optimizer": ["SGD.step() at ", "a tensor", "(step 1)"],
+    "a_script_that_ends_at_once": ["`head` (a Sequential)", "(step 1)"],
+}
+DIFFERENT = {
+    "weights_of_one_rank": ["after step 1 ", "`2.weight` is the first"],
+    "gradients_of_one_rank": ["after step 2 ", "`0.bias` is the first"],
+    "weights_that_differ_when_they_are_saved": ["in save_state number 1 ", "`0.weight` is the first"],
+}
+
+
+@pytest.fixture(scope="module")
+def seen(job, tmp_path_factory):
+    (told, *_) = job("monitoring.py", 1, tmp_path_factory.mktemp("saved"))
+    return told
+
+
+@pytest.mark.parametrize("case", NOT_PREPARED)
+def test_weights_that_no_prepared_model_holds(seen, case):
+    for error, _ in seen[case]:
+        assert error.startswith("torchlift.runtime.errors.NotPreparedError: "), error
+        assert [part for part in [*NOT_PREPARED[case], "monitoring.py:"] if part not in error] == []
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_weights_that_differ(seen, case):
+    for error, _ in seen[case]:
+        assert error.startswith("torchlift.runtime.errors.DivergenceError: "), error
+        assert [part for part in [*DIFFERENT[case], "monitoring.py:", "Likely causes"] if part not in error] == []
+
+
+def test_nobody_else_is_disturbed(seen):
+    quiet = {case: told for case, told in seen.items() if case.startswith("quiet_")}
+    assert len(quiet) == 12
+    assert {case: told for case, told in quiet.items() if told != [["", []], ["", []]]} == {}
+
+
+def test_the_loader_is_named_once(seen):
+    (error, warned), other = seen["a_loader_that_was_not_prepared"]
+    assert (error, other, len(warned)) == ("", ["", []], 1)
+    assert warned[0].startswith("the loader `loader` (of TensorDataset), which was not prepared, at ")
+    assert "the same rows to all 2 ranks" in warned[0]
+
+
+def test_who_has_gone_and_where_and_why(seen):
+    (waiting, _), _ = seen["one_rank_raises_while_the_other_waits"]
+    assert "rank 1 has ended" in waiting
+    assert "gather of [2] at " in waiting
+    assert "rank 1 has failed with ValueError: no such file: labels.csv, at " in waiting
+    _, (waiting, _) = seen["rank_0_raises_while_the_other_trains"]
+    assert "rank 0 has failed with KeyError: 'accuracy', at " in waiting
+
+
+SILENT = """
+import torch
+from torchlift.runtime import Accelerator
+accelerator = Accelerator()
+model = accelerator.prepare(torch.nn.Linear(1, 1))
+with torch.no_grad():
+    model.weight.fill_(accelerator.process_index)
+loose = torch.nn.Linear(1, 1)
+loose(torch.full((1, 1), 1.0 + accelerator.process_index)).sum().backward()
+torch.optim.SGD([*model.parameters(), *loose.parameters()], lr=0.1).step()
+accelerator.end_training()
+"""
+
+
+def test_it_can_be_switched_off(job_text):
+    assert read_environment({"TORCHLIFT_MONITOR": "0"}).monitor is False
+    job_text(SILENT, 2, TORCHLIFT_MONITOR="0")
+    assert all("Error: " in output for _, output in job_text(SILENT, 2, fails=True))
+
+
+# ---------------------------------------------------------------- the parts
+
+
+def test_checksums_are_of_values():
+    weights = torch.randn(50, 3)
+    same = checksums.sums([weights.clone(), weights.t(), torch.tensor(weights.tolist())])
+    assert len(set(same)) == 1
+    nudged = weights.clone()
+    nudged[7, 1] = torch.nextafter(nudged[7, 1], torch.tensor(math.inf))
+    assert checksums.sums([nudged]) != checksums.sums([weights])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.complex64])
+def test_checksums_of_any_type(dtype):
+    one, other = torch.ones(3, 2, dtype=dtype), torch.ones(3, 2, dtype=dtype)
+    other[0, 0] = 2
+    first, second = checksums.sums([one, other])
+    assert first != second
+
+
+def test_one_nan_is_like_another_and_like_no_number():
+    nans = torch.ones(3, 2)
+    nans.view(torch.int32)[0] = torch.tensor([0x7FC00000, 0x7FC00001], dtype=torch.int32)
+    others = torch.ones(3, 2)
+    others[0] = -math.nan
+    zeros = torch.ones(3, 2)
+    zeros[0] = 0
+    infinite = torch.ones(3, 2)
+    infinite[0] = math.inf
+    first, second, third, fourth = checksums.sums([nans, others, zeros, infinite])
+    assert first == second
+    assert len({first, third, fourth}) == 3
+
+
+def test_gradients_of_the_same_rows():
+    assert judges.alike([1.0, 0.5], [1.0 + 1e-7, 0.5])
+    assert judges.alike([math.nan, math.inf, 1.0], [math.nan, math.inf, 1.0])
+    assert not judges.alike([1.0, 0.5], [1.0, 0.51])
+    assert not judges.alike([math.nan, 1.0], [1.0, 1.0])
+    assert not judges.alike([1.0], [1.0, 1.0])
+
+
+def rows(*batches):
+    return {"loader": "a loader", "at": "", "batches": [list(batch) for batch in batches]}
+
+
+def test_rows_of_data_that_has_more_than_one():
+    same = {0: rows((1, False), (2, False)), 1: rows((1, False), (2, False))}
+    assert "the same rows to all 2 ranks" in (judges.same_rows(same, 2) or Verdict("", "")).text
+    assert judges.same_rows(same, 3) is None
+    assert judges.same_rows({0: rows((1, True), (2, True)), 1: rows((3, True), (2, True))}, 2) is None
+    one_value = {rank: rows((1, False), (1, False)) for rank in range(2)}
+    assert judges.same_rows(one_value, 2) is None
+
+
+class Store(dict):
+    """What `Board` asks of the store of a process group."""
+
+    def set(self, key, value):
+        self[key] = value
+
+    def add(self, key, number):
+        self[key] = self.get(key, 0) + number
+        return self[key]
+
+    def check(self, keys):
+        return all(key in self for key in keys)
+
+
+def test_statements_are_compared_when_two_have_made_them(monkeypatch):
+    monkeypatch.setitem(JUDGES, "test", lambda said, _: Verdict("CollectiveError", str(said)) if said[0] == 2 else None)
+    store, boards = Store(), [Board(rank, 3) for rank in range(3)]
+    for board in boards[:2]:
+        board.say("test", "one", 1)
+        board.post(store)
+    assert boards[0].compare(store) is None
+    boards[0].say("test", "two", 2)
+    boards[0].post(store)
+    assert boards[0].compare(store) is None
+    boards[2].say("test", "two", 3)
+    boards[2].post(store)
+    verdict = boards[0].compare(store)
+    assert verdict is not None
+    assert str(verdict.exception()) == "{0: 2, 2: 3}"
