@@ -154,10 +154,11 @@ def weights_that_differ_when_they_are_saved(accelerator):
 
 
 def quiet_not_a_number(accelerator):
-    model, optimizer, loader = trained(accelerator)
+    model = net()
+    model[0].unused = nn.Parameter(torch.full((2,), float("nan")), requires_grad=False)
+    model, optimizer, loader = trained(accelerator, model)
     with torch.no_grad():
-        pattern = 0x7FC00000 + accelerator.process_index
-        model[0].weight.view(torch.int32)[0, 0] = pattern
+        model[0].unused.view(torch.int32)[0] = 0x7FC00000 + accelerator.process_index
         model[2].weight[0, 0] = float("inf")
     fit(accelerator, model, optimizer, loader)
 
@@ -176,7 +177,7 @@ def quiet_local_sgd(accelerator):
 
 def quiet_uneven_inputs(accelerator):
     model, optimizer, _ = trained(accelerator)
-    mine = DataLoader(rows(8 + 4 * accelerator.process_index), batch_size=2)
+    mine = DataLoader(rows(2 + 4 * accelerator.process_index), batch_size=2)
     with accelerator.join_uneven_inputs([model]):
         fit(accelerator, model, optimizer, mine, 1)
     fit(accelerator, model, optimizer, DataLoader(rows(8), batch_size=2, generator=own(accelerator), shuffle=True))
