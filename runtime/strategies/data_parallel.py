@@ -192,7 +192,7 @@ class DataParallelEngine(PrecisionEngine):
         if any(parameter.grad is None for parameter in reached):
             raise MixedUseError(
                 f"a gradient of the {type(self._model).__name__} was taken away in the middle of the backward pass, "
-                "before the processes could exchange it. A hook that steps an optimizer there would train every process "
+                "before the processes could exchange it. A hook that steps an optimizer there trains every process "
                 "apart: step after the pass."
             )
 
