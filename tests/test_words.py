@@ -83,7 +83,7 @@ def strings(path: Path) -> Iterator[Words]:
             text = "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inner:
             text = node.value
-        if len(text.split()) >= WORDS and node not in inner:
+        if isinstance(node, ast.expr) and len(text.split()) >= WORDS and node not in inner:
             yield Words(f"{name}:{node.lineno}", text)
 
 

@@ -39,8 +39,10 @@ Exit status (if several apply, the highest):
      or the original script fails (--verify)
   3  wrong usage, a file that cannot be read or written, or an internal error
 
-Settings are read from [tool.torchlift] in the nearest pyproject.toml: select, ignore, per-file-ignores, exclude,
-assume, target, mixed-precision, keep-global-batch.
+\b
+Settings are read from [tool.torchlift] in the nearest pyproject.toml:
+  select, ignore, per-file-ignores, exclude, assume, target,
+  mixed-precision, keep-global-batch
 
 Scripts that need no change are remembered in .torchlift_cache, at the root of the project.
 """

@@ -145,7 +145,7 @@ def _cut(line: Text, room: int) -> list[Text]:
     start, blank, width = 0, 0, 0
     for piece in _PIECE.finditer(line.plain):
         cells = cell_len(piece[0])
-        if width + cells > room and not piece[0].isspace() and piece.start() > start:
+        while width + cells > room and not piece[0].isspace() and piece.start() > start:
             # A blank near the margin is a better place than the middle of an expression.
             start = blank if cell_len(line.plain[start:blank]) * 2 > room else piece.start()
             cuts.append(start)
