@@ -23,7 +23,7 @@ def tensors_of(tree: Tree, operation: str) -> list[torch.Tensor]:
     def take(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             raise TypeError(
-                f"accelerator.{operation} takes tensors, and dicts, lists and tuples of tensors; it got a "
+                f"accelerator.{operation} takes tensors, and dicts, lists and tuples of tensors; it was given a "
                 f"{type(leaf).__name__}. Convert it to a tensor, or use accelerator.gather_for_metrics for other "
                 "objects."
             )

@@ -233,7 +233,7 @@ def window_length(name: str, given: Any) -> int:
     except (TypeError, ValueError):
         steps = 0
     if steps < 1 or (not isinstance(given, str) and steps != given):
-        raise MixedUseError(f"{name} is {given}; it must be a whole number, 1 or more.")
+        raise MixedUseError(f"{name} is {given}; it must be 1 or more, in whole numbers.")
     return steps
 
 

@@ -264,5 +264,5 @@ def test_a_rescue_that_fails_says_so(
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", only_the_first)
-    with pytest.raises(SourceError, match=r"the old text could not be put back: .*a.py"):
+    with pytest.raises(SourceError, match=r"the old text could not be restored: .*a.py"):
         write_all(pair)

@@ -168,7 +168,7 @@ MAIN = "def main():\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ") + "\n   
     [
         ((IMPORTS, BUILD, LOOP, "plt.plot(loss.item())"), ":cell 4:1: it displays something of the training (plt)"),
         ((IMPORTS, BUILD, "%time x = 1\n" + LOOP), ":cell 3:1: there is a magic between the cells of the training"),
-        ((IMPORTS, BUILD, LOOP, "model"), ":cell 4:1: its last line shows a value"),
+        ((IMPORTS, BUILD, LOOP, "model"), ":cell 4:1: its last line displays a value"),
         ((IMPORTS, "steps = 0", BUILD, LOOP + "\n    steps += 1"), "it uses steps, which cell 2 created"),
         ((IMPORTS, BUILD, "from math import *", LOOP, "print(model)\nfrom math import *"), "a star import"),
         ((IMPORTS, MAIN, "model = main()"), "main, which trains, is called more than once, or what it returns is used"),

@@ -163,7 +163,7 @@ def test_an_accelerator_that_is_made_at_an_import_is_too_early() -> None:
     call, made = result("nb.ipynb", "import net\n"), "accelerator = Accelerator()\n"
     with pytest.raises(NotGathered) as refused:
         home_of([call, result("net.py", made)])
-    assert "net.py would make the accelerator where it is imported" in refused.value.cause
+    assert "net.py would create the accelerator on import" in refused.value.cause
     assert home_of([call, result("net.py", f"def f():\n    {made}")]) == NotebookHome(Path("net.py"), "f", True)
     assert home_of([call, result("net.py", f"class T:\n    {made}")]) == NotebookHome(Path("net.py"), "T", False)
     assert home_of([result("nb.ipynb", made)]) == NotebookHome(None, "", False)

@@ -55,7 +55,7 @@ def test_an_accelerator_whose_place_was_forgotten_says_so(capsys):
     AcceleratorState._reset_state()
     for use in (lambda: accelerator.num_processes, lambda: accelerator.prepare(torch.nn.Linear(1, 1))):
         with pytest.raises(
-            AttributeError, match=r"This happens if `AcceleratorState._reset_state\(\)` .* make a new one"
+            AttributeError, match=r"This happens if `AcceleratorState._reset_state\(\)` .* create a new one"
         ):
             use()
     accelerator.print(accelerator.is_main_process and accelerator.is_local_main_process, accelerator.is_last_process)
@@ -78,7 +78,7 @@ def test_what_a_script_keeps_in_a_state_is_in_all_of_them():
 def test_cpu_after_an_accelerator_has_been_chosen():
     PartialState()
     PartialState._shared_state["device"] = torch.device("cuda:0")
-    with pytest.raises(ValueError, match=r"computes on cuda:0 already. Give cpu=True where the first"):
+    with pytest.raises(ValueError, match=r"already computes on cuda:0. Pass cpu=True where the first"):
         Accelerator(cpu=True)
 
 

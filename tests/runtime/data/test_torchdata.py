@@ -212,5 +212,5 @@ def test_a_state_of_several_processes_on_one(tmp_path, position):
     if not position:
         load_loader_state(loader, tmp_path, 0, 0)
         return
-    with pytest.raises(CheckpointError, match=r"in the middle of a pass on 2 processes. Load it on as many"):
+    with pytest.raises(CheckpointError, match=r"in the middle of an epoch on 2 processes. Load it on the same number"):
         load_loader_state(loader, tmp_path, 0, 0)

@@ -106,7 +106,7 @@ def test_a_process_that_does_not_end_has_trained(where: str, tmp_path: Path, ver
     assert (seen.status, seen.broken()) == (0, {}), seen.errors
     assert seen.of("weights")["outcome"] == seen.of("losses")["outcome"] == "held"
     assert [run["ended"] for run in seen.verdict["runs"]] == ["leaving", "end"]
-    assert any("original on 2: when its training was over a process did not end" in x for x in seen.verdict["notes"])
+    assert any("original on 2: a process did not end after the training" in x for x in seen.verdict["notes"])
 
 
 def test_a_migrated_script_that_does_not_end_is_broken(tmp_path: Path, verify: Callable[..., Any]) -> None:
@@ -172,8 +172,8 @@ ERROR = {"e": "error", "kind": "RuntimeError", "message": "no GPUs found\nx", "a
     ("trace", "words"),
     [
         (traced([GROUP], [GROUP]), ""),
-        (traced([GROUP], []), "do not find each other: no group of 2"),
-        (traced([], []), "do not find each other: no group of 2"),
+        (traced([GROUP], []), "do not connect: no process group of 2"),
+        (traced([], []), "do not connect: no process group of 2"),
         (traced([]), "opens no process group and makes no optimizer step"),
         (traced([{"e": "step"}]), ""),
         (
@@ -184,7 +184,7 @@ ERROR = {"e": "error", "kind": "RuntimeError", "message": "no GPUs found\nx", "a
         (traced([GROUP, ERROR], [GROUP], status=1), "does not run on 2 processes: RuntimeError: no GPUs found"),
         (traced([GROUP], [GROUP], status=3), "does not run on 2 processes: process 0 ends with status 3"),
         (traced([GROUP, GONE], [GROUP, GONE], ended="leaving"), ""),
-        (traced([GROUP], [GROUP], ended="wait"), "does not run on 2 processes: process 0 stands at"),
+        (traced([GROUP], [GROUP], ended="wait"), "does not run on 2 processes: process 0 is at"),
     ],
 )
 def test_what_stands_in_the_way(trace: RunTrace, words: str) -> None:

@@ -51,7 +51,7 @@ FAULTS = {
         _GAN,
         "generator, optimizer_G, optimizer_D, dataloader = accelerator.prepare(\n    generator,",
         "ranks",
-        "model.0.weight of process 1 is not that of process 0",
+        "model.0.weight differs between process 1 and process 0",
         ("--n_epochs", "1"),
     ),
     "loader not prepared": Fault(

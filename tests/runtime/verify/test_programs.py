@@ -151,7 +151,7 @@ def test_a_file_above_the_folder_is_changed_in_the_mirror_alone(tmp_path: Path) 
     assert (scratch.folder / "../lib/deep/b.py").read_text() == "b\n"
     assert (scratch.folder / "sub/new.py").exists()
     assert (tmp_path / "lib" / "deep" / "a.py").read_text() == "old\n"
-    with pytest.raises(RequestError, match="stands more than 2 folders above"):
+    with pytest.raises(RequestError, match="is more than 2 folders above"):
         mirror(Script(script=script, folder=script.parent, texts={"../../../x.py": b""}), tmp_path / "other")
 
 

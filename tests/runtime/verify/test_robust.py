@@ -211,7 +211,7 @@ def test_keep_leaves_the_scratch_and_says_where(identity: Identity) -> None:
 def test_what_varies_by_itself_is_not_blamed(identity: Identity) -> None:
     seen = identity("import uuid\nprint('took %.9f s' % time.time())\nopen(f'{uuid.uuid4()}.txt', 'w').write('1')\n")
     assert seen.status == 0, seen.broken()
-    assert "1 lines vary by themselves" in seen.of("numbers", 1)["detail"]
+    assert "1 lines differ between two runs of the original" in seen.of("numbers", 1)["detail"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
