@@ -1,1 +1,1 @@
-"""The engine behind ``migrate``: reads Python source, understands it, edits it, and says why. Never imports torch."""
+"""The engine of ``migrate``: reads Python source, analyses it, edits it, and gives the reasons. Never imports torch."""

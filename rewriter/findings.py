@@ -1,5 +1,5 @@
 """
-A finding: something the migration did not settle by itself, said with its place, its cause and its remedy.
+A finding: something that the migration could not do automatically, with its place, its cause and its remedy.
 
 A refusal is an answer like an edit. Rules and analysis yield findings; the pipeline gives them a line and a file.
 """
@@ -19,9 +19,9 @@ class Severity(str, Enum):
     NOTE = "note"
     """Good to know: what changes at run time."""
     REVIEW = "review"
-    """Done, or left as it was: somebody should look at it."""
+    """Done, or left unchanged: somebody should check it."""
     BLOCKED = "blocked"
-    """The script would be wrong without a hand: nothing is written unless ``--partial``."""
+    """The script needs a manual change first: nothing is written unless ``--partial``."""
 
 
 class Finding(NamedTuple):

@@ -119,7 +119,7 @@ class Tree(NamedTuple):
     module: cst.Module
     starts: Starts
     tail: str = ""
-    """Blanks behind the last line, which the parser would drop or double."""
+    """Blanks after the last line, which the parser would drop or double."""
 
 
 def parse(source: Source) -> Tree | None:

@@ -22,7 +22,7 @@ class Change(NamedTuple):
     column: int
     reason: str
     severity: Severity = Severity.NOTE
-    """``NOTE`` for an edit that keeps the promises by itself, ``REVIEW`` for one that wants a look."""
+    """``NOTE`` for an edit that keeps the promises by itself, ``REVIEW`` for one that should be checked."""
     group: str = ""
     """The edits of a program that are made together or not at all have the same; see ``pipeline.Plan``."""
 
@@ -93,7 +93,7 @@ class FileResult(NamedTuple):
         return before, after
 
     def at(self, line: int) -> str:
-        """Return what stands behind a file's name to say where: ``:12``, of a notebook ``:cell 3:2``."""
+        """Return the suffix of a file's name that gives the place: ``:12``, of a notebook ``:cell 3:2``."""
         if self.source.notebook is not None:
             cell, line = self.source.notebook.place(line)
             return f":cell {cell}:{line}" if cell else ""
@@ -111,7 +111,7 @@ class FileResult(NamedTuple):
 
     @property
     def blocked(self) -> bool:
-        """Whether a blocked finding stands in the way of writing this file."""
+        """Whether a blocked finding prevents writing this file."""
         return any(d.severity is Severity.BLOCKED for d in self.diagnoses)
 
 

@@ -1,4 +1,4 @@
-"""``migrate -i``: sessions for the programs of a survey, the conversation, and what comes of it."""
+"""``migrate -i``: sessions for the programs of a survey, the questions, and the result of the answers."""
 
 from __future__ import annotations
 

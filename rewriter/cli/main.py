@@ -88,7 +88,7 @@ def _explain(catalogue: Sequence[Entry], id: str) -> int:
 
 
 def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
-    """Look at every file, write if that was asked for and nothing stands in the way, and report."""
+    """Analyse every file, write if that was asked for and nothing is blocked, and report."""
     from ..project.scan import Surveyor
 
     shown = {"every": request.roles, "notes": not request.check}

@@ -1,4 +1,4 @@
-"""A bar that says how far a run over many programs has come: on a terminal only, and gone when it is over."""
+"""A progress bar for runs over many programs: on a terminal only, and removed at the end."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def _surviving(statement: cst.CSTNode, drops: Callable[[str], bool]) -> list[cst
 
 
 def _joined(carried: list[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """Carried lines in front of a statement's own, without doubling the blank lines between."""
+    """Carried lines before a statement's own, without doubling the blank lines between."""
     kept = list(carried)
     if own and own[0].comment is None:
         while kept and kept[-1].comment is None:
@@ -400,7 +400,7 @@ _Comma = cst.Comma | cst.MaybeSentinel
 
 
 def _commas(old: _Comma, new: cst.Comma) -> tuple[_Comma, _Comma]:
-    """The commas of the last part and of one more behind it; the comment of a line stays on its line."""
+    """The commas of the last part and of one more after it; the comment of a line stays on its line."""
     space = old.whitespace_after if isinstance(old, cst.Comma) else None
     rest = new.whitespace_after
     if isinstance(space, cst.ParenthesizedWhitespace) and isinstance(rest, cst.ParenthesizedWhitespace):

@@ -71,7 +71,7 @@ class InsertBefore(Edit):
 
 @dataclass(frozen=True, eq=False)
 class InsertAfter(Edit):
-    """Put a statement behind one."""
+    """Put a statement after one."""
 
     text: str
 

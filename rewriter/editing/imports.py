@@ -1,4 +1,4 @@
-"""Imports: add ours behind the last one at the top, take away those that only served removed code."""
+"""Imports: add ours after the last one at the top, remove those that only removed code used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add(module: cst.Module, wanted: Iterable[AddImport]) -> cst.Module:
 
 
 def _with_standard(module: cst.Module, text: str) -> cst.Module:
-    """An import from the standard library behind the others of its kind, or as a group of its own at the top."""
+    """An import from the standard library after the others of its kind, or as a separate group at the top."""
     body = list(module.body)
     imports = [index for index in range(_position(body)) if _is_import(body[index])]
     position = next((index + 1 for index in reversed(imports) if _is_standard(body[index])), None)
@@ -99,7 +99,7 @@ def _first_reader(body: Sequence[cst.BaseStatement], name: str) -> int:
 
 
 def _position(body: Sequence[cst.BaseStatement]) -> int:
-    """Behind the last import of the file's head: the statements in front of the first function, class or other code."""
+    """After the last import of the file's head: the statements before the first function, class or other code."""
     found = 0
     for index, statement in enumerate(body):
         if _is_import(statement):

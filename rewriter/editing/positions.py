@@ -83,7 +83,7 @@ def locate(module: cst.Module) -> tuple[str, Starts]:
 
 
 def _places(tokens: list[str]) -> list[Place]:
-    """The place of each token, and that behind the last one."""
+    """The place of each token, and the place after the last one."""
     line = column = 1
     found = [(line, column)]
     for token in tokens:

@@ -41,7 +41,7 @@ def skips(text: str) -> Skips:
     """
     Read the comments of a file.
 
-    A comment behind a statement speaks of that statement, all its lines; one on a line of its own of the statement
+    A comment after a statement applies to that statement, all its lines; a comment on a separate line to the statement
     that follows, or, before the first statement, of the file.
     """
     if "migrate:" not in text or not _SKIP.search(text):

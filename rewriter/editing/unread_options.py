@@ -42,7 +42,7 @@ def _might_be(files: Sequence[FileResult]) -> bool:
 
 
 def _words(texts: Iterable[bytes]) -> set[bytes]:
-    """The words behind a dot, and those in quotes that do not name an option."""
+    """The words after a dot, and those in quotes that do not name an option."""
     word = rb"""\.\s*(\w+)|(?<!dest=)(?<!dest= )["'](\w+)["']"""
     return {b"".join(found) for text in texts for found in re.findall(word, text)}
 

@@ -127,7 +127,7 @@ def started(notebook: Notebook, text: str, function: str) -> str:
 
 
 def _with_import(tree: ast.Module, lines: list[str], before: int) -> list[str]:
-    """Lines with the import of the launcher: beside that of the accelerator, or behind the first imports."""
+    """Lines with the import of the launcher: beside that of the accelerator, or after the first imports."""
     for number, line in enumerate(lines):
         if line.startswith("from ") and line.endswith(f" import {_MADE}"):
             return [*lines[:number], f"{line}, {LAUNCHER}", *lines[number + 1 :]]

@@ -1,4 +1,4 @@
-"""The conversation of ``migrate -i``: each group of edits is shown, and the user says what becomes of it."""
+"""The questions of ``migrate -i``: each group of edits is shown, and the user accepts or declines it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ half migrated. Ctrl-C writes nothing.
 
 
 class Quit(Exception):
-    """The user wants to be asked no more."""
+    """The user wants no more questions."""
 
 
 class Asking:
-    """Asks about the groups of one program after the other."""
+    """Asks about the groups of each program in turn."""
 
     def __init__(self, console: Console, answer: Callable[[], str], *, side_by_side: bool = False) -> None:
         """``answer`` gives the line that the user types, and an empty string when there will be none any more."""

@@ -57,7 +57,7 @@ def shown(path: Path, base: Path | None = None) -> str:
 
 
 def _header(mark: bytes, name: str) -> bytes:
-    """Name a file as git does: special characters in C's notation, a tab behind a name with spaces."""
+    """Name a file as git does: special characters in C's notation, a tab after a name with spaces."""
     raw = os.fsencode(name)
     if _SPECIAL.search(raw):
         raw = b'"' + _SPECIAL.sub(_escaped, raw) + b'"'

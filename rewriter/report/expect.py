@@ -1,4 +1,4 @@
-"""What the migrated script does differently once it runs on several processes, as far as this script is concerned."""
+"""What this migrated script does differently on several processes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The diff as rows: lines side by side, the words that differ in them, and the edits behind each block of changed lines.
+The diff as rows: lines side by side, the words that differ in them, and the edits that made each block.
 
 What the terminal and the page show is drawn from this; the patch for machines is made elsewhere, from bytes.
 """
@@ -73,7 +73,7 @@ def hunks_of(file: FileResult, context: int = CONTEXT) -> list[Hunk]:
     before, after = map(_lines, file.texts)
     matcher = difflib.SequenceMatcher(a=before, b=after, autojunk=False)
     groups = list(matcher.get_grouped_opcodes(context))
-    # An edit stands where its node starts, and shows at that line or behind it.
+    # An edit is at the start of its node, and its change is at that line or after it.
     ends = [max(i2, i1 + 1) for group in groups for tag, i1, i2, _, _ in group if tag != "equal"]
     behind: dict[int, list[Change]] = {}
     for change in file.changes:

@@ -22,4 +22,4 @@ class Asked(NamedTuple):
     python: str | None = None
     """The interpreter that imports torch."""
     arguments: tuple[str, ...] = ()
-    """What stands behind ``--``: the script's own."""
+    """The arguments of the script, after ``--``."""

@@ -1,4 +1,4 @@
-"""What a run leaves behind: checkpoints, weights, logs. The part of the facade that writes files."""
+"""The output of a run: checkpoints, weights, logs. The part of the facade that writes files."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class World:
     All processes of a job, and the device whose tensors they exchange.
 
     Every collective begins with an exchange whose size is the same for all collectives. It carries the checksum of
-    everything so far, so that processes that have parted are told so before a back end sees sizes that differ: gloo
+    everything so far, so that a collective mismatch is reported before a back end sees sizes that differ: gloo
     ends the process at those. What is small travels with it, and most collectives need no other exchange.
     """
 
@@ -69,7 +69,7 @@ class World:
             equal: their shapes, too.
 
         Raises:
-            CollectiveMismatch: the processes have parted already.
+            CollectiveMismatch: the processes already made different calls.
         """
         signature = ",".join([f"{t.dtype}{tuple(t.shape) if equal else t.dim()}" for t in tensors])
         usual = torch.float32
@@ -81,7 +81,7 @@ class World:
         The lists of whole numbers of all ranks; they have the same length everywhere.
 
         Raises:
-            CollectiveMismatch: the processes have parted.
+            CollectiveMismatch: the processes made different calls.
         """
         return self._exchange(numbers, None, False)[0]
 
@@ -100,7 +100,7 @@ class World:
             The numbers of all ranks; and their bytes, one row per rank, of the length of the longest.
 
         Raises:
-            CollectiveMismatch: the processes have parted.
+            CollectiveMismatch: the processes made different calls.
         """
         own = length_of(numbers)
         packed = pack(max(own, self._room))
@@ -126,7 +126,7 @@ class World:
             The counts of all ranks. Where they differ nothing was joined.
 
         Raises:
-            CollectiveMismatch: the processes have parted.
+            CollectiveMismatch: the processes made different calls.
         """
         data = [flat.view(torch.uint8) for flat in flats]
         taken = [len(one) for one in data]
@@ -160,7 +160,7 @@ class World:
             source: that rank.
 
         Raises:
-            CollectiveMismatch: the processes have parted.
+            CollectiveMismatch: the processes made different calls.
         """
         length = 0 if mine is None else len(mine)
         fits = length <= self._room
@@ -186,7 +186,7 @@ class World:
             The numbers of rank 0; and the bytes, with others after them that mean nothing.
 
         Raises:
-            CollectiveMismatch: the processes have parted.
+            CollectiveMismatch: the processes made different calls.
         """
         length = -(-max(map(len, parts)) // _ALIGNED) * _ALIGNED if parts else 0
         fits = length * self.size <= self._room

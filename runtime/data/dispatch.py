@@ -224,7 +224,7 @@ def cut(tree: Any, start: int, end: int, rows: int) -> Any:
 
 
 def join(one: Any, other: Any) -> Any:
-    """Two batches of the same kind, one behind the other."""
+    """Two batches of the same kind, one after the other."""
     if isinstance(one, torch.Tensor):
         return torch.cat([one, other]) if one.dim() else one
     if type(one) in (list, tuple) and _row_list(one, len(one)):

@@ -149,7 +149,7 @@ def _run(job: Job, max_restarts: int, quiet: bool, logs: Logs | None = None) -> 
 
 
 class _Verbatim(click.Command):
-    """Leaves all arguments to the program behind it."""
+    """Passes all arguments on to the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, ["--", *args])
@@ -163,7 +163,7 @@ def verify(arguments: tuple[str, ...]) -> None:
 
 
 class _Underscores(click.Group):
-    """Takes `--config_file` for `--config-file`, also in front of a sub-command."""
+    """Takes `--config_file` for `--config-file`, also before a sub-command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, _hyphens(args))

@@ -2,7 +2,7 @@
 What this process has asked all processes to do together, in order.
 
 Every collective leaves an entry: its number, a checksum of everything so far, what it is, and the line of the script.
-Two processes whose checksums differ at the same number have parted.
+If the checksums of two processes differ at the same number, there is a collective mismatch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 The thread that compares the processes: they must ask for the same collectives in the same order.
 
-It has its own connection to the store, and compares the rings of all processes twice a second. Where two have parted,
+It has its own connection to the store, and compares the rings of all processes twice a second. Where two differ,
 every process gets an error that names both lines, instead of waiting for the other for half an hour. A process that is
 merely slow disturbs nobody.
 """
@@ -275,7 +275,7 @@ class Watch(threading.Thread):
         Something is wrong with a collective: wait for the comparison to say what it is.
 
         Raises:
-            CollectiveMismatch: the processes have parted.
+            CollectiveMismatch: the processes made different calls.
         """
         try:
             self.tell()
@@ -292,7 +292,7 @@ class Watch(threading.Thread):
         Raise what has been found.
 
         Raises:
-            CollectiveMismatch: the processes have parted.
+            CollectiveMismatch: the processes made different calls.
         """
         if self.verdict is not None:
             self._delivered = True

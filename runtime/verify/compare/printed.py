@@ -158,7 +158,7 @@ def agree(x: str, y: str, tolerance: float) -> bool:
 
 
 def _is_loss(number: str, line: Line) -> bool:
-    """Whether it is the loss of the step before, printed behind the loop or after an evaluation inside it."""
+    """Whether it is the loss of the step before, printed after the loop or after an evaluation inside it."""
     if _whole(number):
         return False
     value, place = float(number.rstrip("%")), _last_place(number)

@@ -1,4 +1,4 @@
-"""Whether a run came to its end, and where its processes stood when they waited for each other in vain."""
+"""Whether a run finished, and where its processes were when they hung."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _why(trace: RunTrace) -> str:
 
 
 def waits(about: About) -> Promise:
-    """No process waits for the others in vain."""
+    """No process hangs waiting for the others."""
     trace = about.migrated
     if not fell_apart(trace):
         return about.held("waits")
@@ -64,7 +64,7 @@ def waits(about: About) -> Promise:
 
 
 def where(trace: RunTrace) -> str:
-    """Where the processes stood that have waited for each other, and where they have parted."""
+    """Where the processes were that hung, and where their collective calls differ."""
     places = "; ".join(_place(rank, trace) for rank in trace.ranks)
     parting = first_parting(trace)
     return f"{places}{'. ' + parting if parting else ''}"
