@@ -47,7 +47,7 @@ class Config(NamedTuple):
 
 
 class ConfigError(Exception):
-    """A setting that means nothing: where it stands, what is wrong with it, and what would be right."""
+    """A setting that means nothing: where it is, what is wrong with it, and what would be right."""
 
     def __init__(self, where: str, cause: str, remedy: str = "") -> None:
         """``cause`` and ``remedy`` are sentences without their full stop."""

@@ -100,7 +100,7 @@ class FileResult(NamedTuple):
         return f":{line}" if line else ""
 
     def line_of_file(self, line: int) -> int:
-        """Return the line of the file that a line of ``source.text`` stands in: another one in a notebook."""
+        """Return the line of the file that a line of ``source.text`` is in: another one in a notebook."""
         notebook = self.source.notebook
         return line if notebook is None else notebook.line_of_file(line)
 

@@ -49,7 +49,7 @@ class Cells(Protocol):
 
 
 class Source(NamedTuple):
-    """One file as it was read. ``text`` leaves out the byte order mark and keeps every newline as it stands."""
+    """One file as it was read. ``text`` leaves out the byte order mark and keeps every newline as it is."""
 
     path: Path
     data: bytes

@@ -14,7 +14,7 @@ from typing import Any
 
 class Front:
     """
-    The base of classes that stand in front of another one.
+    The base of classes that are in front of another one.
 
     It keeps the hook of the class behind quiet: a registry of subclasses must not see classes that are no subclasses
     to the script.

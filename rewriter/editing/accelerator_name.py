@@ -1,7 +1,7 @@
 """
 The accelerator's spelling: rules write its name, and in methods that name is read from the object.
 
-The name is one that the program does not use, so that wherever it stands in what a rule wrote, it is ours.
+The name is one that the program does not use, so that wherever it is in what a rule wrote, it is ours.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def apply(
     """
     Apply edits to a module. Gives the new tree, the edits that were made, and a finding for each that was not.
 
-    ``AddImport`` is not applied here but in ``imports``, which knows where imports stand.
+    ``AddImport`` is not applied here but in ``imports``, which knows where imports are.
     """
     made, findings = _without_conflicts(edits, parents)
     work = _Application(module, parents, made)
@@ -42,7 +42,7 @@ def apply(
 def _without_conflicts(
     edits: Iterable[Edit], parents: Mapping[cst.CSTNode, cst.CSTNode]
 ) -> tuple[list[Edit], list[Finding]]:
-    """The edits that can stand together. One that would be lost under another is named, never dropped in silence."""
+    """The edits that can be together. One that would be lost under another is named, never dropped in silence."""
     covering: dict[cst.CSTNode, Replace | Remove] = {}
     findings: list[Finding] = []
     unique: list[Edit] = []
@@ -182,7 +182,7 @@ class _Application:
         result: list[cst.CSTNode] = []
         carried: list[cst.EmptyLine] = []
         opened = False
-        """The block's first statement was removed, and nothing stands in its place yet."""
+        """The block's first statement was removed, and nothing is in its place yet."""
         for statement in statements:
             others = self.other.get(statement, ())
             before = [self.statement(e.text) for e in others if isinstance(e, InsertBefore)]
@@ -355,7 +355,7 @@ def _without_opening_blanks(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
 
 
 def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> list[cst.CSTNode]:
-    """Give the lines above a statement to what stands there now: blanks to the first, comments to the statement."""
+    """Give the lines above a statement to what is there now: blanks to the first, comments to the statement."""
     if not new:
         return []
     if not inserted:

@@ -26,7 +26,7 @@ class EditGroup(Enum):
     FILES = "files"
     """What writes a file, and what waits for one: all of them, or none."""
     ALONE = "alone"
-    """Nothing else hangs on it."""
+    """No other edit depends on it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +150,7 @@ def with_last(call: cst.Call, new: cst.Arg) -> cst.Call:
 
 
 def between(parts: Sequence[cst.Param] | Sequence[cst.Arg]) -> cst.BaseParenthesizableWhitespace:
-    """What stands between two parameters (or arguments): a line's end where each has a line of its own."""
+    """What is between two parameters (or arguments): a line's end where each has a line of its own."""
     spaces = [p.comma.whitespace_after for p in parts[:-1] if isinstance(p.comma, cst.Comma)]
     lines = [space for space in spaces if isinstance(space, cst.ParenthesizedWhitespace)]
     if lines and len(lines) == len(spaces):

@@ -55,7 +55,7 @@ class Starts:
         self._starts, self._places = starts, places
 
     def __contains__(self, node: cst.CSTNode) -> bool:
-        """Whether a node stands in the tree."""
+        """Whether a node is in the tree."""
         return node in self._starts
 
     def get(self, node: cst.CSTNode, otherwise: Place) -> Place:

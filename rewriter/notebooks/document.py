@@ -30,7 +30,7 @@ _PYTHON_CELLS = frozenset({"%%time", "%%timeit", "%%capture", "%%prun"})
 
 @dataclass(frozen=True)
 class Cell:
-    """One code cell: its number among all cells, from 1, its text, and where its source stands in the file."""
+    """One code cell: its number among all cells, from 1, its text, and where its source is in the file."""
 
     number: int
     text: str
@@ -229,7 +229,7 @@ def unmasked(text: str) -> str:
 
 
 def _in_string(text: str, number: int) -> bool:
-    """Whether a line stands in a string of several lines, or continues a statement."""
+    """Whether a line is in a string of several lines, or continues a statement."""
     before = "\n".join(text.split("\n")[:number])
     return before.count('"""') % 2 == 1 or before.count("'''") % 2 == 1 or before.rstrip().endswith(("\\", "(", ","))
 
@@ -240,7 +240,7 @@ Where = tuple[Any, ...]
 
 
 def _spans(text: str) -> Iterator[tuple[Where, tuple[int, int]]]:
-    """Where each value three levels deep stands: the keys that lead to it, its start and its end. The text is valid."""
+    """Where each value three levels deep is: the keys that lead to it, its start and its end. The text is valid."""
     found: list[tuple[Where, tuple[int, int]]] = []
 
     def value(at: int, where: Where) -> int:
@@ -300,7 +300,7 @@ def _at_feeds(text: str) -> list[str]:
 
 
 def _strings(old: str) -> Iterator[tuple[int, int]]:
-    """Where the strings of a list stand in it."""
+    """Where the strings of a list are in it."""
     at = old.find('"')
     while at >= 0:
         end = scanstring(old, at + 1)[1]

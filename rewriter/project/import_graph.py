@@ -35,7 +35,7 @@ class Import(NamedTuple):
     """What is imported from it; ``*`` for everything, nothing for ``import module``."""
     line: int
     guarded: bool
-    """It may fail: it stands under a ``try``."""
+    """It may fail: it is under a ``try``."""
 
 
 class Missing(NamedTuple):
@@ -194,7 +194,7 @@ def _plain(path: Path) -> Path:
 
 def imports_of(tree: ast.Module, *, by_name: bool) -> Iterator[Import]:
     """
-    The imports of a file wherever they stand, those for the type checker alone left out.
+    The imports of a file wherever they are, those for the type checker alone left out.
 
     ``by_name``: also those by ``import_module("pkg.mod")``, for which every expression has to be looked at.
     """

@@ -81,11 +81,11 @@ def together(one: FileResult, other: FileResult) -> FileResult | None:
 
 
 _Hunk = tuple[int, int, tuple[bytes, ...]]
-"""Lines from, up to, and what stands in their place."""
+"""Lines from, up to, and what is in their place."""
 
 
 def _united(one: FileResult, other: FileResult) -> bytes | None:
-    """The text with the edits of two programs, where those of one alone stand in functions that the other never
+    """The text with the edits of two programs, where those of one alone are in functions that the other never
     runs."""
     base = one.source.data.split(b"\n")
     hunks: dict[_Hunk, None] = {}

@@ -65,7 +65,7 @@ class Session:
         for file in self.whole.files:
             source = file.source
             old, new = before[source], after[source]
-            # Only the training's edits stand at the lines of the text that is shown: it comes first.
+            # Only the training's edits are at the lines of the text that is shown: it comes first.
             changes = tuple(c for c in file.changes if c.group == group) if group == TRAINING else ()
             if old != new:
                 shown.append(

@@ -1,4 +1,4 @@
-"""Loss curves as a picture: one line a run, drawn as SVG that needs nothing but the page it stands in."""
+"""Loss curves as a picture: one line a run, drawn as SVG that needs nothing but the page it is in."""
 
 from __future__ import annotations
 

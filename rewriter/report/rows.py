@@ -53,7 +53,7 @@ class DiffBlock(NamedTuple):
 
 
 class Hunk(NamedTuple):
-    """Blocks that stand close to each other, with some unchanged lines around them."""
+    """Blocks that are close to each other, with some unchanged lines around them."""
 
     blocks: tuple[DiffBlock, ...]
 
@@ -170,7 +170,7 @@ def words(before: str, after: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
 
 
 def _mark(spans: list[Span], tokens: Sequence[str], first: int, end: int) -> None:
-    """Add a span, joined with the last one where nothing stands between."""
+    """Add a span, joined with the last one where nothing is between."""
     if first == end:
         return
     start = sum(map(len, tokens[:first]))

@@ -1,7 +1,7 @@
 """
 The rewriter's side of a verification: find the python that imports torch, hand over both texts, read the verdict.
 
-The runtime does the work, in a process of its own; between the two stands versioned JSON and nothing else.
+The runtime does the work, in a process of its own; between the two is versioned JSON and nothing else.
 """
 
 from __future__ import annotations

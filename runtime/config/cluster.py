@@ -26,7 +26,7 @@ _LATER = {
     "mpirun_config": "starting with mpirun",
     "enable_cpu_affinity": "binding processes to cores",
 }
-"""Keys that may stand in a file as long as they ask for nothing."""
+"""Keys that may be in a file as long as they ask for nothing."""
 _WITHOUT_EFFECT = (
     *("main_training_function", "same_network", "rdzv_backend", "downcast_bf16", "debug"),
     # of TPUs: they mean nothing for other jobs, and a job on a TPU is refused by its distributed_type

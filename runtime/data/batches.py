@@ -158,7 +158,7 @@ class Batches:
         return sent(found[0], options.device, options.non_blocking), found[1]
 
     def state_dict(self) -> Any:
-        """Where an iterator of torchdata stands: at the batch in hand, not at the one that was fetched ahead."""
+        """Where an iterator of torchdata is: at the batch in hand, not at the one that was fetched ahead."""
         return self._batches.state_dict() if self._state is None else self._state
 
     def _read(self) -> Any:
@@ -181,7 +181,7 @@ class Batches:
 def _can_send_ahead(loader: Any, options: Any) -> bool:
     """
     To fetch one batch more changes nothing: workers read it, and so no random numbers are drawn here in between; and
-    nothing of the script's stands between this iterator and its loop.
+    nothing of the script's is between this iterator and its loop.
     """
     on_cuda = options.device is not None and options.device.type == "cuda"
     if not on_cuda or not loader.num_workers or (options.dispatch and not options.world.alone):

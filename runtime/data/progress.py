@@ -13,7 +13,7 @@ from .shares import Shares
 
 
 class Pass:
-    """One pass over a loader: where it stands, and how the rows of its batches lie on the processes."""
+    """One pass over a loader: where it is, and how the rows of its batches lie on the processes."""
 
     __slots__ = (
         "_in_hand",

@@ -71,7 +71,7 @@ class Stateful:
     """Methods of prepared loaders with `DataLoaderConfiguration(use_stateful_dataloader=True)`."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this process stands: the epoch, the batches of it that were handed out, how it began."""
+        """Where this process is: the epoch, the batches of it that were handed out, how it began."""
         epochs = self.__dict__[KEY].epochs
         state: dict[str, Any] = {"epoch": epochs.number, "position": 0, "processes": _processes(self)}
         one, beginning = epochs.current, epochs.beginning

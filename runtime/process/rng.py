@@ -1,4 +1,4 @@
-"""Random numbers: equal where control flow hangs on them, different where they are noise."""
+"""Random numbers: equal where control flow depends on them, different where they are noise."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Watch(threading.Thread):
         self.join(PERIOD.total_seconds())
 
     def tell(self) -> None:
-        """Let the others know where this process stands."""
+        """Let the others know where this process is."""
         with self._lock:
             if self.ring.chain != self._told:
                 self._told = self.ring.chain

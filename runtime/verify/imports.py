@@ -34,7 +34,7 @@ class _Places:
         self._python = os.path.realpath(sys.prefix)
 
     def of(self, path: str) -> str:
-        """Where a path leads to in the mirror; itself if it stands elsewhere. Relative ones begin at the folder."""
+        """Where a path leads to in the mirror; itself if it is elsewhere. Relative ones begin at the folder."""
         if not os.path.isabs(path):  # noqa: PTH117
             return os.path.normpath(os.path.join(self._mirror, path))  # noqa: PTH118
         real = os.path.realpath(path)

@@ -89,5 +89,5 @@ def expand(top: str, link: str) -> None:
 
 
 def below(path: str, folder: str) -> bool:
-    """Whether a path is a folder, or stands in it."""
+    """Whether a path is a folder, or is in it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -74,7 +74,7 @@ def root_of(program: Script) -> tuple[Path, str | None]:
     """
     The folder that imports begin at, and the module's dotted name if the script is started as one.
 
-    A script that imports relatively, or by the name of the package that it stands in, runs only as
+    A script that imports relatively, or by the name of the package that it is in, runs only as
     `python -m package.module` from the folder above the package.
     """
     script = program.script

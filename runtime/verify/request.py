@@ -18,7 +18,7 @@ class RequestError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A script, where it stands, and the texts that take the place of files on disk."""
+    """A script, where it is, and the texts that take the place of files on disk."""
 
     script: Path
     """Absolute path of the script."""
@@ -81,7 +81,7 @@ def program_at(path: Path, cwd: Path, text: bytes | None = None) -> Script:
 
     Args:
         path: of the script.
-        cwd: where the user stands.
+        cwd: where the user is.
         text: what to run instead of the file's contents.
     """
     script = path.absolute()

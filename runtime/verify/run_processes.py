@@ -106,7 +106,7 @@ class Run:
         return bool(self.running)
 
     def end(self, reason: str) -> None:
-        """End it with all its children; where it waits, ask first where it stands."""
+        """End it with all its children; where it waits, ask first where it is."""
         self.ended = self.ended or reason
         if reason in ("wait", LEAVING, "alone", "time"):
             for process in self.running:
@@ -118,7 +118,7 @@ class Run:
             _reap(process, block=True)
 
     def _dumped(self) -> None:
-        """Wait until all have written where they stand: on a busy machine that takes a while."""
+        """Wait until all have written where they are: on a busy machine that takes a while."""
         until = time.monotonic() + _LONGEST_DUMP
         before: list[int] = []
         while self.running and time.monotonic() < until:

@@ -79,7 +79,7 @@ def _lay(path: Path, data: bytes, where: Path, name: str) -> None:
 
 
 def _links_above(folder: Path, top: Path) -> Path:
-    """Folders for `folder` and those above it, with links to what stands beside them."""
+    """Folders for `folder` and those above it, with links to what is beside them."""
     levels = [folder, *folder.parents][: _LEVELS + 1]
     place = top
     place.mkdir()

@@ -204,7 +204,7 @@ def _frame(line: str, root: Path, base: Path) -> str:
 
 
 def script_line(stack: list[str]) -> str | None:
-    """The line of the script where a process stands."""
+    """The line of the script where a process is."""
     for frame in stack:
         if frame.startswith("@"):
             return frame[1:].split(" in ")[0]

@@ -12,7 +12,7 @@ from typing import Any
 
 _MOST_EVENTS = 200_000
 _DONE = frozenset("line write elsewhere rename save batch loss backward step".split())
-"""Events that tell what the script does, and not only where it stands."""
+"""Events that tell what the script does, and not only where it is."""
 
 
 class Ended(BaseException):
@@ -98,7 +98,7 @@ class Recorder:
         return self.steps if self.step_count() < self.steps else min(2, self.steps)
 
     def line(self) -> str:
-        """Where the script stands: file and line of its innermost frame."""
+        """Where the script is: file and line of its innermost frame."""
         frame = sys._getframe(1)
         while frame is not None:
             name = frame.f_code.co_filename

@@ -74,7 +74,7 @@ def _listed(batch: Any, tensors: list[torch.Tensor]) -> list[Any] | None:
 
 
 def _mixed(lists: list[Any]) -> bool:
-    """Whether tensors stand beside other things in one list: it is a sample, no column."""
+    """Whether tensors are beside other things in one list: it is a sample, no column."""
     return any(len({isinstance(item, torch.Tensor) for item in one}) > 1 for one in lists)
 
 

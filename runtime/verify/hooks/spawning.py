@@ -2,7 +2,7 @@
 `mp.spawn` and `start_processes` of an original: its processes are the run's own, where they are traced.
 
 N processes of the run go through the script up to the call, and each runs the function with its own rank, as a fork
-there would. What stands around the call is done by the process that starts the others: the script's doings there are
+there would. What is around the call is done by the process that starts the others: the script's doings there are
 recorded on rank 0 alone.
 """
 
