@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -74,3 +76,19 @@ def test_the_lines_of_a_statement(sources: ModuleType, part: str, lines: set[int
 def test_spread_by_size(sources: ModuleType) -> None:
     assert sources.spread({"large": 300, "middle": 149, "small": 51}, 10) == {"large": 6, "middle": 3, "small": 1}
     assert sum(sources.spread({str(number): number for number in range(90)}, 37).values()) == 37
+
+
+def test_the_mirror_is_always_tried_and_others_by_lot(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = ModuleType("mutants_under_test")
+    package.__path__ = [str(Path(__file__).parent / "mutants")]
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    covering = importlib.import_module(f"{package.__name__}.covering")
+    file = "rewriter/analysis/training/training.py"
+    mirror = [f"tests/rewriter/analysis/training/test_x.py::test_{number}" for number in range(4)]
+    others = [f"tests/codemods/test_x.py::test_{number}" for number in range(400)]
+    seconds = {**dict.fromkeys(mirror, covering.ENOUGH / 8), **dict.fromkeys(others, covering.ENOUGH / 40)}
+    chosen = covering.Traces(seconds, {file: dict.fromkeys(seconds, -1)}).choose(file, 1).limits
+    assert set(mirror) < set(chosen)
+    assert len(chosen) == 4 + 20  # half of the time is left for the others
+    assert list(chosen) == sorted(chosen, key=lambda test: (seconds[test], test))
+    assert chosen == covering.Traces(seconds, {file: dict.fromkeys(seconds, -1)}).choose(file, 1).limits

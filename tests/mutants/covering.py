@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ _ELSEWHERE = ("tests/runtime/verify", "tests/hazards/test_on_two_processes.py")
 
 PATIENCE = 30.0
 """A test that takes so many seconds, and ten times as long as without the mutation, does not end."""
+ENOUGH = 60.0
+"""So many seconds of tests are tried against one mutant: code that every program passes is executed by thousands."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,31 @@ class Traces:
         return {"seconds": self.seconds, "failed": self.failed, "lines": lines}
 
     def choose(self, file: str, line: int) -> Chosen:
-        """The tests that execute the statement at a line."""
+        """
+        The tests that execute the statement at a line.
+
+        Where they take longer than is enough: those that mirror the file, and as many others by lot as there is time.
+        """
         wanted = statement((ROOT / file).read_text(), line)
         executed = self.lines.get(file, {})
         broken = set(self.failed)
         found = [test for test, mask in executed.items() if wanted is None or mask & wanted]
-        tests = sorted((t for t in found if t in self.seconds and t not in broken), key=lambda t: (self.seconds[t], t))
-        return Chosen({test: max(PATIENCE, 10 * self.seconds[test]) for test in tests})
+        tests = sorted(t for t in found if t in self.seconds and t not in broken)
+        random.Random(f"{file}:{line}").shuffle(tests)
+        tests.sort(key=lambda t: not t.startswith(mirror(file)))  # stable: the others stay in the order of the lot
+        left = ENOUGH
+        chosen: list[str] = []
+        for test in tests:
+            if test.startswith(mirror(file)) or self.seconds[test] <= left or not chosen:
+                left -= self.seconds[test]
+                chosen.append(test)
+        chosen.sort(key=lambda t: (self.seconds[t], t))
+        return Chosen({test: max(PATIENCE, 10 * self.seconds[test]) for test in chosen})
+
+
+def mirror(file: str) -> str:
+    """The folder of the tests that mirror a file's: what is written there for a survivor is certain to be tried."""
+    return f"tests/{Path(file).parent}/"
 
 
 def test_files(wing: str) -> list[str]:

@@ -15,7 +15,7 @@ from cosmic_ray.work_item import MutationSpec, WorkItem
 
 from .sources import ROOT, spread, unevaluated
 
-FOLDERS = ("rewriter/analysis", "runtime/gradients", "runtime/collectives", "runtime/data")
+FOLDERS = ("rewriter/analysis", "rewriter/planning", "runtime/gradients", "runtime/collectives", "runtime/data")
 SEED = 12
 NUMBER = 306
 

@@ -19,7 +19,7 @@ import pytest
 
 _FOLDER = Path(os.environ["MUTANTS_TRACE"])
 _ROOT = Path(os.environ["MUTANTS_ROOT"])
-_tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{_ROOT}/r*/*/*.py"])
+_tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{_ROOT}/r*/**/*.py"])
 _exit = os._exit
 _told: set[int] = set()
 _pytest: dict[str, Any] = {"pid": None, "seconds": {}, "failed": []}
