@@ -87,8 +87,11 @@ def test_the_mirror_is_always_tried_and_others_by_lot(monkeypatch: pytest.Monkey
     mirror = [f"tests/rewriter/analysis/training/test_x.py::test_{number}" for number in range(4)]
     others = [f"tests/codemods/test_x.py::test_{number}" for number in range(400)]
     seconds = {**dict.fromkeys(mirror, covering.ENOUGH / 8), **dict.fromkeys(others, covering.ENOUGH / 40)}
-    chosen = covering.Traces(seconds, {file: dict.fromkeys(seconds, -1)}).choose(file, 1).limits
-    assert set(mirror) < set(chosen)
+    lines = {**dict.fromkeys(seconds, 0b110), others[7]: 0b1110}
+    chosen = covering.Traces(seconds, {file: lines}).choose(file, 1).limits
+    assert {*mirror, others[7]} < set(
+        chosen
+    )  # the one that executes other lines has its turn before those that are alike
     assert len(chosen) == 4 + 20  # half of the time is left for the others
     assert list(chosen) == sorted(chosen, key=lambda test: (seconds[test], test))
-    assert chosen == covering.Traces(seconds, {file: dict.fromkeys(seconds, -1)}).choose(file, 1).limits
+    assert chosen == covering.Traces(seconds, {file: lines}).choose(file, 1).limits

@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +85,8 @@ class Traces:
         """
         The tests that execute the statement at a line.
 
-        Where they take longer than is enough: those that mirror the file, and as many others by lot as there is time.
+        Where they take longer than is enough: those that mirror the file, and of the others as many as there is time
+        for, drawn by lot. Tests that execute the same lines of the file are of one kind, and each kind has its turn.
         """
         wanted = statement((ROOT / file).read_text(), line)
         executed = self.lines.get(file, {})
@@ -92,7 +94,12 @@ class Traces:
         found = [test for test, mask in executed.items() if wanted is None or mask & wanted]
         tests = sorted(t for t in found if t in self.seconds and t not in broken)
         random.Random(f"{file}:{line}").shuffle(tests)
-        tests.sort(key=lambda t: not t.startswith(mirror(file)))  # stable: the others stay in the order of the lot
+        kinds: Counter[int] = Counter()
+        turns: dict[str, int] = {}
+        for test in tests:
+            turns[test] = kinds[executed[test]]
+            kinds[executed[test]] += 1
+        tests.sort(key=lambda t: (not t.startswith(mirror(file)), turns[t]))  # stable: else in the order of the lot
         left = ENOUGH
         chosen: list[str] = []
         for test in tests:
