@@ -89,9 +89,7 @@ def test_the_mirror_is_always_tried_and_others_by_lot(monkeypatch: pytest.Monkey
     seconds = {**dict.fromkeys(mirror, covering.ENOUGH / 8), **dict.fromkeys(others, covering.ENOUGH / 40)}
     lines = {**dict.fromkeys(seconds, 0b110), others[7]: 0b1110}
     chosen = covering.Traces(seconds, {file: lines}).choose(file, 1).limits
-    assert {*mirror, others[7]} < set(
-        chosen
-    )  # the one that executes other lines has its turn before those that are alike
+    assert {*mirror, others[7]} < set(chosen)  # what executes other lines comes first
     assert len(chosen) == 4 + 20  # half of the time is left for the others
     assert list(chosen) == sorted(chosen, key=lambda test: (seconds[test], test))
     assert chosen == covering.Traces(seconds, {file: lines}).choose(file, 1).limits
