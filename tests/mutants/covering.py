@@ -128,7 +128,9 @@ def kept(test_file: str) -> Path:
     sources = [path for wing in WINGS for path in (ROOT / wing).rglob("*.py")]
     folder = (ROOT / test_file).parent
     beside = folder.rglob("*") if folder.name != "tests" else ()
-    helpers = [path for path in (*(ROOT / "tests").glob("*"), *beside) if path.suffix in (".py", ".txt", ".html")]
+    above = [path for parent in folder.relative_to(ROOT).parents if parent.parts for path in (ROOT / parent).glob("*")]
+    around = (*(ROOT / "tests").glob("*"), *above, *beside)
+    helpers = [path for path in around if path.suffix in (".py", ".txt", ".html")]
     digest = hashlib.sha256()
     for path in sorted({*sources, *(p for p in helpers if not p.name.startswith("test_")), ROOT / test_file}):
         digest.update(path.read_bytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,13 @@ print(hits)
 
 def test_an_evaluation_may_call_the_function_that_training_calls() -> None:
     assert "out, y = accelerator.gather_for_metrics((out, y))" in migrated(SCORED)
+
+
+def test_a_term_that_is_kept_in_an_attribute_stays_as_it_is(trained: Callable[..., tuple[str, list[str]]]) -> None:
+    text, findings = trained(
+        built="class Keep: pass\nkeep = Keep()\nkeep.total = 0.0",
+        loss="fit = torch.nn.functional.cross_entropy(model(x), y)\nkeep.total += fit\nloss = keep.total",
+        epoch="print(keep.total / len(loader))\nkeep.total = 0.0",
+    )
+    assert "        keep.total += fit\n" in text
+    assert findings == ["metrics_gather"]

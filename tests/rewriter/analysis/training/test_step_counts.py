@@ -79,3 +79,11 @@ def test_not_counted(more: str) -> None:
 )
 def test_no_other_device_on_a_mac(device: str) -> None:
     assert told(device=device) == []
+
+
+def test_a_batch_beside_what_is_numbered() -> None:
+    numbered = "for i, (x, y) in enumerate(loader):"
+    text = SCRIPT.replace(numbered, "for (x, y), (i, _) in zip(loader, enumerate(names)):").replace("DEVICE", '"cpu"')
+    text = text.replace("MORE", "if i % 100 == 0: print(i)")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"

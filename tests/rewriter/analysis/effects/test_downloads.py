@@ -1,0 +1,22 @@
+"""Weights that are downloaded: by the first process, before the others read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Trained = Callable[..., tuple[str, list[str]]]
+
+
+FIRST = "with accelerator.main_process_first():\n    "
+
+
+def test_pretrained_models_of_both_libraries(trained: Trained) -> None:
+    old, new = "torchvision.models.resnet18(pretrained=True)", 'timm.create_model("vit", pretrained=True)'
+    text, findings = trained(top="import timm\nimport torchvision", built=f"old = {old}\nnew = {new}")
+    assert f"{FIRST}old = {old}" in text and f"{FIRST}new = {new}" in text
+    assert findings == []
+
+
+def test_a_model_without_weights_is_built_by_all_at_once(trained: Trained) -> None:
+    text, _ = trained(top="import torchvision", built="old = torchvision.models.resnet18(pretrained=False)")
+    assert "main_process_first" not in text and "\nold = torchvision" in text

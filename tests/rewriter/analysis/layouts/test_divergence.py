@@ -1,0 +1,19 @@
+"""What differs between processes, and what is the same on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Trained = Callable[..., tuple[str, list[str]]]
+
+
+def test_the_width_of_a_batch_is_the_same_everywhere(trained: Trained) -> None:
+    text, findings = trained(step="width = x.shape[1]\nif width > 3:\n    break")
+    assert "accelerator.backward(loss)" in text
+    assert findings == []
+
+
+def test_the_rows_of_a_batch_are_a_process_s_own(trained: Trained) -> None:
+    text, findings = trained(step="rows = x.shape[0]\nif rows > 3:\n    break")
+    assert "accelerator" not in text
+    assert findings == ["local-decision"]
