@@ -1,9 +1,10 @@
 """
 What a verdict depends on, as a digest: whatever is not in here may change without the cache noticing.
 
-That is who judges (the code of the rewriter and of every rule, the versions of libcst and of Python) and what is
-judged: the files of a program as they were found today, how they find each other and who else uses them, and their
-settings. Which files there are is found out anew on each run, so a module that appears, goes or moves is seen.
+That is who judges (the code of the rewriter and of every rule, the tables of operations that other packages add, the
+versions of libcst and of Python) and what is judged: the files of a program as they were found today, how they find
+each other and who else uses them, and their settings. Which files there are is found out anew on each run, so a module
+that appears, goes or moves is seen.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from ..config import Config
 from ..facts.module_paths import ModulePaths, Place
+from ..facts.torch_api.installed import installed_tables
 from ..rule import Entry
 from ..source import Source
 
@@ -35,11 +37,13 @@ def digest(value: object) -> str:
 
 def judge(catalogue: Sequence[Entry]) -> str:
     """The digest of all that gives a verdict. Raises ``UnknownVersion``."""
-    packages = {_REWRITER, *(_package(entry.module) for entry in catalogue)}
+    tables = installed_tables()
+    modules = (*(entry.module for entry in catalogue), *(table.module for table in tables))
+    packages = {_REWRITER, *map(_package, modules)}
     rules = tuple((entry.id, entry.module) for entry in catalogue)
     try:
         code = tuple((name, tuple(_code(name))) for name in sorted(packages))
-        return digest((sys.version, _version_of_libcst(), rules, code))
+        return digest((sys.version, _version_of_libcst(), rules, tuple(map(tuple, tables)), code))
     except OSError as error:
         raise UnknownVersion(f"{error.filename} cannot be read ({error.strerror})") from error
 

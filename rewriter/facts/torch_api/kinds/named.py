@@ -1,0 +1,81 @@
+"""Which class the name of a kind in a table means."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from . import outside, processes, tensors, training
+
+
+class Columns(NamedTuple):
+    """The options that a row of any kind can have."""
+
+    since: str = ""
+    """The first version of its package that has this name, where that is newer than the oldest supported one."""
+    until: str = ""
+    """The first version of its package without this name: old scripts use it still."""
+    only: Literal["", "classes"] = ""
+    """For a name with a star: which names below it are meant."""
+
+
+KINDS: dict[str, type[tuple[object, ...]]] = {
+    "pointwise": tensors.Pointwise,
+    "reduce": tensors.Reduce,
+    "along": tensors.AlongDim,
+    "reshape": tensors.Reshape,
+    "concat": tensors.Concat,
+    "product": tensors.Product,
+    "create": tensors.Create,
+    "convert": tensors.Convert,
+    "random": tensors.Random,
+    "to_host": tensors.ToHost,
+    "structural": tensors.Structural,
+    "same": tensors.Same,
+    "passes": tensors.Passes,
+    "detach": tensors.Detach,
+    "row_gradient": tensors.RowGradient,
+    "opaque": tensors.Opaque,
+    "loss": training.Loss,
+    "criterion": training.Criterion,
+    "module": training.Module,
+    "module_in_place": training.ModuleInPlace,
+    "module_part": training.ModulePart,
+    "parameter": training.Parameter,
+    "wrapper": training.Wrapper,
+    "optimizer": training.Optimizer,
+    "scheduler": training.Scheduler,
+    "scaler": training.Scaler,
+    "loader": training.Loader,
+    "dataset": training.Dataset,
+    "sampler": training.Sampler,
+    "split": training.Split,
+    "collate": training.Collate,
+    "metric": training.Metric,
+    "checkpoint": training.Checkpoint,
+    "backward": training.Backward,
+    "clip": training.Clip,
+    "context": training.Context,
+    "seed": training.Seed,
+    "device": processes.Device,
+    "available": processes.Available,
+    "pin": processes.Pin,
+    "rank": processes.Rank,
+    "start": processes.Start,
+    "collective": processes.Collective,
+    "accelerator": processes.Accelerator,
+    "framework": processes.Framework,
+    "framework_part": processes.FrameworkPart,
+    "search": processes.Search,
+    "per_process": outside.PerProcess,
+    "write": outside.Write,
+    "read": outside.Read,
+    "open": outside.Open,
+    "console": outside.Console,
+    "download": outside.Download,
+    "tracker": outside.Tracker,
+    "log_file": outside.LogFile,
+    "bar": outside.Bar,
+    "text": outside.Text,
+    "exit": outside.Exit,
+    "command": outside.Command,
+}

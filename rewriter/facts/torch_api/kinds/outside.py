@@ -1,0 +1,80 @@
+"""What leaves the program or comes from outside: files, the console, the clock, trackers."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class PerProcess(NamedTuple):
+    """A value that differs from process to process, and is not random."""
+
+    why: str = ""
+    stamp: bool = False
+    """Scripts make names of files and runs of it."""
+
+
+class Write(NamedTuple):
+    """Writes, moves or removes a file or a folder: once is meant, not once a process."""
+
+    path: int | None = None
+    """The position of the path or the open file; None where the object of a method knows it."""
+    data: int | None = None
+    how: Literal["writes", "moves", "removes", "makes a folder", "exports", "settings", "shows"] = "writes"
+
+
+class Read(NamedTuple):
+    """Reads a file, a folder, or whether there is one."""
+
+    path: int | None = 0
+    what: Literal["content", "listing", "existence"] = "content"
+
+
+class Open(NamedTuple):
+    """Opens a file; the mode says what for."""
+
+    path: int = 0
+    mode: int = 1
+
+
+class Console(NamedTuple):
+    """Writes to the console, or opens a window."""
+
+
+class Download(NamedTuple):
+    """Fetches something and leaves it in a folder, or unpacks it there."""
+
+
+class Tracker(NamedTuple):
+    """Starts an experiment tracker, or makes what writes to one."""
+
+    off: str = ""
+    """How it is made inert: an argument as it is written; empty where the whole call gives way."""
+    folder: bool = False
+    """It makes its folder, and those above it."""
+
+
+class LogFile(NamedTuple):
+    """A handler of ``logging`` that writes a file."""
+
+
+class Bar(NamedTuple):
+    """A progress bar around what is iterated."""
+
+    off: str = ""
+
+
+class Text(NamedTuple):
+    """Makes a text, a number or a path of what it is given: what was equal everywhere stays so."""
+
+    host: bool = False
+    """It makes a Python value of a tensor."""
+
+
+class Exit(NamedTuple):
+    """Ends the process."""
+
+
+class Command(NamedTuple):
+    """Runs another program."""
+
+    command: int = 0

@@ -1,0 +1,55 @@
+"""Devices, processes, and what runs a training over many of them."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class Device(NamedTuple):
+    """Gives a device."""
+
+
+class Available(NamedTuple):
+    """Says whether there is an accelerator, or how many."""
+
+
+class Pin(NamedTuple):
+    """Chooses the device of this process."""
+
+
+class Rank(NamedTuple):
+    """The number of this process, or how many there are."""
+
+    of: Literal["rank", "local rank", "world size"] = "rank"
+
+
+class Start(NamedTuple):
+    """Starts processes, or joins them to a group: what a program that distributes itself by hand calls."""
+
+    spawns: bool = False
+
+
+class Collective(NamedTuple):
+    """All processes must make this call together."""
+
+    op: Literal["barrier", "reduce", "gather", "broadcast", "scatter", "exchange", "backward", "prepare", "save"] = (
+        "barrier"
+    )
+
+
+class Accelerator(NamedTuple):
+    """The object that distributes a program: ours, or Accelerate's."""
+
+
+class Framework(NamedTuple):
+    """A package that runs the training loop."""
+
+    title: str = ""
+
+
+class FrameworkPart(NamedTuple):
+    """A part of such a package that leaves the loop to the script."""
+
+
+class Search(NamedTuple):
+    """Searches hyperparameters: it calls the training, or tells it what to try."""

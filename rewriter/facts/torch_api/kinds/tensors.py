@@ -1,0 +1,133 @@
+"""
+What is computed with tensors and arrays.
+
+A position counts the arguments as they are written in a call, from 0; the object of a method is not counted.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Value = Literal["value", "value and index", "index"]
+
+
+class Pointwise(NamedTuple):
+    """Row by row: the rows of the result are computed from the same rows of the arguments."""
+
+    shape_only: tuple[int, ...] = ()
+    """Arguments of which only the shape, the type or the device counts."""
+
+
+class Reduce(NamedTuple):
+    """Many values become one: all of them, or those along a dimension."""
+
+    op: Literal["sum", "mean", "max", "min", "all", "any", "non-linear", "count"] = "sum"
+    dim: int | None = None
+    """The position of the dimension; None where it is given by keyword only, or not at all."""
+    keyword: str = "dim"
+    gives: Value = "value"
+    """What comes back where a dimension is given."""
+
+
+class AlongDim(NamedTuple):
+    """Values along one dimension are mixed; the shape of the other dimensions stays."""
+
+    dim: int | None = None
+    keyword: str = "dim"
+    default: int | None = None
+    """The dimension where none is given; None where all are taken, or one must be given."""
+    gives: Value = "value"
+
+
+class Reshape(NamedTuple):
+    """The same values in another shape."""
+
+    how: Literal[
+        "view", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "expand", "repeat", "split", "select", "flip"
+    ] = "view"
+    dim: int | None = None
+    """The position of the dimension, of the first of several, or of the shape."""
+    shape_only: tuple[int, ...] = ()
+
+
+class Concat(NamedTuple):
+    """Several become one, along a dimension."""
+
+    dim: int | None = None
+    keyword: str = "dim"
+    fixed: int | None = None
+    """The dimension, where the name decides it."""
+    new: bool = False
+    """Along a dimension that the parts do not have."""
+
+
+class Product(NamedTuple):
+    """Products summed along a dimension that both have: of matrices, vectors, all pairs of rows."""
+
+    batched: bool = False
+    """The first dimension is that of the rows in both, and stays."""
+
+
+class Create(NamedTuple):
+    """Something new with known values: zeros, ones, a range, a filled tensor."""
+
+    like: int | None = None
+    """The position of an argument that gives the shape, the type and the device."""
+
+
+class Convert(NamedTuple):
+    """The same values as another type: an array as a tensor, a list as an array."""
+
+    device: Literal["host", "argument", "same"] = "same"
+    """Where the result is: on the host, where an argument says, or where it was."""
+
+
+class Random(NamedTuple):
+    """Random numbers, drawn from a generator of this process."""
+
+    generator: Literal["torch", "numpy", "python", "system"] = "torch"
+    draws: Literal["noise", "numbers", "order", "choice"] = "numbers"
+    """Noise: real numbers of a shape. Numbers: whole ones, or single ones. Order: a permutation. Choice: elements."""
+    stamp: bool = False
+    """Scripts make names of files and runs of it."""
+
+
+class ToHost(NamedTuple):
+    """A tensor becomes something on the host: a number, a list, an array, a tensor of the CPU."""
+
+    gives: Literal["number", "list", "array", "tensor"] = "number"
+
+
+class Structural(NamedTuple):
+    """What is asked is the kind or the shape of a thing, not its values."""
+
+    rows: bool = False
+    """The answer can be the number of rows."""
+
+
+class Same(NamedTuple):
+    """What comes back is the argument itself (for a method: its object), or a copy of it."""
+
+    argument: int = 0
+    copy: bool = False
+
+
+class Passes(NamedTuple):
+    """What comes back iterates, joins or wraps what was given: loaders, models, parameters and rows go through it."""
+
+    iterates: bool = False
+    """It iterates its first argument."""
+
+
+class Detach(NamedTuple):
+    """The same values without a gradient."""
+
+
+class RowGradient(NamedTuple):
+    """Gradients with respect to the inputs, outside of ``backward``."""
+
+
+class Opaque(NamedTuple):
+    """What it does to its arguments cannot be said in a row."""
+
+    why: str = ""

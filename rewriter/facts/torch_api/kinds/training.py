@@ -1,0 +1,135 @@
+"""What makes and drives a training: models, losses, optimizers, loaders."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class Loss(NamedTuple):
+    """A loss as a function."""
+
+    default: Literal["mean", "sum", "batchmean", "none"] = "mean"
+    reduction: int | None = None
+    """The position of ``reduction``; None where it is given by keyword only."""
+
+
+class Criterion(NamedTuple):
+    """A loss as a class."""
+
+    default: Literal["mean", "sum", "batchmean", "none"] = "mean"
+
+
+class Module(NamedTuple):
+    """A class or a function that makes a model or a part of one."""
+
+    mixes_rows: bool = False
+    """In training, rows of a batch have an influence on one another."""
+    random: bool = False
+    gives: Literal["tensor", "output and state", "modules"] = "tensor"
+    weights: str = ""
+    """The keywords that ask for pretrained weights, which are downloaded; ``always`` where none is needed."""
+
+
+class ModuleInPlace(NamedTuple):
+    """A method of a model that gives the model itself."""
+
+    moves: bool = False
+    """To another device."""
+
+
+class ModulePart(NamedTuple):
+    """A method of a model that looks at it or registers something, and does not run it."""
+
+    gives: Literal["", "parameters", "state"] = ""
+
+
+class Parameter(NamedTuple):
+    """A tensor that a model owns."""
+
+
+class Wrapper(NamedTuple):
+    """A model around a model: the same model, looked through."""
+
+    distributes: Literal["", "threads", "processes"] = ""
+
+
+class Optimizer(NamedTuple):
+    """A class of optimizers, or a function that makes one."""
+
+
+class Scheduler(NamedTuple):
+    """A class of learning rate schedules, or a function that makes one."""
+
+    metric: bool = False
+    """``step`` takes a value that was measured."""
+
+
+class Scaler(NamedTuple):
+    """A scaler of gradients for float16."""
+
+
+class Loader(NamedTuple):
+    """A loader of batches."""
+
+
+class Dataset(NamedTuple):
+    """A class of datasets, or what belongs to one."""
+
+    download: str = ""
+    """The keyword that asks for a download; ``always`` where none is needed."""
+
+
+class Sampler(NamedTuple):
+    """What decides which rows come next."""
+
+    distributed: bool = False
+    random: bool = False
+
+
+class Split(NamedTuple):
+    """Rows are divided at random, by a generator of this process unless one is given."""
+
+    generator: Literal["torch", "numpy"] = "torch"
+    seed: str = "generator"
+    """The keyword that makes it equal everywhere."""
+    shuffles: Literal["always", "asked"] = "always"
+
+
+class Collate(NamedTuple):
+    """Makes a batch of rows."""
+
+    pads: str = ""
+    """The keys that it pads to the longest row of the batch; ``unknown`` where any can be."""
+
+
+class Metric(NamedTuple):
+    """A metric with a state that is carried from batch to batch."""
+
+    joins: bool = False
+    """It joins the processes by itself."""
+
+
+class Checkpoint(NamedTuple):
+    """Reads what was saved: weights, states."""
+
+    download: bool = False
+
+
+class Backward(NamedTuple):
+    """Computes gradients."""
+
+
+class Clip(NamedTuple):
+    """Limits gradients."""
+
+
+class Context(NamedTuple):
+    """A context manager or decorator around what is computed."""
+
+    of: Literal["no gradient", "gradient", "autocast", "anomaly", "profile"] = "no gradient"
+
+
+class Seed(NamedTuple):
+    """Sets the state of a random generator."""
+
+    generator: Literal["torch", "numpy", "python"] = "torch"

@@ -1,0 +1,37 @@
+"""Experiment trackers: what starts one, or writes to one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..loading import Table
+
+ROWS: Table = {
+    # made inert by an argument
+    "wandb.init": ("tracker", {"off": "mode='disabled'"}),
+    "swanlab.init": ("tracker", {"off": "mode='disabled'"}),
+    "comet_ml.Experiment": ("tracker", {"off": "disabled=True"}),
+    "comet_ml.OfflineExperiment": ("tracker", {"off": "disabled=True"}),
+    "comet_ml.ExistingExperiment": ("tracker", {"off": "disabled=True"}),
+    # the whole call gives way on the other processes
+    "tensorboardX.SummaryWriter": ("tracker", {"folder": True}),
+    "tensorboardX.writer.SummaryWriter": ("tracker", {"folder": True}),
+    "tensorboard_logger.Logger": ("tracker", {}),
+    "neptune.init": ("tracker", {}),
+    "neptune.init_run": ("tracker", {}),
+    "neptune.new.init": ("tracker", {}),
+    "neptune.new.init_run": ("tracker", {}),
+    "aim.Run": ("tracker", {}),
+    "clearml.Task.init": ("tracker", {}),
+    "visdom.Visdom": ("tracker", {}),
+    "dvclive.Live": ("tracker", {}),
+    "comet_ml.start": ("tracker", {}),
+    "mlflow.start_run": ("tracker", {}),
+    "trackio.init": ("tracker", {}),
+    # calls that write by themselves
+    "wandb.login": ("write", {"how": "settings"}),
+    "tensorboard_logger.configure": ("write", {}),
+    "tensorboard_logger.log_value": ("write", {}),
+    "wandb.watch": ("opaque", {"why": "it looks at a model"}),
+}
