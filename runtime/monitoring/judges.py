@@ -43,12 +43,12 @@ def weights(said: dict[int, Any], names_of: Callable[[int], tuple[str, list[str]
             index = apart[0] if apart else len(pairs)
             name = f"`{names[index]}`" if index < len(names) else "its number of parameters"
             text = (
-                f"{mine['when']} the weights of the prepared model ({model}) differ between rank {first} and rank "
-                f"{other}: {name} is the first that does; {len(apart)} of {len(pairs)} do.{_at(mine)} Likely causes: "
-                "weights that one rank has loaded, initialised or changed after prepare; a step or a clipping that "
-                "only some ranks make; gradients that were changed after backward by what one rank knows; a learning "
-                "rate that follows a rank's own metric; steps inside of no_sync. Weights that may differ: "
-                "`with accelerator.unsynchronized(model):`."
+                f"the weights of the prepared model ({model}) differ between rank {first} and rank {other} "
+                f"{mine['when']}: the first parameter that differs is {name} ({len(apart)} of {len(pairs)} parameters "
+                f"differ).{_at(mine)} Likely causes: weights that one rank loads, initialises or changes after "
+                "prepare; an optimizer step or a clipping that only some ranks make; gradients that one rank changes "
+                "after backward; a learning rate that depends on a rank's own metric; optimizer steps inside no_sync. "
+                "If the weights should differ, write `with accelerator.unsynchronized(model):` around the training."
             )
             return Verdict("DivergenceError", text)
     return None
@@ -62,8 +62,8 @@ def loose(said: dict[int, Any], size: int) -> Verdict | None:
     first = said[min(said)]
     if len(said) == size and first["step"] == 2 and not any(value["prepared"] for value in said.values()):
         text = (
-            f"all {size} ranks make the same steps of {_model(first)}{first['at']}: nothing has been prepared, so each "
-            "does the whole work. Hand model, optimizer and loader to accelerator.prepare."
+            f"all {size} ranks train {_model(first)}{first['at']} in the same way, because nothing was prepared: "
+            "each rank does all the work. Pass the model, the optimizer and the loader to accelerator.prepare."
         )
         return Verdict("", text)
     return None
@@ -72,10 +72,10 @@ def loose(said: dict[int, Any], size: int) -> Verdict | None:
 def _not_prepared(said: dict[int, Any], one: int, other: int) -> str:
     value = said[one]
     return (
-        f"{value['optimizer']}.step(){value['at']} steps {_model(value)}, which no prepared model holds: rank {one} "
-        f"and rank {other} have different gradients for it, and drift apart (step {value['step']}). Hand it to "
-        f"accelerator.prepare with its optimizer. If every rank is to train its own: "
-        f"`with accelerator.unsynchronized({value['variable']}):` around its training."
+        f"{value['optimizer']}.step(){value['at']} trains {_model(value)}, which is not part of a prepared model: "
+        f"rank {one} and rank {other} have different gradients for it, so their weights diverge (step "
+        f"{value['step']}). Pass it to accelerator.prepare with its optimizer. If each rank should train its own, "
+        f"write `with accelerator.unsynchronized({value['variable']}):` around its training."
     )
 
 
@@ -86,7 +86,7 @@ def _model(value: dict[str, Any]) -> str:
 
 
 def _at(value: dict[str, Any]) -> str:
-    return f" Found{value['at']}." if value["at"] else ""
+    return f" Detected{value['at']}." if value["at"] else ""
 
 
 def alike(mine: list[float], theirs: list[float]) -> bool:
@@ -107,9 +107,9 @@ def same_rows(said: dict[int, Any], size: int) -> Verdict | None:
     if any(value["batches"] != first["batches"] for value in said.values()) or not different:
         return None
     text = (
-        f"{first['loader']}{first['at']} hands the same rows to all {size} ranks in a loop that trains: each does the "
-        "whole work, and nothing is gained. Hand the loader to accelerator.prepare, which gives every rank rows of its "
-        "own. If it is meant: TORCHLIFT_MONITOR=0, or a filter of warnings."
+        f"{first['loader']}{first['at']} yields the same rows on all {size} ranks in a training loop: each rank does "
+        "all the work. Pass the loader to accelerator.prepare, which gives each rank its own rows. If this is "
+        "intended, filter this warning, or set TORCHLIFT_MONITOR=0."
     )
     return Verdict("", text)
 

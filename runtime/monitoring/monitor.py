@@ -133,7 +133,7 @@ class Monitor:
         if self._active and not _HERE.quiet:
             for entry in list(_HERE.prepared.values()):
                 entry.saves += 1
-                _state_weights(entry, f"save {entry.saves}", f"in save_state number {entry.saves}")
+                _state_weights(entry, f"save {entry.saves}", f"in save_state (call {entry.saves})")
 
 
 def _entry_of(model: nn.Module) -> _Prepared | None:

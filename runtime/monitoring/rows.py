@@ -84,4 +84,6 @@ def _called(iterator: Any) -> str:
 
     name, _ = script.variable_of(fits)
     kind = f"of {type(iterator._dataset).__name__}"
-    return f"the loader `{name}` ({kind}), which was not prepared," if name else f"a loader {kind}, not prepared,"
+    return (
+        f"the loader `{name}` ({kind}), which was not prepared," if name else f"a loader {kind} that was not prepared"
+    )

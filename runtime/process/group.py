@@ -177,6 +177,7 @@ def leave() -> None:
     try:
         watching = watched_calls.end()
         if watching is not None and watching.verdict is not None:
+            store.set(_FAILED, "1")  # who is leaving waits no more, and hears why
             unheard = watching.unheard()
             parted = None if _Exit.failed else unheard
             _Exit.failed = True

@@ -27,6 +27,8 @@ PERIOD = timedelta(milliseconds=400)
 """How often processes are compared, and one that waits asks what has come of it."""
 _PATIENCE_SECONDS = 1.5
 """How long a process that is held inside of torch may take to notice the error, before it is ended."""
+_HEARING_SECONDS = 5.0
+"""How long rank 0 waits until the others have read what is wrong, before its store ends."""
 _TOLD = 64
 _RINGS = "torchlift/ring"
 _HOMES = "torchlift/home"
@@ -157,7 +159,7 @@ class Watch(threading.Thread):
         try:
             if self._store.add(f"{_RAISED}/count", 1) > 1:
                 return
-            self._store.set(_RAISED, f"rank {self._rank} has failed with {text}")
+            self._store.set(_RAISED, f"rank {self._rank} failed with {text}")
             if self._rank == 0:
                 self._until_heard(_RAISED_HEARD)
         except (RuntimeError, ValueError, OSError):  # the store is gone: so are the others
@@ -195,8 +197,8 @@ class Watch(threading.Thread):
 
     def _until_heard(self, key: str) -> None:
         """The store ends with rank 0: the others must have read something before. The main thread goes on with it."""
-        until = time.monotonic() + 2 * PERIOD.total_seconds()
-        while time.monotonic() < until and self._store.add(key, 0) < self._size - 1:
+        until = time.monotonic() + _HEARING_SECONDS
+        while time.monotonic() < until and self._store.add(key, 0) + len(self.gone()) < self._size - 1:
             time.sleep(0.02)
             if self._ended.is_set() and threading.current_thread() is self:
                 break
@@ -240,7 +242,7 @@ class Watch(threading.Thread):
             if self.verdict is None:
                 self._compare()
             self._store.set(_LOOKED, "1")
-        until = time.monotonic() + 2 * PERIOD.total_seconds()
+        until = time.monotonic() + _HEARING_SECONDS
         while self._rank and self.verdict is None and time.monotonic() < until:
             looked = self._store.check([_LOOKED])
             self._listen()  # after that: what rank 0 has found is there by then

@@ -18,9 +18,12 @@ NOT_PREPARED = {
     "a_script_that_ends_at_once": ["`head` (a Sequential)", "(step 1)"],
 }
 DIFFERENT = {
-    "weights_of_one_rank": ["after step 1 ", "`2.weight` is the first"],
-    "gradients_of_one_rank": ["after step 2 ", "`0.bias` is the first"],
-    "weights_that_differ_when_they_are_saved": ["in save_state number 1 ", "`0.weight` is the first"],
+    "weights_of_one_rank": ["after step 1:", "the first parameter that differs is `2.weight`"],
+    "gradients_of_one_rank": ["after step 2:", "the first parameter that differs is `0.bias`"],
+    "weights_that_differ_when_they_are_saved": [
+        "in save_state (call 1):",
+        "the first parameter that differs is `0.weight`",
+    ],
 }
 
 
@@ -54,16 +57,16 @@ def test_the_loader_is_named_once(seen):
     (error, warned), other = seen["a_loader_that_was_not_prepared"]
     assert (error, other, len(warned)) == ("", ["", []], 1)
     assert warned[0].startswith("the loader `loader` (of TensorDataset), which was not prepared, at ")
-    assert "the same rows to all 2 ranks" in warned[0]
+    assert "the same rows on all 2 ranks" in warned[0]
 
 
 def test_who_has_gone_and_where_and_why(seen):
     (waiting, _), _ = seen["one_rank_raises_while_the_other_waits"]
     assert "rank 1 has ended" in waiting
     assert "gather of [2] at " in waiting
-    assert "rank 1 has failed with ValueError: no such file: labels.csv, at " in waiting
+    assert "rank 1 failed with ValueError: no such file: labels.csv, at " in waiting
     _, (waiting, _) = seen["rank_0_raises_while_the_other_trains"]
-    assert "rank 0 has failed with KeyError: 'accuracy', at " in waiting
+    assert "rank 0 failed with KeyError: 'accuracy', at " in waiting
 
 
 SILENT = """
@@ -136,7 +139,7 @@ def rows(*batches):
 
 def test_rows_of_data_that_has_more_than_one():
     same = {0: rows((1, False), (2, False)), 1: rows((1, False), (2, False))}
-    assert "the same rows to all 2 ranks" in (judges.same_rows(same, 2) or Verdict("", "")).text
+    assert "the same rows on all 2 ranks" in (judges.same_rows(same, 2) or Verdict("", "")).text
     assert judges.same_rows(same, 3) is None
     assert judges.same_rows({0: rows((1, True), (2, True)), 1: rows((3, True), (2, True))}, 2) is None
     one_value = {rank: rows((1, False), (1, False)) for rank in range(2)}
