@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader, dataloader
 from ..process.call_log import OURS
 from . import checksums, script
 
-_Iterators: Any = dataloader._BaseDataLoaderIter
+_Iterators: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
+"""Private to torch (tried on 2.13): what every pass over a loader is; without it, no loader is looked at."""
 _BATCHES = 200
 """After so many without a step nobody trains: these loops are no training loops."""
 
@@ -38,7 +39,7 @@ class Rows:
     def watch(self) -> None:
         """A training loop may begin soon."""
         self._left = _BATCHES
-        if self._original is None:
+        if self._original is None and _Iterators is not None:
             original = self._original = _Iterators.__next__
 
             def following(iterator: Any) -> Any:
