@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from ..checkpoint.state import Checkpoints
 from ..collectives import gather as gathering
 from ..collectives.objects import broadcast_objects, gather_object_lists
-from ..collectives.reduce import reduce
+from ..collectives.reduce import NEUTRAL, reduce
 from ..collectives.trees import only_tensors, rebuild, tensors_of
 from ..collectives.unseeded import share_unseeded
 from ..collectives.world import World
@@ -53,6 +53,7 @@ from ..tracking.profiling import ProfileKwargs, profile
 from ..tracking.trackers import Trackers
 from ..types import LossReduction, Tree
 from . import state
+from .handle import found_again, name_of
 from .prepare import Preparation
 from .process_api import Placed
 from .project_api import Records
@@ -567,7 +568,8 @@ class Accelerator(Placed, Records, ComesLater):
         Join tensors of equal shapes element by element; every process gets the result.
 
         The mean of a single number (a loss) that is taken while a batch is in hand counts each process by the rows of
-        its share, so that it is the number of the whole batch also where shares differ.
+        its share, so that it is the number of the whole batch also where shares differ. A number of a process that has
+        no rows of the batch in hand counts in no reduction.
 
         Args:
             tensor: a tensor or a tree of them.
@@ -580,7 +582,9 @@ class Accelerator(Placed, Records, ComesLater):
         """
         if isinstance(tensor, torch.Tensor) and not tensor.dim() and tensor.is_floating_point():
             weight = self._progress.weight(self.process_index)
-            if weight != 1.0 and (reduction in ("mean", "avg") or not weight):
+            if not weight and reduction in NEUTRAL:  # a process without rows has nothing to say
+                tensor = torch.full_like(tensor.detach(), NEUTRAL[reduction])
+            elif weight != 1.0 and reduction in ("mean", "avg"):
                 tensor = tensor.detach() * weight
         return reduce(self._world, tensor, reduction, scale)
 
@@ -638,3 +642,7 @@ class Accelerator(Placed, Records, ComesLater):
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
         """A job has one accelerator: copies of what holds it share it."""
         return self
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """In a pickle it is a handle: what is read again holds the accelerator of the process that reads."""
+        return found_again, (name_of(self),)

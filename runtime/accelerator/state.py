@@ -28,7 +28,13 @@ def remember(accelerator: Any) -> None:
     _Latest.accelerator = weakref.ref(accelerator)
 
 
-def _latest() -> Any:
+def latest() -> Any:
+    """
+    The accelerator that was made last.
+
+    Raises:
+        TorchliftError: there is none.
+    """
     found = None if _Latest.accelerator is None else _Latest.accelerator()
     if found is None:
         raise TorchliftError("there is no Accelerator yet: create one first.")
@@ -57,7 +63,7 @@ class GradientState:
     @property
     def _of(self) -> Any:
         found = None if self._accelerator is None else self._accelerator()
-        return _latest() if found is None else found
+        return latest() if found is None else found
 
     @property
     def _windows(self) -> Windows:

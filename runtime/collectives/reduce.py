@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import torch
 
 from ..errors import CollectiveError, UnknownWordError
@@ -21,6 +23,10 @@ def parse_reduction(word: str) -> Reduction:
     if word not in Reduction.list():
         raise UnknownWordError("reduction", word, Reduction.list())
     return Reduction(word)
+
+
+NEUTRAL: dict[str, float] = {Reduction.SUM: 0.0, Reduction.MIN: inf, Reduction.MAX: -inf, Reduction.PRODUCT: 1.0}
+"""Numbers that change no result."""
 
 
 def reduce(world: World, tree: Tree, reduction: str = "sum", scale: float = 1.0) -> Tree:
