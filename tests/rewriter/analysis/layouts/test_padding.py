@@ -149,3 +149,12 @@ def test_totals_of_training_stay_those_of_one_share() -> None:
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "gather" not in file.after.decode()
     assert any("totals only its own shard" in d.message for d in file.diagnoses)
+
+
+def test_batches_that_are_numbered() -> None:
+    parts = {**PADDED["partial, a dict"], "batch": "i, batch"}
+    text = SCRIPT.format(**parts).replace(" in test:", " in enumerate(test):")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after = file.after.decode()
+    assert "accelerator.backward(" in after and "gather" not in after
+    assert any("padded" in d.message for d in file.diagnoses)
