@@ -60,6 +60,8 @@ class GradientPath:
     def __init__(self, reach: Reach, training: Training) -> None:
         self._reach = reach
         self.nodes: set[cst.CSTNode] = set()
+        self.ends: set[cst.Call] = set()
+        """Calls whose result has no gradient: the path does not go on behind them."""
         seen: set[tuple[cst.CSTNode, bool]] = set()
         pending: list[_Step] = [_Step(r.unit, backward_operand(r), True) for r in training.backwards]
         while pending:
@@ -141,6 +143,7 @@ class GradientPath:
 
     def _of_call(self, step: _Step, call: cst.Call) -> Iterator[_Step]:
         if method_name(call) in (_NUMBERS if isinstance(call.func, cst.Attribute) else _NUMBER_TYPES):
+            self.ends.add(call)
             return
         for function in self._reach.called(call):
             yield from self._returned(function)

@@ -1,0 +1,1 @@
+"""The emitted program, analysed anew and checked: what our edits must keep, whatever made them."""

@@ -1,0 +1,223 @@
+"""
+Every name that an edit reads is bound on all paths that lead to the read.
+
+The paths are followed through branches, jumps and handlers. What is bound under a condition is bound again wherever
+the same condition stands. A loop is taken to run at least once: that is the script's own business.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
+
+import libcst as cst
+
+from ..analysis.dataflow.values import Unit
+from ..analysis.syntax.nodes import dotted
+from ..analysis.syntax.scopes import Binding, Scope, ScopeKind
+from ..analysis.syntax.walk import children
+from .violation import Place, Violation
+
+_OWN: tuple[type[cst.CSTNode], ...] = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
+_ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
+_GIVEN = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__spec__", "__path__", "__class__"}
+
+
+def unbound(unit: Unit, functions: Container[str] | None = None) -> Iterator[Violation]:
+    """The reads of a module that come before their name has a value, on some path; only in some functions, by name."""
+    for code, scope in unit.names.scopes.items():
+        if functions is None or scope.qualname in functions:
+            if scope.kind in (ScopeKind.FUNCTION, ScopeKind.MODULE) and not isinstance(code, cst.Lambda):
+                yield from _Paths(unit, scope).run()
+
+
+def unknown(unit: Unit) -> Iterator[Violation]:
+    """The reads of a module of names that nothing binds."""
+    if unit.names.stars:
+        return
+    for name in unit.names.every(cst.Name):
+        assert isinstance(name, cst.Name)
+        if name not in unit.names.within or name.value in _GIVEN or unit.names.binding(name) is not None:
+            continue
+        parent = unit.names.parents.get(name)
+        if isinstance(parent, cst.Arg) and parent.value is not name:
+            continue  # a keyword
+        if isinstance(parent, cst.Global) or (isinstance(parent, cst.Attribute) and parent.attr is name):
+            continue
+        yield Violation("name-bound", Place(unit, name), f"`{name.value}` is read here, but nothing binds it")
+
+
+class _Known(NamedTuple):
+    """What is bound at a point that is reached: certainly, and under which conditions."""
+
+    bound: frozenset[Binding]
+    gated: dict[tuple[str, bool], frozenset[Binding]]
+
+    def plus(self, more: frozenset[Binding]) -> _Known:
+        return self._replace(bound=self.bound | more)
+
+    def gate(self, condition: tuple[str, bool], more: frozenset[Binding]) -> _Known:
+        return self._replace(gated={**self.gated, condition: self.gated.get(condition, frozenset()) | more})
+
+
+def _join(states: Sequence[_Known | None]) -> _Known | None:
+    """What holds on all of some paths; None where none of them goes on."""
+    alive = [state for state in states if state is not None]
+    if not alive:
+        return None
+    first, *others = alive
+    gated = {
+        condition: names.intersection(*(o.gated.get(condition, frozenset()) | o.bound for o in others))
+        for condition, names in first.gated.items()
+    }
+    return _Known(first.bound.intersection(*(other.bound for other in others)), gated)
+
+
+class _Paths:
+    """The paths through one function, or through a module's own code."""
+
+    def __init__(self, unit: Unit, scope: Scope) -> None:
+        self.unit, self.scope = unit, scope
+        self.reads = {read: b for b in scope.bindings.values() for read in b.reads}
+        self.binds: dict[cst.CSTNode, Binding] = {d: b for b in scope.bindings.values() for d in b.definitions}
+        self.found: dict[cst.CSTNode, Binding] = {}
+        self.turns: list[tuple[list[_Known | None], list[_Known | None]]] = []
+        """For each loop around, what is known where it is left, and where it goes on with its next turn."""
+
+    def run(self) -> Iterator[Violation]:
+        node = self.scope.node
+        start = _Known(frozenset(), {})
+        if isinstance(node, cst.FunctionDef):
+            start = start.plus(frozenset(b for d, b in self.binds.items() if self._is_parameter(d)))
+            self._block(node.body, start)
+        else:
+            self._block(node, start)
+        for read, binding in self.found.items():
+            other = Place(self.unit, binding.definitions[0]) if binding.definitions else None
+            words = f"`{binding.name}` is read here, but on some path to this place it has no value"
+            yield Violation("name-bound", Place(self.unit, read), words, other)
+
+    def _is_parameter(self, definition: cst.CSTNode) -> bool:
+        return isinstance(definition, cst.Param) or isinstance(self.unit.names.parents.get(definition), cst.Param)
+
+    def _block(self, block: cst.CSTNode, state: _Known | None) -> _Known | None:
+        for statement in getattr(block, "body", ()):
+            if state is None:
+                return None
+            state = self._statement(statement, state)
+        return state
+
+    def _statement(self, node: cst.CSTNode, state: _Known) -> _Known | None:
+        if isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+            return self._block(node, state)
+        if isinstance(node, cst.If):
+            return self._if(node, state)
+        if isinstance(node, (cst.For, cst.While)):
+            return self._loop(node, state)
+        if isinstance(node, (cst.Try, cst.TryStar)):
+            return self._try(node, state)
+        if isinstance(node, cst.With):
+            return self._block(node.body, self._expressions(node.items, state))
+        if isinstance(node, cst.Match):
+            state = self._expressions([node.subject], state)
+            ends = [self._block(case.body, self._expressions([case.pattern], state)) for case in node.cases]
+            return _join([state, *ends])
+        return self._small(node, state)
+
+    def _small(self, node: cst.CSTNode, state: _Known) -> _Known | None:
+        state = self._expressions([node], state)
+        if isinstance(node, (cst.Return, cst.Raise)):
+            return None
+        if isinstance(node, cst.Break) and self.turns:
+            self.turns[-1][0].append(state)
+            return None
+        if isinstance(node, cst.Continue) and self.turns:
+            self.turns[-1][1].append(state)
+            return None
+        call = node.value if isinstance(node, cst.Expr) else None
+        return None if isinstance(call, cst.Call) and dotted(call.func) in _ENDS else state
+
+    def _expressions(self, nodes: Sequence[cst.CSTNode], state: _Known) -> _Known:
+        """Check the reads in some expressions (or a small statement), then bind what they bind."""
+        bound: set[Binding] = set()
+        for node in self._inside(nodes):
+            if node in self.binds:
+                bound.add(self.binds[node])
+            elif (binding := self.reads.get(node)) is not None and binding not in state.bound:  # type: ignore[call-overload]
+                if binding not in bound or not self._walrus(nodes):
+                    self.found.setdefault(node, binding)
+        return state.plus(frozenset(bound))
+
+    def _walrus(self, nodes: Sequence[cst.CSTNode]) -> bool:
+        return any(isinstance(node, cst.NamedExpr) for node in self._inside(nodes))
+
+    def _inside(self, nodes: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        pending = list(reversed(nodes))
+        while pending:
+            node = pending.pop()
+            yield node
+            if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+                pending += [*node.decorators]
+            elif not isinstance(node, _OWN):
+                pending += reversed(children(node))
+
+    def _if(self, node: cst.If, state: _Known) -> _Known | None:
+        state = self._expressions([node.test], state)
+        text, yes = self._condition(node.test)
+        then = self._block(node.body, self._entered(node.test, state, True))
+        other: _Known | None = self._entered(node.test, state, False)
+        if isinstance(node.orelse, cst.If):
+            other = self._statement(node.orelse, other) if other is not None else None
+        elif node.orelse is not None:
+            other = self._block(node.orelse.body, other)
+        joined = _join([then, other])
+        if joined is None or then is None or other is None:
+            return joined
+        joined = joined.gate((text, yes), then.bound - joined.bound)
+        return joined.gate((text, not yes), other.bound - joined.bound)
+
+    def _condition(self, test: cst.BaseExpression) -> tuple[str, bool]:
+        yes = True
+        while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            test, yes = test.expression, not yes
+        return self.unit.names.module.code_for_node(test.with_changes(lpar=[], rpar=[])), yes
+
+    def _entered(self, test: cst.BaseExpression, state: _Known, holds: bool) -> _Known:
+        """What is known where a condition holds, or does not."""
+        text, yes = self._condition(test)
+        state = state.plus(state.gated.get((text, yes is holds), frozenset()))
+        joiner = cst.And if holds else cst.Or
+        if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, joiner):
+            state = self._entered(test.left, state, holds)
+            state = self._entered(test.right, state, holds)
+        return state
+
+    def _loop(self, node: cst.For | cst.While, state: _Known) -> _Known | None:
+        if isinstance(node, cst.For):
+            state = self._expressions([node.iter], state)
+            inside = self._expressions([node.target], state)
+        else:
+            inside = self._entered(node.test, self._expressions([node.test], state), True)
+        self.turns.append(([], []))
+        ended = self._block(node.body, inside)
+        left, again = self.turns.pop()
+        endless = isinstance(node, cst.While) and dotted(node.test) == "True"
+        after = None if endless else _join([ended, *again])
+        if node.orelse is not None:
+            after = self._block(node.orelse.body, after)
+        return _join([after, *left])
+
+    def _try(self, node: cst.Try | cst.TryStar, state: _Known) -> _Known | None:
+        ended = self._block(node.body, state)
+        if node.orelse is not None:
+            ended = self._block(node.orelse.body, ended)
+        ends = [ended]
+        for handler in node.handlers:
+            parts = [part for part in (handler.type, handler.name) if part is not None]
+            ends.append(self._block(handler.body, self._expressions(parts, state)))
+        after = _join(ends)
+        if node.finalbody is None:
+            return after
+        last = self._block(node.finalbody.body, after if after is not None else state)
+        return last if after is not None else None

@@ -1,0 +1,92 @@
+"""The check of an emitted program: all invariants, less what its original lacks too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import libcst as cst
+
+from ..analysis.dataflow.values import Unit
+from ..facts.module_paths import ModulePaths
+from . import bound_names, collectives, coverage, effects, gradients, loaders, preparation, signatures
+from .guards import Guards
+from .program import Program
+from .violation import Violation
+
+_SIMPLE: tuple[Callable[[Program], Iterator[Violation]], ...] = (
+    preparation.together,
+    preparation.each_definition,
+    preparation.ordered,
+    preparation.early,
+    loaders.prepared,
+    gradients.backwards,
+    gradients.joined,
+    signatures.misfits,
+)
+
+
+class Text(NamedTuple):
+    """One module of a program, before and after the edits."""
+
+    name: str
+    before: cst.Module
+    after: cst.Module
+
+
+class Checked(NamedTuple):
+    """What the check found out."""
+
+    violations: tuple[Violation, ...] = ()
+    gaps: tuple[Violation, ...] = ()
+    """What the new analysis did not understand: the program counts as not analysed, never as right."""
+
+
+def check(texts: Sequence[Text], assume: Iterable[tuple[str, str]], layout: ModulePaths) -> Checked:
+    """Analyse the emitted program anew, and say what of it breaks an invariant that the original keeps."""
+    assume = tuple(assume)
+    after = Program([(text.name, text.after) for text in texts], assume, layout)
+    if not after.accelerated:
+        return Checked()
+    found = [*_found(after), *coverage.unseen(after)]
+    guards = Guards(after)
+    writes = list(effects.repeated(after, guards))
+    named = {text.name for text in texts if text.before is not text.after}
+    reads = [v for unit in after.reach.units if unit.name in named for v in _names(unit)]
+    cuts = list(gradients.cut(after))
+    if not (found or writes or reads or cuts):
+        return Checked()
+    before = Program([(text.name, text.before) for text in texts], assume, layout)
+    known = {violation.key for violation in (*_found(before), *coverage.unseen(before))}
+    if effects.is_distributed(before):
+        writes = []
+    read_before = {_read(v) for unit in before.reach.units if unit.name in named for v in _names(unit)}
+    found = [violation for violation in found if violation.key not in known]
+    found += [*writes, *_more(cuts, gradients.cut(before))]
+    found += [violation for violation in reads if _read(violation) not in read_before]
+    gaps = [violation for violation in found if violation.invariant == coverage.INVARIANT]
+    return Checked(tuple(v for v in found if v not in gaps), tuple(gaps))
+
+
+def _found(program: Program) -> Iterator[Violation]:
+    for invariant in _SIMPLE:
+        yield from invariant(program)
+    yield from collectives.apart(program, Guards(program))
+
+
+def _more(after: Sequence[Violation], before: Iterable[Violation]) -> Iterator[Violation]:
+    """The violations in functions that have more of them than before: ``loss.item()`` may be spelled in other words."""
+    left = Counter(violation.place.key[:2] for violation in before)
+    now = Counter(violation.place.key[:2] for violation in after)
+    yield from (violation for violation in after if now[violation.place.key[:2]] > left[violation.place.key[:2]])
+
+
+def _names(unit: Unit) -> Iterator[Violation]:
+    yield from bound_names.unbound(unit)
+    yield from bound_names.unknown(unit)
+
+
+def _read(violation: Violation) -> tuple[str, str, str]:
+    """A variable, by its module, the function that reads it, and its name."""
+    return violation.place.key

@@ -1,0 +1,28 @@
+"""No collective where the processes part: one that waits for others who never come hangs, or meets another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..analysis.training.training import method_name
+from .guards import Guards
+from .program import Program
+from .violation import Violation
+
+COLLECTIVES = frozenset(
+    "prepare prepare_model gather gather_for_metrics reduce broadcast broadcast_object_list pad_across_processes "
+    "wait_for_everyone backward clip_grad_norm_ clip_grad_value_ save_state save_model get_state_dict "
+    "main_process_first local_main_process_first".split()
+)
+"""Methods of the accelerator that all processes must call together."""
+
+
+def apart(program: Program, guards: Guards) -> Iterator[Violation]:
+    """The collectives that not every process comes to."""
+    for record in program.accelerated:
+        name = method_name(record.node)
+        if name in COLLECTIVES:
+            guard = guards.of(record.unit, record.node)
+            if guard is not None:
+                words = f"`{name}` waits for all processes, but only some of them come to it"
+                yield Violation("collective-apart", program.at(record), words, guard)

@@ -1,0 +1,45 @@
+"""What the new analysis must have seen before anything it says counts: the text's backward passes, steps and saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import origins
+from ..analysis.training.training import method_name
+from ..facts.roles import Role
+from .collectives import COLLECTIVES
+from .program import Program
+from .violation import Place, Violation
+
+INVARIANT = "coverage"
+_OURS = COLLECTIVES - {"backward", "reduce", "broadcast"}
+"""Methods whose names say that the accelerator is meant."""
+
+
+def unseen(program: Program) -> Iterator[Violation]:
+    """The calls in reached code that look like the training's, or the accelerator's, and were not understood."""
+    training = program.training
+    seen = {r.node for r in (*training.backwards, *training.probes, *training.steps, *training.ticks)}
+    seen.update(record.node for record in program.accelerated)
+    for unit in program.reach.units:
+        for call in unit.names.calls:
+            if not isinstance(call.func, cst.Attribute) or call in seen:
+                continue
+            if unit.names.function(call) not in program.reach.reachable:
+                continue
+            name = method_name(call)
+            if name == "backward" and not program.reach.called(call):
+                yield Violation(INVARIANT, Place(unit, call), "this backward pass was not understood")
+            elif name in _OURS and not program.reach.called(call) and _is_accelerator(call.func.value):
+                yield Violation(INVARIANT, Place(unit, call), "this call of the accelerator was not understood")
+    for record in training.backwards:
+        if not any(origins(s.receiver, Role.OPTIMIZER, Role.SCALER) for s in training.steps):
+            yield Violation(INVARIANT, program.at(record), "no step of an optimizer was found for this backward pass")
+            return
+
+
+def _is_accelerator(node: cst.BaseExpression) -> bool:
+    last = node.attr if isinstance(node, cst.Attribute) else node
+    return isinstance(last, cst.Name) and last.value.endswith("accelerator")

@@ -1,0 +1,123 @@
+"""What the check says to people: a violation as a diagnosis, at the line of the original that the edit stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+import libcst as cst
+
+from ..analysis.dataflow.solver import TooComplex
+from ..editing.positions import Starts, code, locate, start
+from ..facts.module_paths import ModulePaths
+from ..findings import Severity
+from ..result import Diagnosis
+from .check import Text, check
+from .violation import Place, Violation
+
+FAILED, UNCHECKED = "output-check", "output-unchecked"
+
+
+class Emitted(NamedTuple):
+    """One module of a migrated program, and what was said of it."""
+
+    name: str
+    before: cst.Module
+    text: str | None
+    """What was emitted; None where that is the same."""
+    told: tuple[Diagnosis, ...] = ()
+
+
+def diagnoses(
+    modules: Sequence[Emitted], assume: Iterable[tuple[str, str]], layout: ModulePaths, *, written: bool
+) -> dict[str, list[Diagnosis]]:
+    """
+    Check an emitted program, and say for each module by name what is wrong with it.
+
+    What a finding has said of a place already is not said again. ``written``: the program is written all the same.
+    """
+    try:
+        texts = [Text(m.name, m.before, m.before if m.text is None else cst.parse_module(m.text)) for m in modules]
+        checked = check(texts, assume, layout)
+    except (RecursionError, TooComplex):
+        unread = Diagnosis(UNCHECKED, Severity.NOTE, "the migrated program is too complex to be checked", "")
+        return {modules[0].name: [unread]}
+    lines = {m.name: _Lines(m, text.after) for m, text in zip(modules, texts, strict=True)}
+    found: dict[str, list[Diagnosis]] = {}
+    for violation in checked.violations:
+        places = [place for place in (violation.place, violation.other) if place is not None]
+        if not any(lines[place.unit.name].told(place) for place in places):
+            found.setdefault(violation.place.unit.name, []).append(_failed(violation, lines, written))
+    for gap in checked.gaps:
+        found.setdefault(gap.place.unit.name, []).append(_unchecked(gap, lines))
+    return found
+
+
+class _Lines:
+    """Where the lines of an emitted module come from."""
+
+    def __init__(self, module: Emitted, after: cst.Module) -> None:
+        self._module, self._after = module, after
+        self._starts: Starts | None = None
+        self._origins: list[int] = []
+
+    def emitted(self, place: Place) -> tuple[int, int]:
+        """Where a place is in the emitted text."""
+        if self._starts is None:
+            self._starts = locate(self._after)[1]
+        return start(self._starts, place.node)
+
+    def original(self, place: Place) -> int:
+        """The line of the original that a place stands for."""
+        if not self._origins:
+            before, after = (code(tree).split("\n") for tree in (self._module.before, self._after))
+            self._origins = list(_origins(before, after))
+        line = self.emitted(place)[0]
+        return self._origins[line - 1] if 0 < line <= len(self._origins) else 0
+
+    def told(self, place: Place) -> bool:
+        """Whether a finding speaks of the place, or of the statement that it is in."""
+        statement = place._replace(node=place.unit.names.statement(place.node))
+        lines = {self.original(place), self.original(statement)} - {0}
+        return any(diagnosis.line in lines for diagnosis in self._module.told)
+
+
+def _origins(before: list[str], after: list[str]) -> Iterator[int]:
+    """For each line of a text the line of another one, counted from 1, that it was or stands beside."""
+    for kind, start_, end, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        for n in range(last - first):
+            yield start_ + n + 1 if kind == "equal" else min(start_ + n, max(end - 1, start_)) + 1
+
+
+def _failed(violation: Violation, lines: Mapping[str, _Lines], written: bool) -> Diagnosis:
+    where = f"`{_code(violation.place)}`"
+    if violation.other is not None:
+        other = violation.other
+        line = lines[other.unit.name].original(other)
+        where += f", see `{_code(other)}`" + (f" (line {line} of {_file(other)})" if line else "")
+    outcome = "it was written all the same, as --partial asks" if written else "nothing was written"
+    return Diagnosis(
+        FAILED, Severity.BLOCKED,
+        f"the migrated program breaks the invariant {violation.invariant}: {violation.words}: {where}",
+        f"this is a fault of migrate, not of your script, and {outcome}: please report it, with the script",
+        lines[violation.place.unit.name].original(violation.place),
+        1,
+    )  # fmt: skip
+
+
+def _unchecked(gap: Violation, lines: Mapping[str, _Lines]) -> Diagnosis:
+    message = f"the check of the migrated program could not follow this: {gap.words}"
+    remedy = "look at what is emitted here: nobody has checked it"
+    return Diagnosis(UNCHECKED, Severity.NOTE, message, remedy, lines[gap.place.unit.name].original(gap.place), 1)
+
+
+def _code(place: Place) -> str:
+    """The first line of a place's code, as it was emitted."""
+    text = place.unit.names.module.code_for_node(place.node).strip()
+    rows = [row for row in text.split("\n") if row.strip() and not row.lstrip().startswith("#")]
+    return rows[0].strip()[:80] if rows else ""
+
+
+def _file(place: Place) -> str:
+    return "the script" if place.unit.name == "__main__" else f"{place.unit.name}"

@@ -1,0 +1,37 @@
+"""Files are written once: by the main process alone, or through the accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..analysis.effects import checkpoints
+from ..analysis.effects.effects import output
+from ..analysis.effects.guards import Together
+from ..analysis.training.training import outside_names
+from ..facts.effects import EffectKind
+from ..facts.torch_api.knowledge import DISTRIBUTED
+from .guards import Guards
+from .program import Program
+from .violation import Place, Violation
+
+_ONCE = (EffectKind.WRITE, EffectKind.DOWNLOAD)
+
+
+def is_distributed(program: Program) -> bool:
+    """Whether a program ran on several processes before: who writes is its author's business."""
+    calls = (name for record in program.state.calls.values() for name in outside_names(record))
+    return bool(program.accelerated) or any(name in DISTRIBUTED for name in calls)
+
+
+def repeated(program: Program, guards: Guards) -> Iterator[Violation]:
+    """The writes that every process makes."""
+    together = Together(program.state, program.reach, program.training, ())
+    for unit in program.reach.units:
+        found = output(program.state, unit, program.reach, program.training, together)
+        for effect in found.effects:
+            if effect.kind in _ONCE and not guards.always(unit, effect.node):
+                words = "every process does this, and once is enough"
+                yield Violation("effect-once", Place(unit, effect.node), words)
+        for save in checkpoints.saves(program.state, unit, program.reach, set()):
+            if not guards.always(unit, save.call):
+                yield Violation("effect-once", Place(unit, save.call), "every process writes this file")

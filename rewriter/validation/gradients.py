@@ -1,0 +1,43 @@
+"""Every backward pass of the training goes through the accelerator, and nothing on its way was gathered or cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import origins
+from ..analysis.training.training import method_name
+from ..facts.roles import Role
+from .program import Program
+from .violation import Place, Violation
+
+_JOINS = frozenset({"gather", "gather_for_metrics", "reduce", "pad_across_processes", "broadcast"})
+
+
+def backwards(program: Program) -> Iterator[Violation]:
+    """The backward passes that the accelerator does not see."""
+    if not program.accelerated:
+        return
+    for record in program.training.backwards:
+        if not origins(record.receiver, Role.ACCELERATOR):
+            words = "this backward pass of the training does not go through the accelerator"
+            yield Violation("backward", program.at(record), words, program.at(program.accelerated[0]))
+
+
+def joined(program: Program) -> Iterator[Violation]:
+    """Collectives through which a backward pass would flow."""
+    path = program.gradient_path.nodes
+    for record in program.accelerated:
+        if record.node in path and method_name(record.node) in _JOINS:
+            words = f"`{method_name(record.node)}` joins the values of all processes on the path of a training loss"
+            yield Violation("gradient-gathered", program.at(record), words, program.at(program.training.backwards[0]))
+
+
+def cut(program: Program) -> Iterator[Violation]:
+    """Places at which the path of a training loss ends in something without a gradient."""
+    for unit in program.reach.units:
+        for call in unit.names.calls:
+            if call in program.gradient_path.ends and isinstance(call.func, cst.Attribute):
+                words = f"`{call.func.attr.value}` takes the gradient from a part of a training loss"
+                yield Violation("gradient-cut", Place(unit, call), words, program.at(program.training.backwards[0]))

@@ -1,0 +1,126 @@
+"""Where the processes part: conditions on the process, code that one process runs alone, handlers of exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.values import Unit
+from ..analysis.syntax.walk import descendants
+from .program import Program
+from .violation import Place
+
+_RANKS = frozenset({"process_index", "local_process_index", "is_last_process"})
+_ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
+_TURNS = frozenset({"main_process_first", "local_main_process_first"})
+_JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
+_HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
+_CLOSED: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
+
+
+def asks_rank(expression: cst.CSTNode) -> bool:
+    """Whether an expression asks which process this is."""
+    return any(
+        isinstance(part, cst.Attribute) and (part.attr.value.endswith("main_process") or part.attr.value in _RANKS)
+        for part in descendants(expression)
+    )
+
+
+class Guards:
+    """What of a program not every process runs, or not all at the same time."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def around(self, unit: Unit, node: cst.CSTNode) -> Iterator[Place]:
+        """What parts the processes before they come to a node, in the node's own function."""
+        below = node
+        function = unit.names.function(node)
+        for above in unit.names.ancestors(node):
+            if above is function or isinstance(above, cst.ClassDef):
+                break
+            if self._parts(above, below):
+                yield Place(unit, above)
+            if isinstance(above, cst.IndentedBlock):
+                yield from (Place(unit, left) for left in self._left(above, below))
+            below = above
+        block = unit.names.module if isinstance(function, cst.Module) else getattr(function, "body", None)
+        if isinstance(block, cst.Module):
+            yield from (Place(unit, left) for left in self._left(block, below))
+        if isinstance(function, cst.FunctionDef):
+            if any(_last(d.decorator) in _ALONE for d in function.decorators):
+                yield Place(unit, function)
+
+    def _parts(self, above: cst.CSTNode, below: cst.CSTNode) -> bool:
+        if isinstance(above, (cst.If, cst.IfExp, cst.While)):
+            return below is not above.test and asks_rank(above.test)
+        if isinstance(above, cst.BooleanOperation):
+            return below is above.right and asks_rank(above.left)
+        if isinstance(above, cst.With):
+            calls = [item.item for item in above.items if isinstance(item.item, cst.Call)]
+            return below is above.body and any(_last(call.func) in _TURNS for call in calls)
+        return isinstance(above, _HANDLERS)
+
+    def _left(self, block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The statements of a block before one of them through which some processes leave it."""
+        for statement in block.body:
+            if statement is below:
+                return
+            if isinstance(statement, cst.If) and asks_rank(statement.test):
+                if any(isinstance(node, _JUMPS) for node in _leaving(statement)):
+                    yield statement
+
+    @cached_property
+    def apart(self) -> dict[Code, Place]:
+        """
+        The functions that are called where the processes have parted, each with the place where they did.
+
+        What a handler of an exception calls is left out: a script that trains again after an error does so by itself.
+        """
+        found: dict[Code, Place] = {}
+        reach = self.program.reach
+        for record in self.program.records:
+            called = reach.called(record.node)
+            guards = self.around(record.unit, record.node) if called else iter(())
+            guard = next((g for g in guards if not isinstance(g.node, _HANDLERS)), None)
+            if guard is not None:
+                for function in called:
+                    for code in reach.below(function):
+                        found.setdefault(code, guard)
+        return found
+
+    def of(self, unit: Unit, node: cst.CSTNode) -> Place | None:
+        """What parts the processes before they come to a node, in its function or in one that calls it."""
+        return next(self.around(unit, node), None) or self.apart.get(unit.names.function(node))
+
+    def always(self, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
+        """Whether a node is run under a condition on the process, however its function is reached."""
+        if any(not isinstance(p.node, _HANDLERS) for p in self.around(unit, node)):
+            return True
+        code = unit.names.function(node)
+        sites = list(self.program.sites(code))
+        if code in seen or not sites:
+            return False
+        return all(self.always(site.unit, site.node, seen | {code}) for site in sites)
+
+
+def _last(node: cst.CSTNode) -> str:
+    return node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
+
+
+def _leaving(statement: cst.If) -> Iterator[cst.CSTNode]:
+    """The nodes of a statement that may leave the block around it: not the jumps of its own loops."""
+    pending: list[cst.CSTNode] = [statement]
+    while pending:
+        node = pending.pop()
+        yield node
+        for child in node.children:
+            if type(child) in _CLOSED:
+                continue
+            if isinstance(node, (cst.For, cst.While)) and child is node.body:
+                pending += [n for n in descendants(child, _CLOSED) if isinstance(n, (cst.Return, cst.Raise))]
+            else:
+                pending.append(child)

@@ -1,0 +1,168 @@
+"""Models and optimizers are prepared together: at each definition, before the training, in the order of the names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.syntax.definitions import unshadowed
+from ..analysis.syntax.scopes import Binding
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.training import method_name, whole
+from ..facts.roles import Origin, Role
+from .program import Program
+from .violation import Place, Violation
+
+
+def together(program: Program) -> Iterator[Violation]:
+    """Each optimizer that steps is prepared, and so is each model whose parameters it holds."""
+    for record in program.training.steps if program.accelerated else ():
+        for optimizer in origins(record.receiver, Role.OPTIMIZER):
+            prepare = program.preparing(optimizer)
+            if prepare is None and _is_shown_only(program, optimizer):
+                continue
+            if prepare is None:
+                words = "this optimizer steps, but it is never prepared"
+                yield Violation("optimizer-prepared", program.at(record), words, program.made(optimizer))
+                continue
+            for model in _models(program, optimizer):
+                if program.preparing(model) is None:
+                    words = "the optimizer is prepared here, but a model whose parameters it holds is not"
+                    yield Violation("model-prepared", program.at(prepare), words, program.made(model))
+
+
+def _is_shown_only(program: Program, origin: Origin) -> bool:
+    """Whether the name that something is given has another value wherever that is trained."""
+    unit = program.unit_of(origin.node)
+    assign = unit.names.parents.get(origin.node) if unit is not None else None
+    if unit is None or not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
+        return False
+    name = assign.targets[0].target
+    binding = unit.names.binding(name)
+    return binding is not None and not _trains(program, unit, binding, name)
+
+
+def _models(program: Program, optimizer: Origin) -> list[Origin]:
+    """The whole models whose parameters an optimizer holds, of a name that was bound twice only the last."""
+    held = origins(program.state.related.get(optimizer), Role.PARAMETERS)
+    models = [p.source for p in held if p.source is not None and p.source.role is Role.MODEL]
+    unit = program.unit_of(optimizer.node)
+    if unit is not None:
+        models = [model for model in models if not program.replaced(unit, optimizer.node, model)]
+    return list(dict.fromkeys(whole(program.state, model) for model in models))
+
+
+def each_definition(program: Program) -> Iterator[Violation]:
+    """Where a name that is prepared gets a new model or optimizer that trains, that one is prepared as well."""
+    for binding, taken in _prepared_names(program).items():
+        unit = taken[0][0].unit
+        statements = {unit.names.statement(record.node) for record, _ in taken}
+        prepared = _behind(program, unit, binding, [name for _, name in taken])
+        for definition in binding.definitions:
+            value = program.value(unit, definition)
+            if definition in prepared or unit.names.statement(definition) in statements or value is None:
+                continue
+            made = origins(program.state.values.get(value), Role.MODEL, Role.OPTIMIZER)
+            if any(origin.node is value for origin in made) and _trains(program, unit, binding, definition):
+                words = f"`{binding.name}` is made anew here and trained, but only another one of this name is prepared"
+                yield Violation("each-definition", Place(unit, definition), words, program.at(taken[0][0]))
+
+
+def _behind(program: Program, unit: Unit, binding: Binding, reads: Iterable[cst.CSTNode]) -> set[cst.CSTNode]:
+    """The definitions that some reads of a variable see, and those that these are made of: ``net = net.to(device)``."""
+    found: set[cst.CSTNode] = set()
+    pending = list(reads)
+    while pending:
+        for definition in unshadowed(unit.names, binding, pending.pop()):
+            if definition not in found:
+                found.add(definition)
+                value = program.value(unit, definition)
+                pending += [n for n in descendants(value) if n in binding.reads] if value is not None else []
+    return found
+
+
+def _trains(program: Program, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
+    """Whether an optimizer is made of what a definition gave, or it is stepped or handed on to be."""
+    optimizers = {origin.node for origin in program.training.optimizers}
+    steps = {record.node for record in program.training.steps}
+    for read in binding.reads:
+        for call in unit.names.ancestors(read):
+            if call in optimizers or call in steps or (isinstance(call, cst.Call) and program.steps_below(call)):
+                if definition in unshadowed(unit.names, binding, read):
+                    return True
+    return False
+
+
+def _prepared_names(program: Program) -> dict[Binding, list[tuple[CallRecord, cst.Name]]]:
+    """The variables that are prepared in the scope in which they are bound, with each call and its argument."""
+    found: dict[Binding, list[tuple[CallRecord, cst.Name]]] = {}
+    for record in program.prepares:
+        scope = record.unit.names.scopes[record.unit.names.function(record.node)]
+        for argument in record.node.args:
+            name = argument.value
+            binding = record.unit.names.binding(name) if isinstance(name, cst.Name) else None
+            if binding is not None and binding.scope is scope and isinstance(name, cst.Name):
+                found.setdefault(binding, []).append((record, name))
+    return found
+
+
+def ordered(program: Program) -> Iterator[Violation]:
+    """What ``prepare`` returns goes to the names that were handed in, each to its own."""
+    for record in program.prepares:
+        assign = record.unit.names.parents.get(record.node)
+        if method_name(record.node) != "prepare" or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+            continue
+        code = record.unit.names.module.code_for_node
+        target = assign.targets[0].target
+        names = [code(e.value) for e in target.elements] if isinstance(target, cst.Tuple) else [code(target)]
+        given = [code(argument.value) for argument in record.node.args]
+        if any(argument.star or argument.keyword for argument in record.node.args):
+            continue
+        if len(given) > 1 and isinstance(target, cst.Tuple) and len(names) != len(given):
+            words = f"`prepare` returns {len(given)} things, but {len(names)} names take them"
+            yield Violation("prepare-order", program.at(record), words)
+        elif sorted(names) == sorted(given) and names != given:
+            words = "`prepare` returns what it is given in the same order, but the names that take it stand in another"
+            yield Violation("prepare-order", program.at(record), words)
+
+
+def early(program: Program) -> Iterator[Violation]:
+    """What trains is prepared before the loop that trains it."""
+    for loop in program.training.train_loops:
+        unit = program.unit_of(loop)
+        for record in program.prepares:
+            if (
+                unit is not None
+                and record.unit is unit
+                and unit.names.function(loop) is unit.names.function(record.node)
+            ):
+                if _follows(unit, loop, record) and _steps(program, loop, record):
+                    words = "this is prepared only after a loop that trains it"
+                    yield Violation("prepared-late", program.at(record), words, Place(unit, loop))
+
+
+def _follows(unit: Unit, loop: cst.CSTNode, record: CallRecord) -> bool:
+    around = next(iter(reversed(list(unit.names.enclosing(loop, cst.For, cst.While)))), loop)
+    return unit.names.order(record.node) > unit.names.end(around)
+
+
+def _stepped(program: Program, step: CallRecord) -> list[Origin]:
+    """The optimizers that a call can step."""
+    if isinstance(step.node.func, cst.Attribute):
+        held = program.held(step.unit, step.node.func.value)
+        return [origin for origin in held if origin.role is Role.OPTIMIZER]
+    return origins(step.receiver, Role.OPTIMIZER)
+
+
+def _steps(program: Program, loop: cst.CSTNode, record: CallRecord) -> bool:
+    unit = record.unit
+    stepped = {
+        optimizer
+        for node in program.reach.runs(loop, unit)
+        if isinstance(node, cst.Call) and (call := program.state.calls.get(node)) in program.training.steps and call
+        for optimizer in _stepped(program, call)
+    }
+    mine = {o for o, by in program.prepared.items() if by is record}
+    return not stepped.isdisjoint(mine)

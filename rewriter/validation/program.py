@@ -1,0 +1,161 @@
+"""A program as the check sees it: solved anew, with its training, its accelerator and what that prepares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.program_flow import solve
+from ..analysis.dataflow.solver import Slot
+from ..analysis.dataflow.values import CallRecord, State, Unit, origins
+from ..analysis.syntax.definitions import unshadowed
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.gradient_path import GradientPath
+from ..analysis.training.training import Training, find, method_name, whole
+from ..facts.module_paths import ModulePaths
+from ..facts.roles import Origin, Role
+from .violation import Place
+
+PREPARES = frozenset({"prepare", "prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"})
+"""Methods of the accelerator that prepare what they are given."""
+
+
+class Program:
+    """One text of a program, solved."""
+
+    def __init__(
+        self, trees: Sequence[tuple[str, cst.Module]], assume: Iterable[tuple[str, str]], layout: ModulePaths
+    ) -> None:
+        self.state: State = solve(trees, assume, layout)
+        self.reach = Reach(self.state)
+        self.training: Training = find(self.state, self.reach)
+
+    @cached_property
+    def gradient_path(self) -> GradientPath:
+        """What a backward pass may flow through."""
+        return GradientPath(self.reach, self.training)
+
+    @cached_property
+    def records(self) -> list[CallRecord]:
+        """The calls of the code that the script reaches, in the order of the modules and of their text."""
+        records, reached = self.state.calls, self.reach.reachable
+        return [
+            records[call]
+            for unit in self.reach.units
+            for call in unit.names.calls
+            if call in records and unit.names.function(call) in reached
+        ]
+
+    @cached_property
+    def accelerated(self) -> list[CallRecord]:
+        """The reached calls of methods of the accelerator."""
+        return [record for record in self.records if origins(record.receiver, Role.ACCELERATOR)]
+
+    @cached_property
+    def prepares(self) -> list[CallRecord]:
+        """The calls that prepare something."""
+        return [record for record in self.accelerated if method_name(record.node) in PREPARES]
+
+    @cached_property
+    def prepared(self) -> dict[Origin, CallRecord]:
+        """What is prepared, each with a call that does it."""
+        found: dict[Origin, CallRecord] = {}
+        for record in self.prepares:
+            for argument in record.node.args:
+                for origin in self.held(record.unit, argument.value):
+                    found.setdefault(origin, record)
+        return found
+
+    def preparing(self, origin: Origin) -> CallRecord | None:
+        """The call that prepares something, or the whole that it is a part of; None where nothing does."""
+        found = self.prepared.get(origin)
+        return found if found is not None or origin.role is not Role.MODEL else self.prepared.get(
+            whole(self.state, origin)
+        )  # fmt: skip
+
+    def held(self, unit: Unit, node: cst.BaseExpression) -> list[Origin]:
+        """What an expression can hold, containers opened; of a variable only what its last definitions gave it."""
+        slots: list[Slot] = []
+        for value in self._values(unit, node, frozenset()):
+            slots.append(members(self.state, self.state.values.get(value) or Slot()))
+        self.state.solver.run()
+        return list(dict.fromkeys(origin for slot in slots for origin in origins(slot)))
+
+    def _values(
+        self, unit: Unit, node: cst.BaseExpression, seen: frozenset[cst.CSTNode]
+    ) -> Iterator[cst.BaseExpression]:
+        """The expressions whose values an expression has: itself, or what the last definitions of a variable say."""
+        binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+        if binding is None or node in seen:
+            yield node
+            return
+        definitions = unshadowed(unit.names, binding, node)
+        given = [self.value(unit, definition) for definition in definitions]
+        if len(definitions) == len(binding.definitions) or not given or None in given:
+            yield node
+            return
+        for value in given:
+            assert value is not None
+            yield from self._values(unit, value, seen | {node})
+
+    def replaced(self, unit: Unit, expression: cst.CSTNode, origin: Origin) -> bool:
+        """Whether the names in an expression held something only before they were given something else."""
+        reads = [node for node in descendants(expression) if isinstance(node, cst.Name)]
+        reads = [name for name in reads if origin in origins(self.state.values.get(name))]
+        return bool(reads) and all(origin not in self.held(unit, name) for name in reads)
+
+    def value(self, unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:
+        """The value of an assignment to a variable, behind ``prepare`` what was handed in; None where it is no one
+        expression."""
+        parent, position = unit.names.parents.get(definition), None
+        if isinstance(parent, cst.Element):
+            row = unit.names.parents.get(parent)
+            if isinstance(row, (cst.Tuple, cst.List)):
+                position, parent = list(row.elements).index(parent), unit.names.parents.get(row)
+        assign = unit.names.parents.get(parent) if isinstance(parent, cst.AssignTarget) else None
+        if not isinstance(assign, cst.Assign):
+            return None
+        value = assign.value
+        if position is None:
+            return value
+        parts: Sequence[cst.Arg | cst.BaseElement] = ()
+        if isinstance(value, cst.Call) and method_name(value) == "prepare":
+            parts = value.args
+        elif isinstance(value, (cst.Tuple, cst.List)):
+            parts = value.elements
+        return parts[position].value if position < len(parts) else None
+
+    @cached_property
+    def _stepping(self) -> set[Code]:
+        """The functions in which an optimizer is stepped, and those that call them."""
+        found: set[Code] = set()
+        for record in self.training.steps:
+            found.update(code for code in self.reach.above(self.reach.function_of(record.node)))
+        return {code for code in found if not isinstance(code, cst.Module)}
+
+    def steps_below(self, call: cst.Call) -> bool:
+        """Whether a call runs a function in which an optimizer is stepped."""
+        return any(function in self._stepping for function in self.reach.called(call))
+
+    def at(self, record: CallRecord) -> Place:
+        """The place of a call."""
+        return Place(record.unit, record.node)
+
+    def unit_of(self, node: cst.CSTNode) -> Unit | None:
+        """The module that a node is in."""
+        return next((unit for unit in self.reach.units if node in unit.names.parents), None)
+
+    def made(self, origin: Origin) -> Place | None:
+        """The place where something is made."""
+        unit = self.unit_of(origin.node)
+        return Place(unit, origin.node) if unit is not None else None
+
+    def sites(self, code: Code) -> Iterator[CallRecord]:
+        """The reached calls of a function."""
+        for site in self.reach.sites(code):
+            if self.reach.function_of(site) in self.reach.reachable:
+                yield self.state.calls[site]

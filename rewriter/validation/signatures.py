@@ -1,0 +1,65 @@
+"""Every call of a function whose parameters changed fits the new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import CallRecord, Klass, Unit
+from ..analysis.syntax.nodes import FunctionNode, positional
+from .program import Program
+from .violation import Place, Violation
+
+
+def misfits(program: Program) -> Iterator[Violation]:
+    """The calls that give a function of the program too little, too much, or what it has no parameter for."""
+    for unit in program.reach.units:
+        for function in unit.names.functions:
+            if isinstance(function, cst.FunctionDef):
+                for site in program.sites(function):
+                    words = _misfit(unit, function, site)
+                    if words:
+                        yield Violation("call-fits", program.at(site), words, Place(unit, function))
+
+
+def _misfit(unit: Unit, function: FunctionNode, site: CallRecord) -> str:
+    """What is wrong with a call; empty where it fits, or stars hide what it gives."""
+    assert isinstance(function, cst.FunctionDef)
+    if any(argument.star for argument in site.node.args) or not _calls(function, site):
+        return ""
+    scope = unit.names.within.get(function)
+    method = scope is not None and isinstance(scope.node, cst.ClassDef)
+    firsts = [0]
+    if method and not unit.function(function).decorated("staticmethod"):
+        through = site.receiver.things if site.receiver is not None else ()
+        firsts = [0, 1] if any(isinstance(thing, Klass) for thing in through) else [1]
+    found = [_wrong(function, site.node, first) for first in firsts]
+    return "" if "" in found else found[0]
+
+
+def _calls(function: cst.FunctionDef, site: CallRecord) -> bool:
+    """Whether a call is one of the function itself, not of something that calls it back."""
+    func = site.node.func
+    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    made = function.name.value == "__init__" and any(isinstance(thing, Klass) for thing in site.callees)
+    return bool(last == function.name.value or made) and not function.decorators
+
+
+def _wrong(function: cst.FunctionDef, call: cst.Call, first: int) -> str:
+    params, name = function.params, function.name.value
+    places = [param.name.value for param in positional(function)][first:]
+    plain = [argument for argument in call.args if argument.keyword is None]
+    keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
+    if len(plain) > len(places) and not isinstance(params.star_arg, cst.Param):
+        return f"`{name}` takes {len(places)} arguments by position, and this call gives {len(plain)}"
+    known = {*places, *(param.name.value for param in params.kwonly_params)}
+    if params.star_kwarg is None and (strange := keywords - known):
+        return f"`{name}` has no parameter `{min(strange)}`"
+    if twice := keywords & set(places[: len(plain)]):
+        return f"this call gives `{min(twice)}` of `{name}` twice"
+    given = {*places[: len(plain)], *keywords}
+    needed = [param.name.value for param in positional(function)[first:] if param.default is None]
+    needed += [param.name.value for param in params.kwonly_params if param.default is None]
+    missing = [parameter for parameter in needed if parameter not in given]
+    return f"`{name}` needs `{missing[0]}`, and this call does not give it" if missing else ""

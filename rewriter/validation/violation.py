@@ -1,0 +1,39 @@
+"""A violation: something that the emitted program must keep, and does not."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import libcst as cst
+
+from ..analysis.dataflow.values import Unit
+
+
+class Place(NamedTuple):
+    """A node of the emitted program, and the module that it is in."""
+
+    unit: Unit
+    node: cst.CSTNode
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What finds the place again in another text of the same module: module, function and code."""
+        names = self.unit.names
+        scope = names.scopes[names.function(self.node)]
+        return self.unit.name, scope.qualname, names.module.code_for_node(self.node).strip()
+
+
+class Violation(NamedTuple):
+    """One broken invariant, with the place where it breaks and the place that it breaks against."""
+
+    invariant: str
+    """Its name, one word or two: ``prepared-together``."""
+    place: Place
+    words: str
+    """What is wrong, as a clause that names both things."""
+    other: Place | None = None
+
+    @property
+    def key(self) -> tuple[str, tuple[str, str, str]]:
+        """The same for the same violation in another text of the program."""
+        return self.invariant, self.place.key
