@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
-from ..analysis.effects.guards import Together
+from ..analysis.effects.existing_guards import Together
 from ..analysis.training.training import outside_names
 from ..facts.effects import EffectKind
 from ..facts.torch_api.knowledge import DISTRIBUTED
