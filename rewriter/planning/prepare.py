@@ -95,17 +95,30 @@ def _wanted(
     loaders: dict[Origin, None] = {}
     for loop in training.train_loops:
         loaders.update(dict.fromkeys(reach.loaders(loop)))
+    _leave_whole(evaluations, trained=set(loaders))
     for evaluation in evaluations:
         if evaluation.understood:
             loaders.update(dict.fromkeys(evaluation.loaders))
-    for evaluation in evaluations:
-        if not evaluation.understood:
-            for loader in evaluation.loaders:
-                if loader in loaders and not any(loader in reach.loaders(lp) for lp in training.train_loops):
-                    del loaders[loader]
+        else:
             result.findings.append((evaluation.unit, _unprepared(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result))
     return [*models, *optimizers, *loaders, *schedulers]
+
+
+def _leave_whole(evaluations: list[Evaluation], trained: set[Origin]) -> None:
+    """
+    Leave the evaluations alone that share a loader with one that is left alone: it is not prepared for either.
+
+    What all processes read whole must not be gathered, or every row would count once a process. ``trained``: loaders
+    that the training iterates, which are prepared anyway.
+    """
+    while True:
+        whole = {o for e in evaluations if not e.understood for o in e.loaders} - trained
+        sharing = [e for e in evaluations if e.understood and not whole.isdisjoint(e.loaders)]
+        if not sharing:
+            return
+        for evaluation in sharing:
+            evaluation.leave("another evaluation reads the same loader, and stays whole")
 
 
 def _whose(optimizer: Origin) -> Finding:
