@@ -247,24 +247,35 @@ def a_part_that_only_a_window_before_the_last_batch_has_reached(backward):
 # ---------------------------------------------------------------- errors
 
 
-def a_pass_that_has_failed_and_is_tried_again(backward):
-    net = accelerator.prepare(Net())
+class Wide(Net):
+    """What its middle and head collect fills a bucket of the reducer: it is on its way while the body computes."""
 
+    def __init__(self):
+        super().__init__()
+        self.body, self.middle, self.head = nn.Linear(3, 400), nn.Linear(400, 400), nn.Linear(400, 1)
+        self.double()
+
+
+def a_pass_that_has_failed_and_is_tried_again(backward):
     def fail(_gradient):
         raise torch.OutOfMemoryError("on purpose")
 
     for late in (None, 0, 1):
+        net = accelerator.prepare(Wide())
         for where in ("body", "middle", "head"):
+            if late == rank:
+                net.body.weight.register_hook(lambda _: time.sleep(0.2))
             handle = getattr(net, where).weight.register_hook(fail)
             loss = net(rows()).square().mean()
             if late == rank:
-                time.sleep(0.3)
+                time.sleep(0.2)
             try:
                 backward(loss)
             except torch.OutOfMemoryError:
                 handle.remove()
             else:
                 raise AssertionError("the error was swallowed")
+            net.body.weight._backward_hooks.clear()
             compare(net, lambda m, x: m(x).square().mean(), backward)
 
 
