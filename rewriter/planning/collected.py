@@ -55,7 +55,7 @@ from ..facts.module import (
     Store,
 )
 from ..facts.roles import Role
-from ..facts.torch_api import knowledge
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .accelerator_path import Way
 from .device_reads import device_reads, vanished
@@ -86,8 +86,8 @@ class Collected:
         self.visible = [s for s in chosen if unit.names.function(s) not in program.shared]
         self.legacy = legacy_tensors(state, unit, mover)
         self.hand = program.hand
-        self.wrappers = mover.unwrapped(unit, knowledge.DATA_PARALLEL)
-        self.unwrapped = mover.unwrapped(unit, knowledge.DISTRIBUTED_DATA_PARALLEL) if self.hand is not None else []
+        self.wrappers = mover.unwrapped(unit, questions.wrappers("threads"))
+        self.unwrapped = mover.unwrapped(unit, questions.wrappers("processes")) if self.hand is not None else []
         self.inner_models = mover.inner(unit)
         probes = {record.node for record in training.probes}
         asked = [c for c in unit.names.calls if c in state.calls and _called_name(state.calls[c]) in _ASKED]

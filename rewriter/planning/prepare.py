@@ -20,7 +20,7 @@ from ..analysis.training.schedules import tick_unit
 from ..analysis.training.training import Training, outside_name, whole
 from ..facts.module import Prepare, Schedule
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import knowledge
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .prepare_position import Held, place
 
@@ -302,7 +302,7 @@ def _wraps(state: State, unit: Unit, held: Held) -> bool:
     """Whether the name was given the model in its wrapper: that is the one that the script trains."""
     values = (next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions)
     calls = (n for v in values if isinstance(v, cst.Assign) for n in descendants(v.value) if n in state.calls)
-    return any(isinstance(n, cst.Call) and outside_name(state.calls[n]) in knowledge.WRAPPERS for n in calls)
+    return any(isinstance(n, cst.Call) and questions.is_wrapper(outside_name(state.calls[n])) for n in calls)
 
 
 def _attribute_of(state: State, unit: Unit, code: Code, origin: Origin) -> Held | None:

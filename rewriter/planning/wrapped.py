@@ -13,13 +13,14 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Reach
 from ..analysis.dataflow.values import State, Unit, origins
-from ..analysis.devices.use_before_prepare import OF_MODULES, Stands
+from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.training.training import Training, outside_name
 from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 
-_OF_WRAPPERS = OF_MODULES | {"module", "training", "device", "forward"}
+_OF_WRAPPERS = frozenset({"module", "training", "device", "forward"})
 
 
 def hidden(
@@ -29,7 +30,9 @@ def hidden(
     for node, slot in list(state.values.items()):
         if not isinstance(node, cst.Attribute) or node not in unit.names.parents or slot is None:
             continue
-        if node.attr.value in _OF_WRAPPERS or not _is_wrapped(state, unit, reach, stands, node, node.value):
+        if node.attr.value in _OF_WRAPPERS | questions.of_modules() or not _is_wrapped(
+            state, unit, reach, stands, node, node.value
+        ):
             continue
         call = unit.names.parents[node]
         if isinstance(call, cst.Call) and call.func is node and _trains(state, unit, reach, training, call):

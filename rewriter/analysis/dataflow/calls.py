@@ -1,6 +1,6 @@
 """
 What a call gives, by what is called: a function or class of the program, a method of something with a role, or
-something outside that ``knowledge`` knows.
+something outside that a table knows.
 """
 
 from __future__ import annotations

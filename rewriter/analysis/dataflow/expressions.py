@@ -8,7 +8,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...facts.torch_api.knowledge import DEVICE_WORDS
+from ...facts.spellings import DEVICE_WORDS
 from ..syntax.nodes import dotted, positional
 from ..syntax.walk import children
 from . import modules, ranks, registries

@@ -1,11 +1,11 @@
-"""What a call of something outside the program gives: by its name where ``knowledge`` has it, else by its arguments."""
+"""What a call of something outside the program gives: by its name where a table has it, else by its arguments."""
 
 from __future__ import annotations
 
 import libcst as cst
 
 from ...facts.roles import SHARES, Origin, Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ..syntax.nodes import positional
 from . import ranks, registries
 from .call_binding import EvaluatedCall, escape, host, relate, tensors, trailing
@@ -23,12 +23,12 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         return
     if qualified == "torch.distributed.init_process_group":
         ranks.joined(call)
-    role = knowledge.constructed(qualified)
+    role = questions.constructed(qualified)
     if qualified in ("importlib.import_module", "builtins.__import__"):
         _imported(call, qualified)
-    elif qualified in knowledge.WRAPPERS or last == "convert_sync_batchnorm":
+    elif questions.same_model(qualified):
         state.solver.flow(call.first(), call.result)
-    elif qualified in knowledge.SPAWNS:
+    elif questions.spawns(qualified):
         ranks.spawned(call)
         return
     elif role is not None:
@@ -36,7 +36,7 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         relate(call, call.make(role, f"{verb} by {qualified}", qualified))
     elif qualified.startswith("builtins."):
         _builtin(call, last)
-    elif last in knowledge.PASSES_LOADER or last in ("chain", "filter", "compile", "DataParallel", "zip_longest"):
+    elif questions.passes(qualified):
         _passes(call)
     elif qualified in ("copy.deepcopy", "copy.copy"):
         state.solver.watch(call.first(), lambda t: _copied(call, t))
@@ -68,11 +68,11 @@ def _followed(call: EvaluatedCall, qualified: str) -> None:
     solver, state = call.state.solver, call.state
     if qualified in ("builtins.open", "io.open", "codecs.open", "gzip.open"):
         solver.add(call.result, state.trace(call.node, Trail.FILE))
-    elif qualified in knowledge.STAMPS:
+    elif questions.stamps(qualified):
         solver.add(call.result, state.trace(call.node, Trail.STAMP))
-    elif qualified in knowledge.LISTINGS:
+    elif questions.lists(qualified):
         solver.add(call.result, state.trace(call.node, Trail.LISTING))
-    if knowledge.keeps_path(qualified):
+    if questions.keeps_path(qualified):
         solver.flow(call.everything(), call.result, trailing)
     elif qualified == "builtins.len":
         solver.watch(call.first(), lambda t: _counted(call, t))
@@ -162,7 +162,7 @@ def _builtin(call: EvaluatedCall, name: str) -> None:
         return
     elif name == "sum":
         state.solver.flow(call.everything(), call.result, lambda t: t if isinstance(t, Origin) else None)
-    elif name in knowledge.HOST_BUILTINS:
+    elif questions.host_builtin(f"builtins.{name}"):
         if name == "int":
             state.solver.flow(call.first(), call.result, ranks.number)
         state.solver.flow(call.everything(), call.result, lambda t: host(state, t))

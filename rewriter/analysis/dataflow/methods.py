@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind, host, tensors
 from .containers import element, members
@@ -61,7 +61,7 @@ def _called_back(call: EvaluatedCall, thing: Thing) -> None:
 
 def _model_method(call: EvaluatedCall, model: Origin, name: str) -> None:
     state = call.state
-    if name in knowledge.KEEPS_MODULE:
+    if name in questions.keeps_module():
         state.solver.add(call.result, model)
     elif name in ("parameters", "named_parameters"):
         call.make(Role.PARAMETERS, "a model's parameters", source=model)
@@ -90,7 +90,7 @@ def _loader_method(call: EvaluatedCall, origin: Origin, name: str) -> None:
 
 def _tensor_method(call: EvaluatedCall, tensor: Origin, name: str) -> None:
     if tensor.role in SHARES:
-        host = name in knowledge.LEAVES_DEVICE or name in ("size", "dim", "numel", "nelement")
+        host = name in questions.leaves_device() or name in ("size", "dim", "numel", "nelement")
         call.state.solver.add(call.result, call.state.local(tensor) if host else tensor)
         call.state.solver.flow(call.everything(), call.result, tensors)
     elif tensor.role in (Role.CHECKPOINT, Role.STATE) and name in ("get", "pop", "copy"):
@@ -197,7 +197,7 @@ _BY_USE: dict[str, tuple[Role, str]] = {
 def _unknown_method(call: EvaluatedCall, unknown: Unknown, name: str) -> None:
     """Let the use of something of unknown origin tell what it is."""
     state = call.state
-    if name in knowledge.KEEPS_MODULE:
+    if name in questions.keeps_module():
         state.solver.add(call.result, unknown)
     elif name in _BY_USE:
         role, why = _BY_USE[name]

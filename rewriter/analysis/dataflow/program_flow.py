@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import libcst as cst
 
 from ...facts.module_paths import ModulePaths
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ..syntax.nodes import parameters
 from ..syntax.resolving import resolve
 from ..syntax.scopes import ScopeKind
@@ -87,7 +87,7 @@ def _class(state: State, unit: Unit, node: cst.ClassDef) -> Klass:
             else:
                 externals.append(base)
     klass.bases, klass.externals = tuple(bases), tuple(externals)
-    klass.role = next((role for name in externals if (role := knowledge.base_role(name)) is not None), None)
+    klass.role = next((role for name in externals if (role := questions.base_role(name)) is not None), None)
     return klass
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ..dataflow.values import State, Unit, origins
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
@@ -216,7 +216,7 @@ def _wanted(state: State, unit: Unit, test: cst.BaseExpression, depth: int) -> l
         return [*_wanted(state, unit, test.left, depth), *_wanted(state, unit, test.right, depth)]
     asked = test.left if isinstance(test, cst.Comparison) else test
     if isinstance(asked, cst.Call) and asked in state.calls:
-        if outside_name(state.calls[asked]) in knowledge.AVAILABILITY:
+        if questions.asks_availability(outside_name(state.calls[asked])):
             return []
     if isinstance(test, cst.Name) and depth < 3:
         binding = unit.names.binding(test)
@@ -228,7 +228,7 @@ def _wanted(state: State, unit: Unit, test: cst.BaseExpression, depth: int) -> l
 
 def _asks_availability(state: State, value: cst.BaseExpression) -> bool:
     calls = (node for node in descendants(value) if isinstance(node, cst.Call) and node in state.calls)
-    return any(outside_name(state.calls[call]) in knowledge.AVAILABILITY for call in calls)
+    return any(questions.asks_availability(outside_name(state.calls[call])) for call in calls)
 
 
 def _only_value(unit: Unit, binding: Binding) -> cst.BaseExpression | None:

@@ -6,7 +6,8 @@ import libcst as cst
 
 from ...facts.module import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
-from ...facts.torch_api import knowledge
+from ...facts.spellings import GPU_NUMBERS
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, Unknown, origins
 from ..syntax.walk import descendants
@@ -76,13 +77,13 @@ class Mover:
 
     def _wraps(self, value: cst.BaseExpression) -> bool:
         calls = (n for n in descendants(value) if isinstance(n, cst.Call) and n in self.state.calls)
-        return any(outside_name(self.state.calls[call]) in knowledge.WRAPPERS for call in calls)
+        return any(questions.is_wrapper(outside_name(self.state.calls[call])) for call in calls)
 
     def _gives_itself(self, assign: cst.Assign) -> bool:
         """Whether an assignment only wraps and moves what it assigns: ``net = nn.DataParallel(net).cuda()``."""
         node = assign.value
         while isinstance(node, cst.Call) and node in self.state.calls:
-            if outside_name(self.state.calls[node]) in knowledge.WRAPPERS and node.args:
+            if questions.is_wrapper(outside_name(self.state.calls[node])) and node.args:
                 node = node.args[0].value
             elif self.is_move(node) and isinstance(node.func, cst.Attribute):
                 node = node.func.value
@@ -92,7 +93,7 @@ class Mover:
 
     def inner(self, unit: Unit) -> list[cst.Attribute]:
         """``model.module`` where the model is no longer wrapped."""
-        if not any(outside_name(r) in knowledge.WRAPPERS for r in self.state.calls.values()):
+        if not any(questions.is_wrapper(outside_name(r)) for r in self.state.calls.values()):
             return []
         return [
             node
@@ -107,7 +108,7 @@ class Mover:
         """Statements that pin the process to one GPU by number: the launcher gives each process its own."""
         found = []
         for call in unit.names.calls:
-            if call in self.state.calls and outside_name(self.state.calls[call]) in knowledge.PINS:
+            if call in self.state.calls and questions.pins(outside_name(self.state.calls[call])):
                 statement = unit.names.statement(call)
                 if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
                     reason = "the launcher assigns a device to each process"
@@ -153,7 +154,7 @@ class Mover:
     def _numbered(self, call: cst.Call, node: cst.BaseExpression) -> bool:
         """``model.to(0)``, ``x.to(self.gpu_id)``: a GPU by its number, which is the same one on every process."""
         word = node.attr if isinstance(node, cst.Attribute) else node
-        named = isinstance(word, cst.Name) and word.value.lower().lstrip("_") in knowledge.GPU_NUMBERS
+        named = isinstance(word, cst.Name) and word.value.lower().lstrip("_") in GPU_NUMBERS
         if not (isinstance(node, cst.Integer) or named) or origins(self.state.values.get(node)):
             return False
         held = origins(self.state.calls[call].receiver)

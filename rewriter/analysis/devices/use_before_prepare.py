@@ -11,22 +11,14 @@ import libcst as cst
 
 from ...facts.module import Prepare, Side
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, whole
 
-OF_MODULES = knowledge.KEEPS_MODULE | frozenset(
-    "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
-    "load_state_dict zero_grad add_module register_module register_buffer register_parameter register_forward_hook "
-    "register_forward_pre_hook register_full_backward_hook get_submodule get_parameter get_buffer compile "
-    "gradient_checkpointing_enable extra_repr __len__ num_parameters".split()
-)
-"""Methods of a module that compute nothing with its weights and copy none of them."""
-
 _HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "torch.optim.", "logging.")
-_HARMLESS_NAMES = knowledge.WRAPPERS | {"torch.compile", "wandb.watch", "torch.nn.SyncBatchNorm.convert_sync_batchnorm"}
+_HARMLESS_NAMES = frozenset({"torch.compile", "wandb.watch"})
 
 
 @dataclass(eq=False)
@@ -114,11 +106,16 @@ class Early:
             return False  # what the called function does with the model is seen there
         receiver = [o for o in origins(record.receiver, Role.MODEL) if whole(self.state, o) is model]
         if receiver:
-            return method_name(record.node) not in OF_MODULES
+            return method_name(record.node) not in questions.of_modules()
         if not any(self._is(arg, model) for arg in record.node.args):
             return False
         name = outside_name(record)
-        harmless = name in _HARMLESS_NAMES or name.startswith(_HARMLESS) or method_name(record.node) == "prepare"
+        harmless = (
+            name in _HARMLESS_NAMES
+            or name.startswith(_HARMLESS)
+            or questions.same_model(name)
+            or method_name(record.node) == "prepare"
+        )
         return not harmless and not origins(record.result, Role.OPTIMIZER, Role.SCHEDULER)
 
     def _is(self, arg: cst.Arg, model: Origin) -> bool:

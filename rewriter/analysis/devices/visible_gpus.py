@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit
@@ -69,7 +69,7 @@ def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[c
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable:
             continue
-        if outside_name(record) in knowledge.PINS and any(_is_chosen(arg.value) for arg in call.args):
+        if questions.pins(outside_name(record)) and any(_is_chosen(arg.value) for arg in call.args):
             yield Finding(
                 "launcher",
                 call,

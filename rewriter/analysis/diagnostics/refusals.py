@@ -8,7 +8,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from ...facts.roles import Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import Function, State, Unit, origins
@@ -185,8 +185,8 @@ def _is_call(node: cst.CSTNode) -> TypeGuard[cst.Call]:
 def _framework(unit: Unit) -> Iterator[Finding]:
     for node in _imports(unit):
         for name in _modules(node):
-            framework = knowledge.FRAMEWORKS.get(name.partition(".")[0])
-            if framework is not None and not _leaves_loop(node, name):
+            framework = questions.framework(name)
+            if framework and not _leaves_loop(node, name):
                 yield _blocked(
                     "framework-owns-loop", node, f"{framework} runs the training loop of this script",
                     f"distribute it with {framework}'s own settings",
@@ -202,11 +202,9 @@ def _framework(unit: Unit) -> Iterator[Finding]:
 
 
 def _leaves_loop(node: cst.Import | cst.ImportFrom, module: str) -> bool:
-    """Whether what is imported of a framework does not run a loop: its metrics, its seeding."""
-    if any(f"{module}.".startswith(f"{part}.") for part in knowledge.FRAMEWORK_PARTS):
-        return True
+    """Whether what is imported of a framework does not run a loop: its seeding."""
     names = node.names if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar) else ()
-    return bool(names) and all(alias.evaluated_name in knowledge.FRAMEWORK_HELPERS for alias in names)
+    return bool(names) and all(questions.leaves_the_loop(f"{module}.{alias.evaluated_name}") for alias in names)
 
 
 def _imports(unit: Unit) -> Iterator[cst.Import | cst.ImportFrom]:

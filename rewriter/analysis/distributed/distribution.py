@@ -15,7 +15,7 @@ import libcst as cst
 from ...facts.abilities import Abilities
 from ...facts.manual_ddp import Instead
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_binding import argument_of
@@ -55,7 +55,7 @@ def by_hand(
     state: State, reach: Reach, training: Training, abilities: Abilities, shared: Container[Code]
 ) -> ByHand | None:
     """How a program distributes itself; None where it does not."""
-    if not any(name in knowledge.DISTRIBUTED for unit in reach.units for _, name in calls(state, unit)):
+    if not any(questions.distributes(name) for unit in reach.units for _, name in calls(state, unit)):
         return None
     found = _DistributionReader(state, reach, abilities, shared)
     found.read()
@@ -70,7 +70,7 @@ def by_hand(
 
 def settled(state: State) -> bool:
     """Whether a script that has an accelerator shares its rows by itself: its author has settled the rest as well."""
-    return any(outside_name(record) in knowledge.DISTRIBUTED_SAMPLERS for record in state.calls.values())
+    return any(questions.is_distributed_sampler(outside_name(record)) for record in state.calls.values())
 
 
 class _DistributionReader:
@@ -89,7 +89,7 @@ class _DistributionReader:
                     found = obstacle(self.state, self.reach, unit, call, name)
                     if found is not None:
                         result.obstacles.append((unit, found))
-                    elif name in knowledge.DISTRIBUTED or of_torch(name):
+                    elif questions.distributes(name) or of_torch(name):
                         self._piece(unit, call, name)
             result.obstacles.extend((unit, finding) for finding in unsure(self.state, unit))
             self._variables(unit)
@@ -126,7 +126,7 @@ class _DistributionReader:
                 if index is None:
                     break
                 given = argument_of(site, params[index], index)
-                if given is not None and outside_name(self.state.calls[site]) not in knowledge.SPAWNS:
+                if given is not None and not questions.spawns(outside_name(self.state.calls[site])):
                     pending.append((self.state.calls[site].unit, given.value, name))
         self.state.solver.run()
 
@@ -139,11 +139,11 @@ class _DistributionReader:
             self._opens(unit, call)
         elif name == _CLOSES:
             self._goes(unit, call, "the accelerator closes what it opened")
-        elif name in knowledge.SPAWNS:
+        elif questions.spawns(name):
             self._spawns(unit, call)
-        elif name in knowledge.DISTRIBUTED_DATA_PARALLEL:
+        elif name in questions.wrappers("processes"):
             self._settings(call)
-        elif name in knowledge.DISTRIBUTED_SAMPLERS:
+        elif questions.is_distributed_sampler(name):
             self._sampler(unit, call)
         elif last == "barrier" and alone:
             self._add(unit, call, "{}.wait_for_everyone()", "a barrier for all processes")
@@ -318,7 +318,7 @@ class _DistributionReader:
     def _pins(self, unit: Unit) -> None:
         for call in unit.names.calls:
             record = self.state.calls.get(call)
-            if record is not None and outside_name(record) in knowledge.PINS:
+            if record is not None and questions.pins(outside_name(record)):
                 self.result.removed.add(unit.names.statement(call))
 
     def _idle(self) -> None:
@@ -397,7 +397,7 @@ class _DistributionReader:
 
     def _sharded(self) -> Iterator[Origin]:
         """The loaders that are given a DistributedSampler, as far as can be seen."""
-        samplers = {r.node for r in self.state.calls.values() if outside_name(r) in knowledge.DISTRIBUTED_SAMPLERS}
+        samplers = {r.node for r in self.state.calls.values() if questions.is_distributed_sampler(outside_name(r))}
         for record in self.state.calls.values():
             for loader in origins(record.result, Role.LOADER):
                 words = ("sampler", "batch_sampler") if loader.node is record.node else ()

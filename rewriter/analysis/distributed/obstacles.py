@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_graph import Reach
@@ -49,7 +49,7 @@ _WRITES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
 def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Finding | None:
     """Why a call cannot be replaced or kept, where it cannot."""
     last = name.rpartition(".")[2]
-    if name not in knowledge.DISTRIBUTED and not of_torch(name):
+    if not questions.distributes(name) and not of_torch(name):
         return None
     if name.startswith(_HARMLESS):
         return None
@@ -59,7 +59,7 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
     if group is not None:
         return blocked(call, f"{last} works on its own process group", "let it work on all processes")
     direct = (
-        name.count(".") == 2 or name in knowledge.DISTRIBUTED or name.startswith("torch.distributed.distributed_c10d.")
+        name.count(".") == 2 or questions.distributes(name) or name.startswith("torch.distributed.distributed_c10d.")
     )
     if last in _KNOWN and direct:
         return _of_arguments(call, last) or _of_place(state, reach, unit, call, name)
@@ -90,9 +90,9 @@ def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str)
         return blocked(call, f"the return value of {last} is used", "call it as a separate statement")
     if name == _OPENS:
         return _conditional(state, reach, unit, call)
-    if name in knowledge.SPAWNS:
+    if questions.spawns(name):
         return _worker(state, reach, unit, call)
-    if name in knowledge.DISTRIBUTED_DATA_PARALLEL:
+    if name in questions.wrappers("processes"):
         return _spread(state, unit, call)
     return None
 

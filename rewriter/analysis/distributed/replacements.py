@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.values import External, State, Unit, origins
 
@@ -49,13 +49,13 @@ def distributed(state: State, units: list[Unit]) -> Iterator[tuple[Unit, Finding
     """All places of a program that distribute it by hand, where there is one that says so; else none."""
     found = [(unit, call, name) for unit in units for call, name in calls(state, unit)]
     accelerated = any(origins(record.result, Role.ACCELERATOR) for record in state.calls.values())
-    kept = knowledge.DISTRIBUTED_SAMPLERS if accelerated else frozenset()  # a prepared loader keeps such a sampler
-    if not any(name in knowledge.DISTRIBUTED and name not in kept for _, _, name in found):
+    by_hand = (name for _, _, name in found if questions.distributes(name))
+    if all(accelerated and questions.is_distributed_sampler(name) for name in by_hand):  # a prepared loader keeps it
         return
     seen: set[cst.CSTNode] = set()
     for unit, call, name in found:
         last = name.rpartition(".")[2]
-        known = name in knowledge.DISTRIBUTED or of_torch(name) or last == "convert_sync_batchnorm"
+        known = questions.distributes(name) or of_torch(name) or last == "convert_sync_batchnorm"
         if known and call not in seen:
             seen.add(call)
             remedy = INSTEAD.get(last, "use the accelerator's method, or leave it out")

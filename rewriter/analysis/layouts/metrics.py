@@ -16,7 +16,7 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Form, Gather, Side
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, Unknown, origins
@@ -243,7 +243,7 @@ def is_synchronised(state: State, call: cst.Call) -> bool:
     holder = func.value if isinstance(func, cst.Attribute) and name in ("update", "forward") else func
     slot = state.values.get(holder)
     things = slot.things if slot is not None else ()
-    return any(isinstance(t, Unknown) and t.qualified.startswith(knowledge.JOINED_METRICS) for t in things)
+    return any(isinstance(t, Unknown) and questions.joins_processes(t.qualified) for t in things)
 
 
 def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..syntax.definitions import bindings_value, reaching
@@ -135,7 +135,7 @@ class _ReductionReader:
             return self._members(unit, node.args[0].value, depth)
         if last in ("dot", "vdot", "inner") and self._reduces_batch(record):
             return {"sum"}
-        if last in knowledge.LOSS_FUNCTIONS:
+        if last in questions.loss_functions():
             return {_by_keyword(node)}
         if last in _COUPLING:  # no sum over the rows any more: near to it is the mean over the processes
             parts = [arg.value for arg in node.args[:1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import Origin
-from ...facts.torch_api import knowledge
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, Unit
 from ..syntax.definitions import plain_values
@@ -59,7 +59,7 @@ def _bounded(reach: Reach, unit: Unit, source: cst.BaseExpression, inner: bool, 
         return False
     if name == "zip":
         return any(_bounded(reach, unit, arg.value, inner, depth) for arg in source.args)
-    if (name == "enumerate" or name in knowledge.PASSES_LOADER) and source.args:
+    if (name == "enumerate" or questions.iterates(name)) and source.args:
         return _bounded(reach, unit, source.args[0].value, inner, depth)
     return not any(_never_ends(function) for function in reach.called(source))
 

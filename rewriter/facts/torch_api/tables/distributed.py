@@ -86,7 +86,8 @@ ROWS: Table = {
     "ignite.metrics.*": ("metric", {"joins": True}),
     "ignite.contrib.metrics.*": ("metric", {"joins": True}),
     "lightning.fabric.*": ("framework_part", {}),
-    "*.seed_everything": ("framework_part", {}),
+    "lightning.*seed_everything": ("framework_part", {}),
+    "pytorch_lightning.*seed_everything": ("framework_part", {}),
     # searches of hyperparameters
     "hyperopt.fmin": ("search", {}),
     "ray.tune.run": ("search", {}),

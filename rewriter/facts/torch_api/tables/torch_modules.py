@@ -193,6 +193,7 @@ ROWS: Table = {
     "torch.nn.Module.get_buffer": ("module_part", {}),
     "torch.nn.Module.compile": ("module_part", {}),
     "torch.nn.Module.extra_repr": ("module_part", {}),
+    "torch.nn.Sequential.__len__": ("module_part", {}),
     "transformers.PreTrainedModel.num_parameters": ("module_part", {}),
     "transformers.PreTrainedModel.gradient_checkpointing_enable": ("module_part", {}),
     # starting values

@@ -1,0 +1,11 @@
+"""How scripts spell what is no name of an API: devices, and the number of a GPU."""
+
+from __future__ import annotations
+
+DEVICE_WORDS = frozenset({"cpu", "cuda", "mps", "xpu", "npu", "hpu"})
+
+GPU_NUMBERS = frozenset(
+    "gpu gpu_id gpuid gpu_idx gpu_num gpu_number cuda_id cuda_idx cuda_device cuda_num device_id device_idx device_num "
+    "device dev local_rank".split()
+)
+"""How scripts call the number of a GPU."""

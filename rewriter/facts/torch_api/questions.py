@@ -1,0 +1,181 @@
+"""What the analysis asks of names outside the program, answered from the rows."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+from ..roles import Role
+from .kinds import outside, processes, tensors, training
+from .loading import methods, named, row, transfer
+
+_CONSTRUCTED: dict[type[tuple[object, ...]], Role] = {
+    processes.Accelerator: Role.ACCELERATOR,
+    processes.Device: Role.DEVICE,
+    training.Loader: Role.LOADER,
+    training.Scheduler: Role.SCHEDULER,
+    training.Optimizer: Role.OPTIMIZER,
+    training.Scaler: Role.SCALER,
+    training.Loss: Role.LOSS,
+    training.Criterion: Role.CRITERION,
+    training.Module: Role.MODEL,
+    training.Checkpoint: Role.CHECKPOINT,
+}
+_INHERITED: dict[type[tuple[object, ...]], Role] = {
+    training.Module: Role.MODEL,
+    training.Wrapper: Role.MODEL,
+    training.Criterion: Role.CRITERION,
+    training.Loader: Role.LOADER,
+    training.Scheduler: Role.SCHEDULER,
+    training.Optimizer: Role.OPTIMIZER,
+    training.Dataset: Role.DATASET,
+    training.Sampler: Role.DATASET,
+}
+
+
+def constructed(name: str) -> Role | None:
+    """The role of what a call of an outside name gives, where the name alone decides it."""
+    found = row(name)
+    return _CONSTRUCTED.get(type(found.transfer)) if found is not None else None
+
+
+def base_role(name: str) -> Role | None:
+    """The role of an instance of a user's class with this outside base class."""
+    found = row(name)
+    return _INHERITED.get(type(found.transfer)) if found is not None else None
+
+
+# ---------------------------------------------------------------- models
+
+
+@cache
+def wrappers(distributes: Literal["threads", "processes"]) -> frozenset[str]:
+    """Models around a model that use several devices: by threads, or by processes."""
+    return frozenset(name for name, each in named(training.Wrapper).items() if each.distributes == distributes)
+
+
+def is_wrapper(name: str) -> bool:
+    """Whether a call puts a model around a model, which uses several devices."""
+    found = transfer(name, training.Wrapper)
+    return found is not None and found.distributes != ""
+
+
+def same_model(name: str) -> bool:
+    """Whether a call gives the model that it is given, looked through."""
+    return transfer(name, training.Wrapper) is not None
+
+
+def keeps_module() -> frozenset[str]:
+    """Methods of a module that give the module itself."""
+    return methods("torch.nn.Module", training.ModuleInPlace)
+
+
+@cache
+def of_modules() -> frozenset[str]:
+    """Methods of a module that do not run it."""
+    names = [*named(training.ModuleInPlace), *named(training.ModulePart)]
+    return frozenset(name.rpartition(".")[2] for name in names)
+
+
+def joins_processes(name: str) -> bool:
+    """Whether a metric joins the processes by itself."""
+    found = transfer(name, training.Metric)
+    return found is not None and found.joins
+
+
+def loss_functions() -> frozenset[str]:
+    """The last names of losses that are functions."""
+    return methods("torch.nn.functional", training.Loss)
+
+
+# ---------------------------------------------------------------- tensors, and what goes through a call
+
+
+def leaves_device() -> frozenset[str]:
+    """Methods of a tensor whose result is no longer a tensor on the batch's device."""
+    return methods("torch.Tensor", tensors.ToHost)
+
+
+def passes(name: str) -> bool:
+    """Whether loaders and models go through a call: it iterates, joins or wraps what it is given."""
+    found = row(name)
+    return found is not None and isinstance(found.transfer, (tensors.Passes, outside.Bar))
+
+
+def iterates(last: str) -> bool:
+    """Whether a callable of this last name, whatever it is of, gives back what it iterates."""
+    found = transfer(f"any.{last}", tensors.Passes)
+    return found is not None and found.iterates
+
+
+def host_builtin(name: str) -> bool:
+    """Whether a builtin makes a Python value of a tensor, or hands a Python value on."""
+    found = row(name)
+    text = found.transfer if found is not None and isinstance(found.transfer, outside.Text) else None
+    return transfer(name, tensors.ToHost) is not None or (text is not None and text.host)
+
+
+# ---------------------------------------------------------------- processes and devices
+
+
+def spawns(name: str) -> bool:
+    """Whether a call starts processes that run a function of the script."""
+    found = transfer(name, processes.Start)
+    return found is not None and found.spawns
+
+
+def is_distributed_sampler(name: str) -> bool:
+    """Whether a sampler gives each process its own rows."""
+    found = transfer(name, training.Sampler)
+    return found is not None and found.distributed
+
+
+def distributes(name: str) -> bool:
+    """Whether a program that calls this distributes itself by hand."""
+    by_processes = name in wrappers("processes") or is_distributed_sampler(name)
+    return by_processes or transfer(name, processes.Start) is not None
+
+
+def pins(name: str) -> bool:
+    """Whether a call chooses the device of this process."""
+    return transfer(name, processes.Pin) is not None
+
+
+def asks_availability(name: str) -> bool:
+    """Whether a call asks if there is an accelerator, or how many."""
+    return transfer(name, processes.Available) is not None
+
+
+def framework(module: str) -> str:
+    """The title of the package that runs the training loop, for a module of it; empty where it leaves that alone."""
+    found = transfer(f"{module}.", processes.Framework)
+    return found.title if found is not None else ""
+
+
+def leaves_the_loop(name: str) -> bool:
+    """Whether a function of such a package leaves the loop to the script."""
+    return transfer(name, processes.FrameworkPart) is not None
+
+
+# ---------------------------------------------------------------- what differs from process to process
+
+
+def stamps(name: str) -> bool:
+    """Whether a call gives what scripts make names of, and what differs although every process runs the same code."""
+    found = row(name)
+    return (
+        found is not None and isinstance(found.transfer, (outside.PerProcess, tensors.Random)) and found.transfer.stamp
+    )
+
+
+def lists(name: str) -> bool:
+    """Whether a call gives what is in a folder."""
+    found = transfer(name, outside.Read)
+    return found is not None and found.what == "listing"
+
+
+def keeps_path(name: str) -> bool:
+    """Whether an outside callable makes a path or a text of what it is given."""
+    found, read = row(name), transfer(name, outside.Read)
+    asks = read is not None and read.what == "existence"
+    return asks or (found is not None and isinstance(found.transfer, (outside.Text, outside.PerProcess, tensors.Same)))
