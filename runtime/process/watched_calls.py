@@ -75,7 +75,7 @@ def note(kind: str, signature: str = "", shapes: Shown = ()) -> None:
     This process is about to enter a collective. `done` ends it.
 
     Raises:
-        CollectiveMismatch: the processes have parted before.
+        CollectiveMismatch: the processes made different calls before.
         CollectiveError: this is a fork of a process of the job, or a handler of a signal in the middle of an exchange.
     """
     watch = _Here.watch
@@ -155,7 +155,7 @@ def disagreement() -> None:
 
 def explain() -> None:
     """
-    A collective inside of torch has failed: perhaps because the processes have parted.
+    A collective inside of torch has failed: perhaps because of a collective mismatch.
 
     Raises:
         CollectiveMismatch: they have.
@@ -191,7 +191,7 @@ def finish(work: Any, more: Callable[[], bool] = lambda: True) -> None:
         more: asked when it is completed: whether the collective goes on, until `done`.
 
     Raises:
-        CollectiveMismatch: the processes have parted.
+        CollectiveMismatch: the processes made different calls.
         CollectiveError: a process has ended, or does not come.
     """
     watch = _Here.watch
