@@ -19,7 +19,7 @@ import torch
 
 OURS = str(Path(__file__).resolve().parent.parent)
 BETWEEN = (OURS, str(Path(torch.__file__).parent), contextmanager.__code__.co_filename)
-"""Frames of these places stand between the script and a collective."""
+"""Frames of these places are between the script and a collective."""
 _LENGTH = 4096
 _SPOKEN = {
     "goes_first": "main_process_first",
