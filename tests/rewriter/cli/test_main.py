@@ -414,7 +414,7 @@ def test_a_module_that_changes_while_we_work_keeps_its_program_from_being_writte
         pytest.param(["--writ", "a.py"], "No such option", id="an unknown option"),
         pytest.param(["--write", "--check", "a.py"], "cannot be used together", id="write and check"),
         pytest.param(["-", "a.py"], "- (stdin) cannot be combined with other paths", id="stdin and a file"),
-        pytest.param(["a.py", "--", "--epochs", "2"], "(--epochs 2) is for --verify", id="arguments of the script"),
+        pytest.param(["a.py", "--", "--epochs", "2"], "(--epochs 2) are for --verify", id="arguments of the script"),
         pytest.param(["--select", "bakward", "a.py"], "no rule 'bakward'. Did you mean backward?", id="unknown rule"),
         pytest.param(["--ignore", "backward,zzz", "a.py"], "--ignore: there is no rule 'zzz'", id="unknown in a list"),
         pytest.param(["--explain", "prepar"], "Did you mean prepare?", id="explain an unknown rule"),
@@ -478,7 +478,7 @@ def test_rules_are_listed_with_their_summaries(migrate: Migrate) -> None:
 
 def test_a_rule_is_explained(migrate: Migrate) -> None:
     out = migrate("--explain", "backward").out
-    assert out.startswith(b"backward\n\nHand the backward pass")
+    assert out.startswith(b"backward\n\nRun the backward pass")
     assert b"\n    +    accelerator.backward(loss, retain_graph=True)\n" in out
 
 
