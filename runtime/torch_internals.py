@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 OVERRIDDEN = {
     "_auto_collation": "of DataLoader: a loader that reads shares of a stream collates by itself",
-    "_index_sampler": "of DataLoader: what its workers are told to read is the share of this process",
+    "_index_sampler": "of DataLoader: what its workers are told to read is the shard of this process",
     "_get_iterator": "of DataLoader: where every pass begins; it keeps the class and `__iter__` of the script",
     "_reset": "of the iterators of DataLoader: how a loader asks workers that persist for another pass",
     "_iterator": "of DataLoader: the iterator whose workers persist; a loader made from another must not share it",

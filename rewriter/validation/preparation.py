@@ -124,7 +124,7 @@ def ordered(program: Program) -> Iterator[Violation]:
             words = f"`prepare` returns {len(given)} things, but {len(names)} names take them"
             yield Violation("prepare-order", program.at(record), words)
         elif sorted(names) == sorted(given) and names != given:
-            words = "`prepare` returns what it is given in the same order, but the names that take it stand in another"
+            words = "`prepare` returns what it is given in the same order, but the names that take it are in another"
             yield Violation("prepare-order", program.at(record), words)
 
 
