@@ -176,6 +176,13 @@ def copy_each(into: list[torch.Tensor], values: list[torch.Tensor]) -> None:
         one.copy_(value)
 
 
+def lengths_of(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The length of each tensor as a vector, in one call."""
+    if _has("_foreach_norm"):
+        return list(torch._foreach_norm(tensors))
+    return [torch.linalg.vector_norm(one) for one in tensors]
+
+
 # ---------------------------------------------------------------- modules
 
 
@@ -186,6 +193,21 @@ def tables(model: nn.Module) -> list[Table]:
     """The parameters and the parts of every part of a model, by name; the tables themselves, which stay up to date."""
     parts = [part for part in model.modules() if not isinstance(part, torch.jit.ScriptModule)]
     return [table for part in parts for table in (part._parameters, part._modules)]
+
+
+# ---------------------------------------------------------------- loaders
+
+
+def iterators_of_loaders() -> Any:
+    """The class whose `__next__` every pass over a loader goes through; None where there is none."""
+    from torch.utils.data import dataloader
+
+    return getattr(dataloader, "_BaseDataLoaderIter", None)
+
+
+def data_of(iterator: Any) -> Any:
+    """The data set that such an iterator reads, which tells whose pass it is; None where it does not say."""
+    return getattr(iterator, "_dataset", None)
 
 
 # ---------------------------------------------------------------- elsewhere

@@ -9,6 +9,7 @@ from zlib import crc32
 import torch
 from torch import nn
 
+from .. import torch_internals as internals
 from ..device.placement import is_container
 
 _WIDTHS = {1: torch.int8, 2: torch.int16, 4: torch.int32}
@@ -65,7 +66,7 @@ def norms(tensors: Sequence[torch.Tensor]) -> list[float]:
     if not tensors:
         return []
     with torch.no_grad():
-        return [float(one) for one in _listed(torch._foreach_norm([tensor.detach() for tensor in tensors]))]
+        return [float(one) for one in _listed(internals.lengths_of([tensor.detach() for tensor in tensors]))]
 
 
 def _listed(scalars: Sequence[torch.Tensor]) -> list[Any]:

@@ -6,13 +6,14 @@ import sys
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, dataloader
+from torch.utils.data import DataLoader
 
+from .. import torch_internals as internals
 from ..process.call_log import OURS
 from . import checksums, script
 
-_Iterators: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
-"""Private to torch (tried on 2.13): what every pass over a loader is; without it, no loader is looked at."""
+_Iterators: Any = internals.iterators_of_loaders()
+"""Without it, no loader is looked at."""
 _BATCHES = 200
 """After so many without a step nobody trains: these loops are no training loops."""
 
@@ -64,7 +65,7 @@ class Rows:
             return
         self._left -= 1
         line = script.line()
-        key = line, id(iterator._dataset)
+        key = line, id(internals.data_of(iterator))
         if key not in self._seen:
             self._seen[key] = _Seen(_called(iterator), f" at {line}" if line else "")
         self._seen[key].latest = checksums.rows(batch)
@@ -80,11 +81,13 @@ class Rows:
 
 
 def _called(iterator: Any) -> str:
+    data = internals.data_of(iterator)
+
     def fits(value: Any) -> bool:
-        return isinstance(value, DataLoader) and value.dataset is iterator._dataset
+        return isinstance(value, DataLoader) and value.dataset is data
 
     name, _ = script.variable_of(fits)
-    kind = f"of {type(iterator._dataset).__name__}"
+    kind = f"of {type(data).__name__}"
     return (
         f"the loader `{name}` ({kind}), which was not prepared," if name else f"a loader {kind} that was not prepared"
     )

@@ -130,6 +130,7 @@ def test_what_can_be_done_without_gives_the_same(lacking: bool, monkeypatch: pyt
     assert torch.equal(flat, torch.tensor([0.0, 1, 2, 3, 4, 5, 7]))
     pieces = internals.like(torch.cat([flat, torch.ones(2)]), tensors)
     assert all(torch.equal(piece, one) for piece, one in zip(pieces, tensors, strict=True))
+    assert [float(one) for one in internals.lengths_of(tensors[:2])] == pytest.approx([55**0.5, 7])
     into = [torch.zeros_like(one) for one in tensors]
     internals.copy_each(into, pieces)
     assert all(torch.equal(one, tensor) for one, tensor in zip(into, tensors, strict=True))
