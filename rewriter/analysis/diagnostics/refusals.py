@@ -155,10 +155,6 @@ def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
 _SUGGESTS = frozenset(
     "suggest_float suggest_int suggest_categorical suggest_uniform suggest_loguniform suggest_discrete_uniform".split()
 )
-_SEARCHES = frozenset(
-    "hyperopt.fmin ray.tune.run ray.tune.Tuner ray.tune.run_experiments skopt.gp_minimize optuna.create_study "
-    "optuna.study.create_study optuna.load_study nni.get_next_parameter".split()
-)
 
 
 def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
@@ -166,7 +162,7 @@ def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
     for call, record in state.calls.items():
         if reach.function_of(call) not in reach.reachable:
             continue
-        if outside_name(record) in _SEARCHES or (method_name(call) in _SUGGESTS and not reach.called(call)):
+        if questions.searches(outside_name(record)) or (method_name(call) in _SUGGESTS and not reach.called(call)):
             return record.unit, _blocked(
                 "hyperparameter-search",
                 call,

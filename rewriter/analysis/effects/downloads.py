@@ -5,21 +5,13 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
+from ...facts.torch_api import questions
 from ...findings import Finding
 from ..dataflow.values import State, Unit, Unknown
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name
 from .existing_guards import Together, in_turn, is_elif, keyword
 from .handles import asks_existence
-
-_FETCHERS = frozenset(
-    "urllib.request.urlretrieve urllib.urlretrieve wget.download gdown.download gdown.cached_download "
-    "gdown.download_folder torch.hub.download_url_to_file torchvision.datasets.utils.download_url "
-    "torchvision.datasets.utils.download_and_extract_archive torchvision.datasets.utils.extract_archive "
-    "torchvision.datasets.utils.download_file_from_google_drive shutil.unpack_archive nltk.download "
-    "patoolib.extract_archive kaggle.api.dataset_download_files".split()
-)
-"""Outside functions that bring files, by full name."""
 
 _COMMANDS = ("wget", "curl", "unzip", "tar ", "git clone", "gdown", "7z ", "gunzip")
 
@@ -64,7 +56,7 @@ class Fetches:
     def _fetches(self, call: cst.Call) -> bool:
         record = self.state.calls[call]
         name = outside_name(record)
-        if name in _FETCHERS:
+        if questions.fetches(name):
             return True
         if method_name(call) in ("extractall", "extract"):
             things = record.receiver.things if record.receiver is not None else ()

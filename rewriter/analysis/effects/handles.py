@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...facts.effects import Handle
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import External, State, Unit, Unknown
@@ -54,10 +55,6 @@ _ONCE = {
     "subprocess.Popen": "every process runs the command",
 }
 
-_LOG_FILES = frozenset(
-    "logging.FileHandler logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler "
-    "logging.handlers.WatchedFileHandler".split()
-)
 
 _QUIET = frozenset({"WARNING", "WARN", "ERROR", "CRITICAL", "FATAL"})
 
@@ -193,7 +190,7 @@ class Handles:
     def log(self, call: cst.Call) -> Handle | Finding | None:
         """A log file, or the level at which everything is logged."""
         name = outside_name(self.state.calls[call])
-        if name in _LOG_FILES:
+        if questions.writes_log(name):
             return self._log_file(call)
         if name == "logging.basicConfig":
             return self._basic_config(call)

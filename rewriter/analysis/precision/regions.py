@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.modules import taken
 from ..dataflow.values import CallRecord, External, State, Unit
@@ -14,10 +15,6 @@ from ..syntax.scopes import Binding
 from ..training.training import outside_name
 from .switches import Switch
 
-AUTOCASTS = frozenset(
-    "torch.autocast torch.amp.autocast torch.amp.autocast_mode.autocast torch.cuda.amp.autocast "
-    "torch.cuda.amp.autocast_mode.autocast torch.cpu.amp.autocast".split()
-)
 _TYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
 _NOTHING = "contextlib.nullcontext"
 
@@ -58,7 +55,7 @@ class _RegionReader:
         later = {site for record in partials for site in self._calls_of(record)}
         found = []
         for record in self.state.calls.values():
-            direct = outside_name(record) in AUTOCASTS and record.node not in later
+            direct = questions.is_autocast(outside_name(record)) and record.node not in later
             if not direct and record not in partials:
                 continue
             code = self.reach.function_of(record.node)
@@ -87,7 +84,7 @@ class _RegionReader:
         """Whether a call is ``functools.partial(torch.autocast, ...)``."""
         if outside_name(record) != "functools.partial" or record.first is None:
             return False
-        return any(isinstance(t, External) and t.qualified in AUTOCASTS for t in record.first.things)
+        return any(isinstance(t, External) and questions.is_autocast(t.qualified) for t in record.first.things)
 
     def _expression(self, region: Region, node: cst.BaseExpression) -> bool:
         """Follow an expression that gives a region to where it is entered; False where that is not known."""

@@ -179,3 +179,27 @@ def keeps_path(name: str) -> bool:
     found, read = row(name), transfer(name, outside.Read)
     asks = read is not None and read.what == "existence"
     return asks or (found is not None and isinstance(found.transfer, (outside.Text, outside.PerProcess, tensors.Same)))
+
+
+# ---------------------------------------------------------------- what is written, fetched, searched
+
+
+def fetches(name: str) -> bool:
+    """Whether a call fetches something and leaves it in a folder, or unpacks it there."""
+    return transfer(name, outside.Download) is not None
+
+
+def writes_log(name: str) -> bool:
+    """Whether a handler of ``logging`` writes a file."""
+    return transfer(name, outside.LogFile) is not None
+
+
+def searches(name: str) -> bool:
+    """Whether a call searches hyperparameters."""
+    return transfer(name, processes.Search) is not None
+
+
+def is_autocast(name: str) -> bool:
+    """Whether a context computes in lower precision."""
+    found = transfer(name, training.Context)
+    return found is not None and found.of == "autocast"
