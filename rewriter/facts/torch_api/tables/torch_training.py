@@ -32,6 +32,7 @@ ROWS: Table = {
     # schedules of the learning rate
     "torch.optim.lr_scheduler.*": ("scheduler", {"only": "classes"}),
     "torch.optim.lr_scheduler.LRScheduler": ("scheduler", {}),
+    "torch.optim.lr_scheduler._LRScheduler": ("scheduler", {}),
     "torch.optim.lr_scheduler.ChainedScheduler": ("scheduler", {}),
     "torch.optim.lr_scheduler.ConstantLR": ("scheduler", {}),
     "torch.optim.lr_scheduler.CosineAnnealingLR": ("scheduler", {}),

@@ -21,6 +21,7 @@ from torchlift.rewriter.facts.torch_api import questions
         ("torch.nn.functional.mse_loss", Role.LOSS, None),
         ("torch.optim.SGD", Role.OPTIMIZER, Role.OPTIMIZER),
         ("torch.optim.lr_scheduler.StepLR", Role.SCHEDULER, Role.SCHEDULER),
+        ("torch.optim.lr_scheduler._LRScheduler", Role.SCHEDULER, Role.SCHEDULER),
         ("torch.optim.swa_utils.SWALR", Role.SCHEDULER, Role.SCHEDULER),
         ("torch.optim.swa_utils.AveragedModel", None, None),
         ("torch.utils.data.DataLoader", Role.LOADER, Role.LOADER),
