@@ -26,6 +26,7 @@ from .planning.program_facts import Module, Understood, understand
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode
+from .validation.diagnoses import Emitted, diagnoses
 
 
 def migrate(
@@ -75,7 +76,8 @@ def plan(
         files = tuple(_too_deep(source) for source in sources)
     except TooComplex:
         files = tuple(_too_complex(source) for source in sources)
-    return Plan(files, config)
+    asked = all((each or {}).get(source.path, config).enables(e.id) for source in sources for e in catalogue)
+    return Plan(files, config, layout, asked)
 
 
 class Answered(NamedTuple):
@@ -99,6 +101,9 @@ class Plan(NamedTuple):
 
     files: tuple[Answered | FileResult, ...]
     config: Config
+    layout: ModulePaths = ModulePaths()
+    whole: bool = False
+    """Every rule was asked: what is emitted must be complete."""
 
     def result(self, declined: Collection[str] = ()) -> Result:
         """Apply the edits, without the groups that somebody declined."""
@@ -108,9 +113,30 @@ class Plan(NamedTuple):
             )
         except RecursionError:
             done = tuple(_too_deep(file.source) for file in self.files)
+        if self.whole and not declined:
+            done = self._checked(done)
         if any(file.blocked for file in done) and not self.config.partial:
             done = tuple(file._replace(after=file.source.data, changes=()) for file in done)
         return Result(with_unread_options(done), len(done), _options(self.config))
+
+    def _checked(self, done: tuple[FileResult, ...]) -> tuple[FileResult, ...]:
+        """The files with what the check of the emitted program says of them; a refused program has nothing to check."""
+        if any(file.blocked for file in done) or not any(file.changes for file in done):
+            return done
+        places = zip(self.layout.places, self.files, done, strict=True)
+        named = [(name, file.parsed.module, after) for name, file, after in places if isinstance(file, Answered)]
+        modules = [
+            Emitted(name, tree, after.texts[1] if after.changed else None, after.diagnoses)
+            for name, tree, after in named
+        ]
+        found = diagnoses(modules, self.config.assume, self.layout, written=self.config.partial)
+        said = {after.source.path: found[name] for name, _, after in named if name in found}
+        return tuple(
+            file._replace(diagnoses=tuple(sorted((*file.diagnoses, *more), key=lambda d: (d.line, d.column))))
+            if (more := said.get(file.source.path))
+            else file
+            for file in done
+        )
 
 
 class Tree(NamedTuple):

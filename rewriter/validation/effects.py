@@ -9,7 +9,7 @@ from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.training.training import outside_names
 from ..facts.effects import EffectKind
-from ..facts.torch_api.questions import distributes
+from ..facts.torch_api import questions
 from .guards import Guards
 from .program import Program
 from .violation import Place, Violation
@@ -20,7 +20,7 @@ _ONCE = (EffectKind.WRITE, EffectKind.DOWNLOAD)
 def is_distributed(program: Program) -> bool:
     """Whether a program ran on several processes before: who writes is its author's business."""
     calls = (name for record in program.state.calls.values() for name in outside_names(record))
-    return bool(program.accelerated) or any(distributes(name) for name in calls)
+    return bool(program.accelerated) or any(questions.distributes(name) for name in calls)
 
 
 def repeated(program: Program, guards: Guards) -> Iterator[Violation]:

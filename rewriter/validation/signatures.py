@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..analysis.dataflow.values import CallRecord, Klass, Unit
+from ..analysis.dataflow.values import CallRecord, Klass, Unit, decorators
 from ..analysis.syntax.nodes import FunctionNode, positional
 from .program import Program
 from .violation import Place, Violation
+
+_KEEP = frozenset("no_grad enable_grad inference_mode staticmethod classmethod override".split())
+"""Decorators that leave a function its parameters."""
 
 
 def misfits(program: Program) -> Iterator[Violation]:
@@ -43,7 +46,7 @@ def _calls(function: cst.FunctionDef, site: CallRecord) -> bool:
     func = site.node.func
     last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
     made = function.name.value == "__init__" and any(isinstance(thing, Klass) for thing in site.callees)
-    return bool(last == function.name.value or made) and not function.decorators
+    return bool(last == function.name.value or made) and set(decorators(function)) <= _KEEP
 
 
 def _wrong(function: cst.FunctionDef, call: cst.Call, first: int) -> str:

@@ -1,0 +1,71 @@
+"""A violation as people read it: blocked, at the line of the original, and not where a finding has told it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import libcst as cst
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter import pipeline
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.facts.module_paths import ENTRY, ModulePaths, Place
+from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.result import Diagnosis, FileResult
+from torchlift.rewriter.source import decode
+from torchlift.rewriter.validation.diagnoses import FAILED, Emitted, diagnoses
+
+from .test_check import AFTER, BEFORE, PREPARE
+
+LAYOUT = ModulePaths({ENTRY: Place(ENTRY)})
+WRONG = AFTER.replace(PREPARE, "optimizer, loader = accelerator.prepare(optimizer, loader)\n")
+
+
+def said(text: str, *told: Diagnosis, written: bool = False) -> list[Diagnosis]:
+    emitted = Emitted(ENTRY, cst.parse_module(BEFORE), text, told)
+    return diagnoses([emitted], (), LAYOUT, written=written).get(ENTRY, [])
+
+
+def test_a_violation_blocks_and_names_both_places() -> None:
+    (found,) = said(WRONG)
+    assert (found.id, found.severity) == (FAILED, Severity.BLOCKED)
+    assert "model-prepared" in found.message
+    assert "accelerator.prepare(optimizer, loader)" in found.message and "nn.Linear(2, 2)` (line 7" in found.message
+    assert "nothing was written" in found.remedy
+    assert "written all the same" in said(WRONG, written=True)[0].remedy
+
+
+def test_what_a_finding_has_told_is_not_said_again() -> None:
+    assert not said(WRONG, Diagnosis("wrapped-model", Severity.REVIEW, "", "", 7))
+    assert said(WRONG, Diagnosis("wrapped-model", Severity.REVIEW, "", "", 3))
+
+
+def test_a_right_program_gets_no_word() -> None:
+    assert said(AFTER) == []
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_program_that_fails_the_check_is_written_only_where_it_is_asked_for(
+    partial: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> dict[str, list[Diagnosis]]:
+        return {ENTRY: [Diagnosis(FAILED, Severity.BLOCKED, "", "")]}
+
+    monkeypatch.setattr(pipeline, "diagnoses", broken)
+    file = _migrated(Config(partial=partial))
+    assert file.blocked and file.changed is partial
+
+
+def test_nothing_is_checked_where_nothing_changes_or_a_rule_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> dict[str, list[Diagnosis]]:
+        raise AssertionError
+
+    monkeypatch.setattr(pipeline, "diagnoses", never)
+    assert not _migrated(Config(), "print(1)\n").changed
+    assert _migrated(Config(ignore=frozenset({"checkpoint_save"}))).changed
+
+
+def _migrated(config: Config, text: str = BEFORE) -> FileResult:
+    (file,) = pipeline.migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
+    return file
