@@ -16,8 +16,6 @@ from ..result import Diagnosis
 from .check import Text, check
 from .violation import Place, Violation
 
-FAILED, UNCHECKED = "output-check", "output-unchecked"
-
 
 class Emitted(NamedTuple):
     """One module of a migrated program, and what was said of it."""
@@ -41,7 +39,7 @@ def diagnoses(
         texts = [Text(m.name, m.before, m.before if m.text is None else cst.parse_module(m.text)) for m in modules]
         checked = check(texts, assume, layout)
     except (RecursionError, TooComplex):
-        unread = Diagnosis(UNCHECKED, Severity.NOTE, "the migrated program is too complex to be checked", "")
+        unread = Diagnosis("output-unchecked", Severity.NOTE, "the migrated program is too complex to be checked", "")
         return {modules[0].name: [unread]}
     lines = {m.name: _Lines(m, text.after) for m, text in zip(modules, texts, strict=True)}
     found: dict[str, list[Diagnosis]] = {}
@@ -98,7 +96,7 @@ def _failed(violation: Violation, lines: Mapping[str, _Lines], written: bool) ->
         where += f", see `{_code(other)}`" + (f" (line {line} of {_file(other)})" if line else "")
     outcome = "it was written all the same, as --partial asks" if written else "nothing was written"
     return Diagnosis(
-        FAILED, Severity.BLOCKED,
+        "output-check", Severity.BLOCKED,
         f"the migrated program breaks the invariant {violation.invariant}: {violation.words}: {where}",
         f"this is a fault of migrate, not of your script, and {outcome}: please report it, with the script",
         lines[violation.place.unit.name].original(violation.place),
@@ -109,7 +107,9 @@ def _failed(violation: Violation, lines: Mapping[str, _Lines], written: bool) ->
 def _unchecked(gap: Violation, lines: Mapping[str, _Lines]) -> Diagnosis:
     message = f"the check of the migrated program could not follow this: {gap.words}"
     remedy = "look at what is emitted here: nobody has checked it"
-    return Diagnosis(UNCHECKED, Severity.NOTE, message, remedy, lines[gap.place.unit.name].original(gap.place), 1)
+    return Diagnosis(
+        "output-unchecked", Severity.NOTE, message, remedy, lines[gap.place.unit.name].original(gap.place), 1
+    )
 
 
 def _code(place: Place) -> str:

@@ -14,10 +14,11 @@ from torchlift.rewriter.facts.module_paths import ENTRY, ModulePaths, Place
 from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.result import Diagnosis, FileResult
 from torchlift.rewriter.source import decode
-from torchlift.rewriter.validation.diagnoses import FAILED, Emitted, diagnoses
+from torchlift.rewriter.validation.diagnoses import Emitted, diagnoses
 
 from .test_check import AFTER, BEFORE, PREPARE
 
+FAILED = "output-check"
 LAYOUT = ModulePaths({ENTRY: Place(ENTRY)})
 WRONG = AFTER.replace(PREPARE, "optimizer, loader = accelerator.prepare(optimizer, loader)\n")
 
