@@ -22,7 +22,7 @@ from .editing.unread_options import with_unread_options
 from .editing.unused_variables import drop_idle
 from .facts.module_paths import ENTRY, ModulePaths, Place
 from .findings import Finding, Severity
-from .planning.program_facts import Module, Understood, understand
+from .planning.program_facts import ParsedModule, Understood, understand
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode
@@ -60,7 +60,7 @@ def plan(
     try:
         trees = {source.path: tree for source in sources if (tree := parse(source)) is not None}
         names = dict(zip((source.path for source in sources), layout.places, strict=True))
-        modules = [Module(names[path], tree.module) for path, tree in trees.items()]
+        modules = [ParsedModule(names[path], tree.module) for path, tree in trees.items()]
         understood = dict(zip(trees, understand(modules, config, layout), strict=True))
         rules = {
             source.path: [e.load() for e in catalogue if (each or {}).get(source.path, config).enables(e.id)]

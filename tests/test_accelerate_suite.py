@@ -217,9 +217,9 @@ assert accelerate.Accelerator is runtime.Accelerator
 assert accelerate.state is state and accelerate.data_loader is data_loader and accelerate.utils is utils
 assert GeneralTracker is tracking.GeneralTracker and gather is utils.gather
 assert utils.__spec__.name == utils.__name__ == "torchlift.runtime.utils"
-with patch("accelerate.accelerator.share_unseeded", None):
-    from torchlift.runtime import accelerator
-    assert accelerator.share_unseeded is None
+with patch("accelerate.accelerator.facade.share_unseeded", None):
+    from torchlift.runtime.accelerator import facade
+    assert facade.share_unseeded is None
 for wrong in ("accelerate.commands", "accelerate.utils.nothing"):
     try:
         __import__(wrong)

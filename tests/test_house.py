@@ -162,6 +162,18 @@ def test_few_files_stand_beside_the_folders(wing: str) -> None:
     assert len([m for m in beside if not is_face(m)]) < 10
 
 
+SAME_MEANING = {"ConfigError", "_Itself"}
+
+
+def test_classes_of_one_name_mean_the_same() -> None:
+    named: dict[str, set[str]] = {}
+    for module in modules():
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ClassDef):
+                named.setdefault(node.name, set()).add(module)
+    assert {name: where for name, where in named.items() if len(where) > 1 and name not in SAME_MEANING} == {}
+
+
 @pytest.mark.parametrize("only_at_import", [False, True], ids=["all imports", "imports at import time"])
 def test_there_are_no_circles(only_at_import: bool) -> None:
     graph = {

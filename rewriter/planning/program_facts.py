@@ -42,7 +42,7 @@ from .program import ProgramFacts
 from .routing import Router
 
 
-class Module(NamedTuple):
+class ParsedModule(NamedTuple):
     """A parsed module of a program: its import name, and its tree."""
 
     name: str
@@ -63,7 +63,7 @@ class Understood(NamedTuple):
 
 
 def understand(
-    modules: Sequence[Module],
+    modules: Sequence[ParsedModule],
     config: Config,
     layout: ModulePaths = ModulePaths(),  # noqa: B008 (frozen)
 ) -> list[Understood]:

@@ -17,7 +17,7 @@ from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.scopes import Binding, Scope, ScopeKind
 from ..analysis.syntax.walk import children
-from .violation import Place, Violation
+from .violation import CodePlace, Violation
 
 _OWN: tuple[type[cst.CSTNode], ...] = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 _ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
@@ -45,7 +45,7 @@ def unknown(unit: Unit) -> Iterator[Violation]:
             continue  # a keyword
         if isinstance(parent, cst.Global) or (isinstance(parent, cst.Attribute) and parent.attr is name):
             continue
-        yield Violation("name-bound", Place(unit, name), f"`{name.value}` is read here, but nothing binds it")
+        yield Violation("name-bound", CodePlace(unit, name), f"`{name.value}` is read here, but nothing binds it")
 
 
 class _Known(NamedTuple):
@@ -94,9 +94,9 @@ class _Paths:
         else:
             self._block(node, start)
         for read, binding in self.found.items():
-            other = Place(self.unit, binding.definitions[0]) if binding.definitions else None
+            other = CodePlace(self.unit, binding.definitions[0]) if binding.definitions else None
             words = f"`{binding.name}` is read here, but on some path to this place it has no value"
-            yield Violation("name-bound", Place(self.unit, read), words, other)
+            yield Violation("name-bound", CodePlace(self.unit, read), words, other)
 
     def _is_parameter(self, definition: cst.CSTNode) -> bool:
         return isinstance(definition, cst.Param) or isinstance(self.unit.names.parents.get(definition), cst.Param)

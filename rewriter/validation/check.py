@@ -12,10 +12,10 @@ from ..analysis.dataflow.values import Unit
 from ..facts.module_paths import ModulePaths
 from . import bound_names, collectives, coverage, effects, gradients, loaders, preparation, signatures
 from .guards import Guards
-from .program import Program
+from .program import EmittedProgram
 from .violation import Violation
 
-_SIMPLE: tuple[Callable[[Program], Iterator[Violation]], ...] = (
+_SIMPLE: tuple[Callable[[EmittedProgram], Iterator[Violation]], ...] = (
     preparation.together,
     preparation.each_definition,
     preparation.ordered,
@@ -27,7 +27,7 @@ _SIMPLE: tuple[Callable[[Program], Iterator[Violation]], ...] = (
 )
 
 
-class Text(NamedTuple):
+class ModuleTexts(NamedTuple):
     """One module of a program, before and after the edits."""
 
     name: str
@@ -43,10 +43,10 @@ class Checked(NamedTuple):
     """What the new analysis did not understand: the program counts as not analysed, never as right."""
 
 
-def check(texts: Sequence[Text], assume: Iterable[tuple[str, str]], layout: ModulePaths) -> Checked:
+def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layout: ModulePaths) -> Checked:
     """Analyse the emitted program anew, and say what of it breaks an invariant that the original keeps."""
     assume = tuple(assume)
-    after = Program([(text.name, text.after) for text in texts], assume, layout)
+    after = EmittedProgram([(text.name, text.after) for text in texts], assume, layout)
     if not after.accelerated:
         return Checked()
     found = [*_found(after), *coverage.unseen(after)]
@@ -57,7 +57,7 @@ def check(texts: Sequence[Text], assume: Iterable[tuple[str, str]], layout: Modu
     cuts = list(gradients.cut(after))
     if not (found or writes or reads or cuts):
         return Checked()
-    before = Program([(text.name, text.before) for text in texts], assume, layout)
+    before = EmittedProgram([(text.name, text.before) for text in texts], assume, layout)
     known = {violation.key for violation in (*_found(before), *coverage.unseen(before))}
     if effects.is_distributed(before):
         writes = []
@@ -69,7 +69,7 @@ def check(texts: Sequence[Text], assume: Iterable[tuple[str, str]], layout: Modu
     return Checked(tuple(v for v in found if v not in gaps), tuple(gaps))
 
 
-def _found(program: Program) -> Iterator[Violation]:
+def _found(program: EmittedProgram) -> Iterator[Violation]:
     for invariant in _SIMPLE:
         yield from invariant(program)
     yield from collectives.apart(program, Guards(program))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..analysis.training.training import method_name
 from .guards import Guards
-from .program import Program
+from .program import EmittedProgram
 from .violation import Violation
 
 COLLECTIVES = frozenset(
@@ -17,7 +17,7 @@ COLLECTIVES = frozenset(
 """Methods of the accelerator that all processes must call together."""
 
 
-def apart(program: Program, guards: Guards) -> Iterator[Violation]:
+def apart(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
     """The collectives that not every process comes to."""
     for record in program.accelerated:
         name = method_name(record.node)

@@ -10,15 +10,15 @@ from ..analysis.dataflow.values import origins
 from ..analysis.training.training import method_name
 from ..facts.roles import Role
 from .collectives import COLLECTIVES
-from .program import Program
-from .violation import Place, Violation
+from .program import EmittedProgram
+from .violation import CodePlace, Violation
 
 INVARIANT = "coverage"
 _OURS = COLLECTIVES - {"backward", "reduce", "broadcast"}
 """Methods whose names say that the accelerator is meant."""
 
 
-def unseen(program: Program) -> Iterator[Violation]:
+def unseen(program: EmittedProgram) -> Iterator[Violation]:
     """The calls in reached code that look like the training's, or the accelerator's, and were not understood."""
     training = program.training
     seen = {r.node for r in (*training.backwards, *training.probes, *training.steps, *training.ticks)}
@@ -31,9 +31,9 @@ def unseen(program: Program) -> Iterator[Violation]:
                 continue
             name = method_name(call)
             if name == "backward" and not program.reach.called(call):
-                yield Violation(INVARIANT, Place(unit, call), "this backward pass was not understood")
+                yield Violation(INVARIANT, CodePlace(unit, call), "this backward pass was not understood")
             elif name in _OURS and not program.reach.called(call) and _is_accelerator(call.func.value):
-                yield Violation(INVARIANT, Place(unit, call), "this call of the accelerator was not understood")
+                yield Violation(INVARIANT, CodePlace(unit, call), "this call of the accelerator was not understood")
     if training.models and not training.optimizers:
         return  # the script updates the parameters by itself
     for record in training.backwards:

@@ -13,8 +13,8 @@ from ..editing.positions import Starts, code, locate, start
 from ..facts.module_paths import ModulePaths
 from ..findings import Severity
 from ..result import Diagnosis
-from .check import Text, check
-from .violation import Place, Violation
+from .check import ModuleTexts, check
+from .violation import CodePlace, Violation
 
 
 class Emitted(NamedTuple):
@@ -36,7 +36,9 @@ def diagnoses(
     What a finding has said of a place already is not said again. ``written``: the program is written all the same.
     """
     try:
-        texts = [Text(m.name, m.before, m.before if m.text is None else cst.parse_module(m.text)) for m in modules]
+        texts = [
+            ModuleTexts(m.name, m.before, m.before if m.text is None else cst.parse_module(m.text)) for m in modules
+        ]
         checked = check(texts, assume, layout)
     except (RecursionError, TooComplex):
         unread = Diagnosis("output-unchecked", Severity.NOTE, "the migrated program is too complex to be checked", "")
@@ -60,13 +62,13 @@ class _Lines:
         self._starts: Starts | None = None
         self._origins: list[int] = []
 
-    def emitted(self, place: Place) -> tuple[int, int]:
+    def emitted(self, place: CodePlace) -> tuple[int, int]:
         """Where a place is in the emitted text."""
         if self._starts is None:
             self._starts = locate(self._after)[1]
         return start(self._starts, place.node)
 
-    def original(self, place: Place) -> int:
+    def original(self, place: CodePlace) -> int:
         """The line of the original that a place stands for."""
         if not self._origins:
             before, after = (code(tree).split("\n") for tree in (self._module.before, self._after))
@@ -74,7 +76,7 @@ class _Lines:
         line = self.emitted(place)[0]
         return self._origins[line - 1] if 0 < line <= len(self._origins) else 0
 
-    def told(self, place: Place) -> bool:
+    def told(self, place: CodePlace) -> bool:
         """Whether a finding speaks of the place, or of the statement that it is in."""
         statement = place._replace(node=place.unit.names.statement(place.node))
         lines = {self.original(place), self.original(statement)} - {0}
@@ -112,12 +114,12 @@ def _unchecked(gap: Violation, lines: Mapping[str, _Lines]) -> Diagnosis:
     )
 
 
-def _code(place: Place) -> str:
+def _code(place: CodePlace) -> str:
     """The first line of a place's code, as it was emitted."""
     text = place.unit.names.module.code_for_node(place.node).strip()
     rows = [row for row in text.split("\n") if row.strip() and not row.lstrip().startswith("#")]
     return rows[0].strip()[:80] if rows else ""
 
 
-def _file(place: Place) -> str:
+def _file(place: CodePlace) -> str:
     return "the script" if place.unit.name == "__main__" else f"{place.unit.name}"

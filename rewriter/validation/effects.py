@@ -11,19 +11,19 @@ from ..analysis.training.training import outside_names
 from ..facts.effects import EffectKind
 from ..facts.torch_api import questions
 from .guards import Guards
-from .program import Program
-from .violation import Place, Violation
+from .program import EmittedProgram
+from .violation import CodePlace, Violation
 
 _ONCE = (EffectKind.WRITE, EffectKind.DOWNLOAD)
 
 
-def is_distributed(program: Program) -> bool:
+def is_distributed(program: EmittedProgram) -> bool:
     """Whether a program ran on several processes before: who writes is its author's business."""
     calls = (name for record in program.state.calls.values() for name in outside_names(record))
     return bool(program.accelerated) or any(questions.distributes(name) for name in calls)
 
 
-def repeated(program: Program, guards: Guards) -> Iterator[Violation]:
+def repeated(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
     """The writes that every process makes."""
     together = Together(program.state, program.reach, program.training, ())
     for unit in program.reach.units:
@@ -31,7 +31,7 @@ def repeated(program: Program, guards: Guards) -> Iterator[Violation]:
         for effect in found.effects:
             if effect.kind in _ONCE and not guards.always(unit, effect.node):
                 words = "every process does this, and once is enough"
-                yield Violation("effect-once", Place(unit, effect.node), words)
+                yield Violation("effect-once", CodePlace(unit, effect.node), words)
         for save in checkpoints.saves(program.state, unit, program.reach, set()):
             if not guards.always(unit, save.call):
-                yield Violation("effect-once", Place(unit, save.call), "every process writes this file")
+                yield Violation("effect-once", CodePlace(unit, save.call), "every process writes this file")

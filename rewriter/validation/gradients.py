@@ -9,13 +9,13 @@ import libcst as cst
 from ..analysis.dataflow.values import origins
 from ..analysis.training.training import method_name
 from ..facts.roles import Role
-from .program import Program
-from .violation import Place, Violation
+from .program import EmittedProgram
+from .violation import CodePlace, Violation
 
 _JOINS = frozenset({"gather", "gather_for_metrics", "reduce", "pad_across_processes", "broadcast"})
 
 
-def backwards(program: Program) -> Iterator[Violation]:
+def backwards(program: EmittedProgram) -> Iterator[Violation]:
     """The backward passes that the accelerator does not see."""
     if not program.accelerated:
         return
@@ -25,7 +25,7 @@ def backwards(program: Program) -> Iterator[Violation]:
             yield Violation("backward", program.at(record), words, program.at(program.accelerated[0]))
 
 
-def joined(program: Program) -> Iterator[Violation]:
+def joined(program: EmittedProgram) -> Iterator[Violation]:
     """Collectives through which a backward pass would flow."""
     path = program.gradient_path.nodes
     for record in program.accelerated:
@@ -34,10 +34,10 @@ def joined(program: Program) -> Iterator[Violation]:
             yield Violation("gradient-gathered", program.at(record), words, program.at(program.training.backwards[0]))
 
 
-def cut(program: Program) -> Iterator[Violation]:
+def cut(program: EmittedProgram) -> Iterator[Violation]:
     """Places at which the path of a training loss ends in something without a gradient."""
     for unit in program.reach.units:
         for call in unit.names.calls:
             if call in program.gradient_path.ends and isinstance(call.func, cst.Attribute):
                 words = f"`{call.func.attr.value}` takes the gradient from a part of a training loss"
-                yield Violation("gradient-cut", Place(unit, call), words, program.at(program.training.backwards[0]))
+                yield Violation("gradient-cut", CodePlace(unit, call), words, program.at(program.training.backwards[0]))

@@ -10,8 +10,8 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.walk import descendants
-from .program import Program
-from .violation import Place
+from .program import EmittedProgram
+from .violation import CodePlace
 
 _RANKS = frozenset({"process_index", "local_process_index", "is_last_process"})
 _ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
@@ -32,10 +32,10 @@ def asks_rank(expression: cst.CSTNode) -> bool:
 class Guards:
     """What of a program not every process runs, or not all at the same time."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: EmittedProgram) -> None:
         self.program = program
 
-    def around(self, unit: Unit, node: cst.CSTNode) -> Iterator[Place]:
+    def around(self, unit: Unit, node: cst.CSTNode) -> Iterator[CodePlace]:
         """What parts the processes before they come to a node, in the node's own function."""
         below = node
         function = unit.names.function(node)
@@ -43,16 +43,16 @@ class Guards:
             if above is function or isinstance(above, cst.ClassDef):
                 break
             if self._parts(above, below):
-                yield Place(unit, above)
+                yield CodePlace(unit, above)
             if isinstance(above, cst.IndentedBlock):
-                yield from (Place(unit, left) for left in self._left(above, below))
+                yield from (CodePlace(unit, left) for left in self._left(above, below))
             below = above
         block = unit.names.module if isinstance(function, cst.Module) else getattr(function, "body", None)
         if isinstance(block, cst.Module):
-            yield from (Place(unit, left) for left in self._left(block, below))
+            yield from (CodePlace(unit, left) for left in self._left(block, below))
         if isinstance(function, cst.FunctionDef):
             if any(_last(d.decorator) in _ALONE for d in function.decorators):
-                yield Place(unit, function)
+                yield CodePlace(unit, function)
 
     def _parts(self, above: cst.CSTNode, below: cst.CSTNode) -> bool:
         if isinstance(above, (cst.If, cst.IfExp, cst.While)):
@@ -74,13 +74,13 @@ class Guards:
                     yield statement
 
     @cached_property
-    def apart(self) -> dict[Code, Place]:
+    def apart(self) -> dict[Code, CodePlace]:
         """
         The functions that are called where the processes have parted, each with the place where they did.
 
         What a handler of an exception calls is left out: a script that trains again after an error does so by itself.
         """
-        found: dict[Code, Place] = {}
+        found: dict[Code, CodePlace] = {}
         reach = self.program.reach
         for record in self.program.records:
             called = reach.called(record.node)
@@ -92,7 +92,7 @@ class Guards:
                         found.setdefault(code, guard)
         return found
 
-    def of(self, unit: Unit, node: cst.CSTNode) -> Place | None:
+    def of(self, unit: Unit, node: cst.CSTNode) -> CodePlace | None:
         """What parts the processes before they come to a node, in its function or in one that calls it."""
         return next(self.around(unit, node), None) or self.apart.get(unit.names.function(node))
 

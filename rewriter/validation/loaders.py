@@ -9,13 +9,13 @@ import libcst as cst
 from ..analysis.dataflow.values import origins
 from ..analysis.training.training import method_name
 from ..facts.roles import Origin, Role
-from .program import Program
-from .violation import Place, Violation
+from .program import EmittedProgram
+from .violation import CodePlace, Violation
 
 _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 
 
-def prepared(program: Program) -> Iterator[Violation]:
+def prepared(program: EmittedProgram) -> Iterator[Violation]:
     """The loaders whose batches nobody brings to the device of the model."""
     if not program.accelerated:
         return
@@ -28,14 +28,14 @@ def prepared(program: Program) -> Iterator[Violation]:
             if loader in program.prepared or loader in moved or program.replaced(unit, _iterated(loop), loader):
                 continue
             words = "this loop iterates a loader that is not prepared, and its batches are not moved"
-            yield Violation("loader-prepared", Place(unit, _iterated(loop)), words, program.made(loader))
+            yield Violation("loader-prepared", CodePlace(unit, _iterated(loop)), words, program.made(loader))
 
 
 def _iterated(loop: cst.CSTNode) -> cst.CSTNode:
     return loop.iter if isinstance(loop, (cst.For, cst.CompFor)) else loop
 
 
-def _moved(program: Program) -> set[Origin]:
+def _moved(program: EmittedProgram) -> set[Origin]:
     """The loaders of which some batch is moved."""
     found: set[Origin] = set()
     for record in program.records:

@@ -12,11 +12,11 @@ from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, whole
 from ..facts.roles import Origin, Role
-from .program import Program
-from .violation import Place, Violation
+from .program import EmittedProgram
+from .violation import CodePlace, Violation
 
 
-def together(program: Program) -> Iterator[Violation]:
+def together(program: EmittedProgram) -> Iterator[Violation]:
     """Each optimizer that steps is prepared, and so is each model whose parameters it holds."""
     for record in program.training.steps if program.accelerated else ():
         for optimizer in origins(record.receiver, Role.OPTIMIZER):
@@ -33,7 +33,7 @@ def together(program: Program) -> Iterator[Violation]:
                     yield Violation("model-prepared", program.at(prepare), words, program.made(model))
 
 
-def _is_shown_only(program: Program, origin: Origin) -> bool:
+def _is_shown_only(program: EmittedProgram, origin: Origin) -> bool:
     """Whether the name that something is given has another value wherever that is trained."""
     unit = program.unit_of(origin.node)
     assign = unit.names.parents.get(origin.node) if unit is not None else None
@@ -44,7 +44,7 @@ def _is_shown_only(program: Program, origin: Origin) -> bool:
     return binding is not None and not _trains(program, unit, binding, name)
 
 
-def _models(program: Program, optimizer: Origin) -> list[Origin]:
+def _models(program: EmittedProgram, optimizer: Origin) -> list[Origin]:
     """The whole models whose parameters an optimizer holds, of a name that was bound twice only the last."""
     held = origins(program.state.related.get(optimizer), Role.PARAMETERS)
     models = [p.source for p in held if p.source is not None and p.source.role is Role.MODEL]
@@ -54,7 +54,7 @@ def _models(program: Program, optimizer: Origin) -> list[Origin]:
     return list(dict.fromkeys(whole(program.state, model) for model in models))
 
 
-def each_definition(program: Program) -> Iterator[Violation]:
+def each_definition(program: EmittedProgram) -> Iterator[Violation]:
     """Where a name that is prepared gets a new model or optimizer that trains, that one is prepared as well."""
     for binding, taken in _prepared_names(program).items():
         unit = taken[0][0].unit
@@ -67,10 +67,10 @@ def each_definition(program: Program) -> Iterator[Violation]:
             made = origins(program.state.values.get(value), Role.MODEL, Role.OPTIMIZER)
             if any(origin.node is value for origin in made) and _trains(program, unit, binding, definition):
                 words = f"`{binding.name}` is made anew here and trained, but only another one of this name is prepared"
-                yield Violation("each-definition", Place(unit, definition), words, program.at(taken[0][0]))
+                yield Violation("each-definition", CodePlace(unit, definition), words, program.at(taken[0][0]))
 
 
-def _behind(program: Program, unit: Unit, binding: Binding, reads: Iterable[cst.CSTNode]) -> set[cst.CSTNode]:
+def _behind(program: EmittedProgram, unit: Unit, binding: Binding, reads: Iterable[cst.CSTNode]) -> set[cst.CSTNode]:
     """The definitions that some reads of a variable see, and those that these are made of: ``net = net.to(device)``."""
     found: set[cst.CSTNode] = set()
     pending = list(reads)
@@ -83,7 +83,7 @@ def _behind(program: Program, unit: Unit, binding: Binding, reads: Iterable[cst.
     return found
 
 
-def _trains(program: Program, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
+def _trains(program: EmittedProgram, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
     """Whether an optimizer is made of what a definition gave, or it is stepped or handed on to be."""
     optimizers = {origin.node for origin in program.training.optimizers}
     steps = {record.node for record in program.training.steps}
@@ -95,7 +95,7 @@ def _trains(program: Program, unit: Unit, binding: Binding, definition: cst.CSTN
     return False
 
 
-def _prepared_names(program: Program) -> dict[Binding, list[tuple[CallRecord, cst.Name]]]:
+def _prepared_names(program: EmittedProgram) -> dict[Binding, list[tuple[CallRecord, cst.Name]]]:
     """The variables that are prepared in the scope in which they are bound, with each call and its argument."""
     found: dict[Binding, list[tuple[CallRecord, cst.Name]]] = {}
     for record in program.prepares:
@@ -108,7 +108,7 @@ def _prepared_names(program: Program) -> dict[Binding, list[tuple[CallRecord, cs
     return found
 
 
-def ordered(program: Program) -> Iterator[Violation]:
+def ordered(program: EmittedProgram) -> Iterator[Violation]:
     """What ``prepare`` returns goes to the names that were handed in, each to its own."""
     for record in program.prepares:
         assign = record.unit.names.parents.get(record.node)
@@ -128,7 +128,7 @@ def ordered(program: Program) -> Iterator[Violation]:
             yield Violation("prepare-order", program.at(record), words)
 
 
-def early(program: Program) -> Iterator[Violation]:
+def early(program: EmittedProgram) -> Iterator[Violation]:
     """What trains is prepared before the loop that trains it."""
     for loop in program.training.train_loops:
         unit = program.unit_of(loop)
@@ -140,7 +140,7 @@ def early(program: Program) -> Iterator[Violation]:
             ):
                 if _follows(unit, loop, record) and _steps(program, loop, record):
                     words = "this is prepared only after a loop that trains it"
-                    yield Violation("prepared-late", program.at(record), words, Place(unit, loop))
+                    yield Violation("prepared-late", program.at(record), words, CodePlace(unit, loop))
 
 
 def _follows(unit: Unit, loop: cst.CSTNode, record: CallRecord) -> bool:
@@ -148,7 +148,7 @@ def _follows(unit: Unit, loop: cst.CSTNode, record: CallRecord) -> bool:
     return unit.names.order(record.node) > unit.names.end(around)
 
 
-def _stepped(program: Program, step: CallRecord) -> list[Origin]:
+def _stepped(program: EmittedProgram, step: CallRecord) -> list[Origin]:
     """The optimizers that a call can step."""
     if isinstance(step.node.func, cst.Attribute):
         held = program.held(step.unit, step.node.func.value)
@@ -156,7 +156,7 @@ def _stepped(program: Program, step: CallRecord) -> list[Origin]:
     return origins(step.receiver, Role.OPTIMIZER)
 
 
-def _steps(program: Program, loop: cst.CSTNode, record: CallRecord) -> bool:
+def _steps(program: EmittedProgram, loop: cst.CSTNode, record: CallRecord) -> bool:
     unit = record.unit
     stepped = {
         optimizer

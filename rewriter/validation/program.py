@@ -18,13 +18,13 @@ from ..analysis.training.gradient_path import GradientPath
 from ..analysis.training.training import Training, find, method_name, whole
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
-from .violation import Place
+from .violation import CodePlace
 
 PREPARES = frozenset({"prepare", "prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"})
 """Methods of the accelerator that prepare what they are given."""
 
 
-class Program:
+class EmittedProgram:
     """One text of a program, solved."""
 
     def __init__(
@@ -141,18 +141,18 @@ class Program:
         """Whether a call runs a function in which an optimizer is stepped."""
         return any(function in self._stepping for function in self.reach.called(call))
 
-    def at(self, record: CallRecord) -> Place:
+    def at(self, record: CallRecord) -> CodePlace:
         """The place of a call."""
-        return Place(record.unit, record.node)
+        return CodePlace(record.unit, record.node)
 
     def unit_of(self, node: cst.CSTNode) -> Unit | None:
         """The module that a node is in."""
         return next((unit for unit in self.reach.units if node in unit.names.parents), None)
 
-    def made(self, origin: Origin) -> Place | None:
+    def made(self, origin: Origin) -> CodePlace | None:
         """The place where something is made."""
         unit = self.unit_of(origin.node)
-        return Place(unit, origin.node) if unit is not None else None
+        return CodePlace(unit, origin.node) if unit is not None else None
 
     def sites(self, code: Code) -> Iterator[CallRecord]:
         """The reached calls of a function."""

@@ -8,14 +8,14 @@ import libcst as cst
 
 from ..analysis.dataflow.values import CallRecord, Klass, Unit, decorators
 from ..analysis.syntax.nodes import FunctionNode, positional
-from .program import Program
-from .violation import Place, Violation
+from .program import EmittedProgram
+from .violation import CodePlace, Violation
 
 _KEEP = frozenset("no_grad enable_grad inference_mode staticmethod classmethod override".split())
 """Decorators that leave a function its parameters."""
 
 
-def misfits(program: Program) -> Iterator[Violation]:
+def misfits(program: EmittedProgram) -> Iterator[Violation]:
     """The calls that give a function of the program too little, too much, or what it has no parameter for."""
     for unit in program.reach.units:
         for function in unit.names.functions:
@@ -23,7 +23,7 @@ def misfits(program: Program) -> Iterator[Violation]:
                 for site in program.sites(function):
                     words = _misfit(unit, function, site)
                     if words:
-                        yield Violation("call-fits", program.at(site), words, Place(unit, function))
+                        yield Violation("call-fits", program.at(site), words, CodePlace(unit, function))
 
 
 def _misfit(unit: Unit, function: FunctionNode, site: CallRecord) -> str:

@@ -9,7 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.values import Unit
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """A node of the emitted program, and the module that it is in."""
 
     unit: Unit
@@ -28,10 +28,10 @@ class Violation(NamedTuple):
 
     invariant: str
     """Its name, one word or two: ``prepared-together``."""
-    place: Place
+    place: CodePlace
     words: str
     """What is wrong, as a clause that names both things."""
-    other: Place | None = None
+    other: CodePlace | None = None
 
     @property
     def key(self) -> tuple[str, tuple[str, str, str]]:

@@ -29,10 +29,10 @@ def found_again(name: str) -> Any:
     found = _LIVING.get(name)
     if found is None and state.GradientState().initialized:
         found = state.latest()
-    return Handle(name) if found is None else found
+    return AcceleratorHandle(name) if found is None else found
 
 
-class Handle:
+class AcceleratorHandle:
     """Stands for the accelerator of this process, which is looked for when something is asked of it."""
 
     def __init__(self, name: str) -> None:

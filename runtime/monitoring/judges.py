@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
-from ..process.statements import JUDGES, Verdict
+from ..process.statements import JUDGES, SharedVerdict
 
 WEIGHTS = "weights"
 """Statements about the weights of a prepared model."""
@@ -31,7 +31,7 @@ def enter(names_of: Callable[[int], tuple[str, list[str]]]) -> None:
     JUDGES[ROWS] = same_rows
 
 
-def weights(said: dict[int, Any], names_of: Callable[[int], tuple[str, list[str]]]) -> Verdict | None:
+def weights(said: dict[int, Any], names_of: Callable[[int], tuple[str, list[str]]]) -> SharedVerdict | None:
     """Weights of a model that should be equal on all ranks."""
     first, *others = sorted(said)
     for other in others:
@@ -50,22 +50,22 @@ def weights(said: dict[int, Any], names_of: Callable[[int], tuple[str, list[str]
                 "after backward; a learning rate that depends on a rank's own metric; optimizer steps inside no_sync. "
                 "If the weights should differ, write `with accelerator.unsynchronized(model):` around the training."
             )
-            return Verdict("DivergenceError", text)
+            return SharedVerdict("DivergenceError", text)
     return None
 
 
-def loose(said: dict[int, Any], size: int) -> Verdict | None:
+def loose(said: dict[int, Any], size: int) -> SharedVerdict | None:
     """Weights that several ranks step, and that nothing keeps equal."""
     for one, other in combinations(sorted(said), 2):
         if not alike(said[one]["norms"], said[other]["norms"]):
-            return Verdict("NotPreparedError", _not_prepared(said, one, other))
+            return SharedVerdict("NotPreparedError", _not_prepared(said, one, other))
     first = said[min(said)]
     if len(said) == size and first["step"] == 2 and not any(value["prepared"] for value in said.values()):
         text = (
             f"all {size} ranks train {_model(first)}{first['at']} in the same way, because nothing was prepared: "
             "each rank does all the work. Pass the model, the optimizer and the loader to accelerator.prepare."
         )
-        return Verdict("", text)
+        return SharedVerdict("", text)
     return None
 
 
@@ -98,7 +98,7 @@ def alike(mine: list[float], theirs: list[float]) -> bool:
     )
 
 
-def same_rows(said: dict[int, Any], size: int) -> Verdict | None:
+def same_rows(said: dict[int, Any], size: int) -> SharedVerdict | None:
     """Batches that all ranks read whole."""
     if len(said) < size:
         return None
@@ -111,7 +111,7 @@ def same_rows(said: dict[int, Any], size: int) -> Verdict | None:
         "all the work. Pass the loader to accelerator.prepare, which gives each rank its own rows. If this is "
         "intended, filter this warning, or set TORCHLIFT_MONITOR=0."
     )
-    return Verdict("", text)
+    return SharedVerdict("", text)
 
 
 def _different(batches: list[list[Any]]) -> Iterator[int]:

@@ -29,7 +29,7 @@ _FEW = 16
 """Of so many optimizers of a model the first steps are looked at."""
 
 
-class _Prepared:
+class _PreparedModel:
     """A model whose weights are to be equal on all processes."""
 
     def __init__(self, number: int, model: nn.Module) -> None:
@@ -55,7 +55,7 @@ class _Process:
     """What is known in this process, by whichever accelerator."""
 
     def __init__(self) -> None:
-        self.prepared: dict[int, _Prepared] = {}
+        self.prepared: dict[int, _PreparedModel] = {}
         self.count = 0
         """How many there have been."""
         self.quiet = 0
@@ -92,7 +92,7 @@ class Monitor:
         """From now on the weights of this model are equal on all processes."""
         if self._active and _entry_of(model) is None:
             _HERE.count += 1
-            _HERE.prepared[_HERE.count] = _Prepared(_HERE.count, model)
+            _HERE.prepared[_HERE.count] = _PreparedModel(_HERE.count, model)
             _HERE.rows.watch()
 
     def lets_go(self, models: Iterable[nn.Module]) -> None:
@@ -136,7 +136,7 @@ class Monitor:
                 _state_weights(entry, f"save {entry.saves}", f"in save_state (call {entry.saves})")
 
 
-def _entry_of(model: nn.Module) -> _Prepared | None:
+def _entry_of(model: nn.Module) -> _PreparedModel | None:
     return next((entry for entry in _HERE.prepared.values() if entry.model() is model), None)
 
 
@@ -167,7 +167,7 @@ def _after_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
 
 def _look(optimizer: Optimizer, steps: _Steps) -> None:
     stepped = [one for group in optimizer.param_groups for one in group["params"]]
-    owners: dict[int, _Prepared] = {}
+    owners: dict[int, _PreparedModel] = {}
     for entry in list(_HERE.prepared.values()):
         model = entry.model()
         if model is None:
@@ -190,7 +190,7 @@ def _look(optimizer: Optimizer, steps: _Steps) -> None:
         _state_loose(optimizer, steps, [one for one in loose if checksums.comparable(one)])
 
 
-def _state_weights(entry: _Prepared, occasion: str, when: str) -> None:
+def _state_weights(entry: _PreparedModel, occasion: str, when: str) -> None:
     model = entry.model()
     if model is not None:
         sums = checksums.sums([one for one in model.parameters() if checksums.comparable(one)])

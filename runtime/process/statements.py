@@ -22,7 +22,7 @@ _KEPT = 16
 _JUDGED = 1024
 
 
-class Verdict(NamedTuple):
+class SharedVerdict(NamedTuple):
     """What is wrong; every process raises it."""
 
     error: str
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
         return kind(self.text)
 
 
-Judge: TypeAlias = "Callable[[dict[int, Any], int], Verdict | None]"
+Judge: TypeAlias = "Callable[[dict[int, Any], int], SharedVerdict | None]"
 """Of what ranks have said about one topic so far, and how many ranks there are."""
 JUDGES: dict[str, Judge] = {}
 """By the kind of a statement. They run in the watching thread of rank 0."""
@@ -78,7 +78,7 @@ class Board:
             store.set(f"{_SAID}/{self._rank}", said)
             store.add(_COUNT, 1)
 
-    def compare(self, store: Any) -> Verdict | None:
+    def compare(self, store: Any) -> SharedVerdict | None:
         """What is wrong with what has been said, if anybody has said something since. For rank 0."""
         count = store.add(_COUNT, 0)
         if count == self._seen:
@@ -91,7 +91,7 @@ class Board:
                 said.setdefault((kind, topic), {})[rank] = value
         return self._judge(said)
 
-    def _judge(self, said: dict[tuple[str, str], dict[int, Any]]) -> Verdict | None:
+    def _judge(self, said: dict[tuple[str, str], dict[int, Any]]) -> SharedVerdict | None:
         for about, values in said.items():
             if about in self._judged or len(values) < 2 or about[0] not in JUDGES:
                 continue

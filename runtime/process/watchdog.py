@@ -21,7 +21,7 @@ from typing import Any
 from ..errors import CollectiveError, TorchliftError
 from . import peers
 from .call_log import Ring, parted, sentence
-from .statements import Board, Verdict
+from .statements import Board, SharedVerdict
 
 PERIOD = timedelta(milliseconds=400)
 """How often processes are compared, and one that waits asks what has come of it."""
@@ -53,7 +53,7 @@ class Watch(threading.Thread):
         super().__init__(name="torchlift watch", daemon=True)
         self.ring = Ring()
         self.board = Board(rank, size)
-        self.verdict: Verdict | None = None
+        self.verdict: SharedVerdict | None = None
         self.raised = ""
         """What another process has failed with, once it has told."""
         self.busy = False
@@ -184,7 +184,7 @@ class Watch(threading.Thread):
         if self._rank == 0:
             self._compare()
         elif self._store.check([_VERDICT]):
-            verdict = Verdict(*json.loads(self._store.get(_VERDICT)))
+            verdict = SharedVerdict(*json.loads(self._store.get(_VERDICT)))
             self._store.add(_HEARD, 1)
             self.verdict = verdict
 
@@ -203,7 +203,7 @@ class Watch(threading.Thread):
             if self._ended.is_set() and threading.current_thread() is self:
                 break
 
-    def _parted(self) -> Verdict | None:
+    def _parted(self) -> SharedVerdict | None:
         keys = [f"{_RINGS}/{rank}" for rank in range(1, self._size)]
         self._met = self._met or self._store.check(keys)
         if not self._met:
@@ -213,7 +213,7 @@ class Watch(threading.Thread):
         for rank, told in enumerate(newest, start=1):
             found = parted(mine, json.loads(told))
             if found is not None:
-                return Verdict("CollectiveMismatch", sentence(*found, rank))
+                return SharedVerdict("CollectiveMismatch", sentence(*found, rank))
         return None
 
     def _insist(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from .compare.waits import fell_apart, where
 from .hooks.spawning import UNSEEN
-from .traces import Rank, RunTrace
+from .traces import RankTrace, RunTrace
 
 _SPAWNS = re.compile(rb"\b(spawn|start_processes)\s*\(")
 
@@ -40,7 +40,7 @@ def obstacle(trace: RunTrace) -> str:
     return ""
 
 
-def failing(trace: RunTrace) -> Rank | None:
+def failing(trace: RunTrace) -> RankTrace | None:
     """The process that has failed by itself, rather than for the others' absence."""
     if trace.ended not in ("", "alone"):
         return None
@@ -48,7 +48,7 @@ def failing(trace: RunTrace) -> Rank | None:
     return min(failed, key=lambda rank: rank.within() is not None, default=None)
 
 
-def told(rank: Rank) -> str:
+def told(rank: RankTrace) -> str:
     """Its error, in one line."""
     if rank.error is None:
         return f"process {rank.rank} ends with status {rank.status}"

@@ -11,7 +11,7 @@ from .links import below
 from .request import Script
 from .run_processes import Run
 from .scratch import FileState, Scratch, hash_of, snapshot
-from .traces import Event, FileSeen, Rank, RunTrace, read_events, read_stack
+from .traces import Event, FileSeen, RankTrace, RunTrace, read_events, read_stack
 
 _LONGEST_TEXT = 1_000_000
 _TEXTS = {".csv", ".json", ".jsonl", ".log", ".md", ".tsv", ".txt", ".yaml", ".yml"}
@@ -76,7 +76,7 @@ def collect(run: Run, scratch: Scratch, before: dict[str, FileState], names: Ori
         texts = (data.decode(errors="replace") for data in process.kept)
         output, errors = (text.replace(f"{scratch.folder}/", "") for text in texts)
         stack = read_stack(process.task.stacks, scratch.tree, scratch.folder)
-        ranks.append(Rank(process.task.rank, events, process.status, output, errors, stack))
+        ranks.append(RankTrace(process.task.rank, events, process.status, output, errors, stack))
     return RunTrace(run.name, ranks, run.ended, run.seconds, _files(scratch, before, names))
 
 

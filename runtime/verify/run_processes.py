@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .child import Task, run
 from .scratch import used
-from .traces import LEAVING, WAITING, Rank, last_event, read_events
+from .traces import LEAVING, WAITING, RankTrace, last_event, read_events
 
 _POLL_SECONDS = 0.05
 _DISK_SECONDS = 1.0
@@ -250,7 +250,7 @@ def _fork(task: Task) -> Process:
 
 def _leaving(process: Process) -> bool:
     """Its training is over, and only its end does not come."""
-    return Rank(process.task.rank, read_events(process.task.trace), None).leaving
+    return RankTrace(process.task.rank, read_events(process.task.trace), None).leaving
 
 
 def _size(path: Path) -> int:

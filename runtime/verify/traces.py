@@ -21,7 +21,7 @@ LEAVING = "leaving"
 
 
 @dataclass
-class Rank:
+class RankTrace:
     """What one process has done."""
 
     rank: int
@@ -80,7 +80,7 @@ class RunTrace:
     """What a run has done, on all its processes."""
 
     name: str
-    ranks: list[Rank]
+    ranks: list[RankTrace]
     ended: str = ""
     """Why it was ended from outside; empty when it ended itself."""
     seconds: float = 0.0
@@ -88,8 +88,8 @@ class RunTrace:
     """Files that are new or changed, by path relative to the script's folder."""
 
     @property
-    def main(self) -> Rank:
-        """Rank 0."""
+    def main(self) -> RankTrace:
+        """RankTrace 0."""
         return self.ranks[0]
 
     @property

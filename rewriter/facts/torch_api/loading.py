@@ -40,7 +40,7 @@ BUILT_IN = (
 Kind = TypeVar("Kind", bound=tuple[object, ...])
 
 
-class Row(NamedTuple):
+class ApiRow(NamedTuple):
     """What is known of an operation."""
 
     name: str
@@ -76,7 +76,7 @@ class _Tables(NamedTuple):
     """Those with a star, the one with the most letters first."""
 
 
-def row(name: str) -> Row | None:
+def row(name: str) -> ApiRow | None:
     """The row of an operation, by its full name: ``torch.nn.functional.relu``, ``torch.Tensor.sum``."""
     return _rows.get(name) or _looked_up(name)
 
@@ -92,7 +92,9 @@ def named(kind: type[Kind]) -> dict[str, Kind]:
     """All rows of a kind, by their full names; those with a star are not among them."""
     names = (name for name, (each, _) in _tables().exact.items() if "*" not in name and KINDS[each] is kind)
     return {
-        name: made.transfer for name in names if isinstance(made := _row(name), Row) and isinstance(made.transfer, kind)
+        name: made.transfer
+        for name in names
+        if isinstance(made := _row(name), ApiRow) and isinstance(made.transfer, kind)
     }
 
 
@@ -102,10 +104,10 @@ def methods(owner: str, kind: type[tuple[object, ...]]) -> frozenset[str]:
     return frozenset(name.removeprefix(f"{owner}.") for name in named(kind) if name.rpartition(".")[0] == owner)
 
 
-_rows: dict[str, Row] = {}
+_rows: dict[str, ApiRow] = {}
 
 
-def _looked_up(name: str) -> Row | None:
+def _looked_up(name: str) -> ApiRow | None:
     tables = _tables()
     if name in tables.exact and "*" not in name:
         _rows[name] = _row(name)
@@ -114,16 +116,16 @@ def _looked_up(name: str) -> Row | None:
 
 
 @cache
-def _starred(name: str) -> Row | None:
+def _starred(name: str) -> ApiRow | None:
     return next((_row(star.key) for star in _tables().starred if star.fits(name)), None)
 
 
 @cache
-def _row(key: str) -> Row:
+def _row(key: str) -> ApiRow:
     kind, options = _tables().exact[key]
     own = {name: value for name, value in options.items() if name not in Columns._fields}
     columns = {name: value for name, value in options.items() if name in Columns._fields}
-    return Row(key, kind, KINDS[kind](**own), Columns(**columns))  # type: ignore[arg-type]
+    return ApiRow(key, kind, KINDS[kind](**own), Columns(**columns))  # type: ignore[arg-type]
 
 
 @cache

@@ -10,19 +10,19 @@ from .kinds import outside, processes, tensors, training
 from .loading import methods, named, row, transfer
 
 _CONSTRUCTED: dict[type[tuple[object, ...]], Role] = {
-    processes.Accelerator: Role.ACCELERATOR,
+    processes.AcceleratorClass: Role.ACCELERATOR,
     processes.Device: Role.DEVICE,
     training.Loader: Role.LOADER,
     training.Scheduler: Role.SCHEDULER,
     training.Optimizer: Role.OPTIMIZER,
-    training.Scaler: Role.SCALER,
+    training.GradientScaler: Role.SCALER,
     training.Loss: Role.LOSS,
     training.Criterion: Role.CRITERION,
-    training.Module: Role.MODEL,
+    training.ModelClass: Role.MODEL,
     training.Checkpoint: Role.CHECKPOINT,
 }
 _INHERITED: dict[type[tuple[object, ...]], Role] = {
-    training.Module: Role.MODEL,
+    training.ModelClass: Role.MODEL,
     training.Wrapper: Role.MODEL,
     training.Criterion: Role.CRITERION,
     training.Loader: Role.LOADER,
@@ -111,7 +111,7 @@ def iterates(last: str) -> bool:
 def host_builtin(name: str) -> bool:
     """Whether a builtin makes a Python value of a tensor, or hands a Python value on."""
     found = row(name)
-    text = found.transfer if found is not None and isinstance(found.transfer, outside.Text) else None
+    text = found.transfer if found is not None and isinstance(found.transfer, outside.TextOf) else None
     return transfer(name, tensors.ToHost) is not None or (text is not None and text.host)
 
 
@@ -120,7 +120,7 @@ def host_builtin(name: str) -> bool:
 
 def spawns(name: str) -> bool:
     """Whether a call starts processes that run a function of the script."""
-    found = transfer(name, processes.Start)
+    found = transfer(name, processes.ProcessStart)
     return found is not None and found.spawns
 
 
@@ -133,7 +133,7 @@ def is_distributed_sampler(name: str) -> bool:
 def distributes(name: str) -> bool:
     """Whether a program that calls this distributes itself by hand."""
     by_processes = name in wrappers("processes") or is_distributed_sampler(name)
-    return by_processes or transfer(name, processes.Start) is not None
+    return by_processes or transfer(name, processes.ProcessStart) is not None
 
 
 def pins(name: str) -> bool:
@@ -178,7 +178,9 @@ def keeps_path(name: str) -> bool:
     """Whether an outside callable makes a path or a text of what it is given."""
     found, read = row(name), transfer(name, outside.Read)
     asks = read is not None and read.what == "existence"
-    return asks or (found is not None and isinstance(found.transfer, (outside.Text, outside.PerProcess, tensors.Same)))
+    return asks or (
+        found is not None and isinstance(found.transfer, (outside.TextOf, outside.PerProcess, tensors.Same))
+    )
 
 
 # ---------------------------------------------------------------- what is written, fetched, searched

@@ -6,7 +6,7 @@ import re
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from ..traces import Rank
+from ..traces import RankTrace
 from ..verdict import Promise
 from .tolerances import About
 
@@ -42,7 +42,7 @@ class Line:
         return _NUMBER.findall(self.text)
 
 
-def lines_of(rank: Rank, stream: int = _OUT) -> list[Line]:
+def lines_of(rank: RankTrace, stream: int = _OUT) -> list[Line]:
     """The lines of one stream."""
     training = rank.training_passes()
     found: list[Line] = []
@@ -85,9 +85,9 @@ def _number(about: About, wanted: list[Line], found: list[Line], words: str) -> 
     return about.broken("lines", text, figure=extra)
 
 
-def _repeated(about: About, rank: Rank) -> str | None:
+def _repeated(about: About, rank: RankTrace) -> str | None:
     """A line of another process that the original prints, or any line that it adds to stdout. Its own may stay."""
-    partner = about.partner(rank) if about.by_hand else Rank(rank.rank, [], 0)
+    partner = about.partner(rank) if about.by_hand else RankTrace(rank.rank, [], 0)
     own = {stream: _shapes(partner, stream) for stream in (_OUT, _ERR, _LOG)}
     for line in lines_of(rank):
         if not own[_OUT][line.shape]:
@@ -101,7 +101,7 @@ def _repeated(about: About, rank: Rank) -> str | None:
     return None
 
 
-def _shapes(rank: Rank, stream: int) -> Counter[str]:
+def _shapes(rank: RankTrace, stream: int) -> Counter[str]:
     return Counter(line.shape for line in lines_of(rank, stream))
 
 
@@ -192,7 +192,7 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= 100 else text[:97] + "...")
 
 
-def differing(first: Rank, second: Rank) -> frozenset[tuple[int, int]]:
+def differing(first: RankTrace, second: RankTrace) -> frozenset[tuple[int, int]]:
     """The lines that differ between two runs of one script, by stream and number from 0."""
     found = set()
     for stream in _WORDS:

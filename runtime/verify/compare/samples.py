@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import zip_longest
 
-from ..traces import Rank, RunTrace
+from ..traces import RankTrace, RunTrace
 from ..verdict import Promise
 from .tolerances import About
 
@@ -33,7 +33,7 @@ def together(trace: RunTrace) -> list[Rows]:
     return [sum(one, Rows()) for one in shares]
 
 
-def by_step(rank: Rank, repeated: bool = False) -> list[Rows]:
+def by_step(rank: RankTrace, repeated: bool = False) -> list[Rows]:
     """
     The rows of training batches that each optimizer step uses.
 

@@ -7,7 +7,7 @@ import re
 from pathlib import PurePath
 from typing import Any
 
-from ..traces import Rank, RunTrace
+from ..traces import RankTrace, RunTrace
 from ..verdict import Promise
 from . import contents
 from .printed import agree
@@ -109,7 +109,7 @@ def _saves(trace: RunTrace) -> dict[str, list[list[Any]]]:
     return found
 
 
-def _saved_by(rank: Rank) -> dict[str, list[list[Any]]]:
+def _saved_by(rank: RankTrace) -> dict[str, list[list[Any]]]:
     saves: dict[str, list[list[Any]]] = {}
     for event in rank.events:
         if event["e"] == "save":

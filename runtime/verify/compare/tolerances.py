@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..traces import Rank, RunTrace
+from ..traces import RankTrace, RunTrace
 from ..verdict import Outcome, Promise
 
 _ADAPTIVE = ("Adam", "Ada", "RMSprop", "Rprop", "Lamb", "Lion", "Muon", "LBFGS")
@@ -74,7 +74,7 @@ class About:
         """The original was run on several processes, too."""
         return self.original.size > 1
 
-    def partner(self, rank: Rank) -> Rank:
+    def partner(self, rank: RankTrace) -> RankTrace:
         """What a migrated process is compared with: the original's of its rank, or its only one."""
         return self.original.ranks[rank.rank] if self.by_hand else self.original.main
 

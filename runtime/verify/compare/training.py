@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from ..traces import Event, Rank, RunTrace
+from ..traces import Event, RankTrace, RunTrace
 from ..verdict import Promise
 from .tolerances import About, apart, shown
 
@@ -30,7 +30,7 @@ def steps(about: About) -> Promise:
     return about.held("steps", f"{_listed(wanted)} steps")
 
 
-def _counts(rank: Rank) -> dict[int, int]:
+def _counts(rank: RankTrace) -> dict[int, int]:
     counts: dict[int, int] = {}
     for event in rank.of("step"):
         counts[event["o"]] = counts.get(event["o"], 0) + 1
@@ -97,7 +97,7 @@ def _means(trace: RunTrace) -> list[tuple[float, int]]:
     return [(mean([v for v, _ in column]), column[0][1]) for column in zip(*per_rank, strict=False)]
 
 
-def _losses(rank: Rank) -> list[tuple[float, int]]:
+def _losses(rank: RankTrace) -> list[tuple[float, int]]:
     """Each loss, with the number of the step that it belongs to."""
     found, step = [], 1
     for event in rank.events:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..traces import LEAVING, Event, Rank, RunTrace, script_line
+from ..traces import LEAVING, Event, RankTrace, RunTrace, script_line
 from ..verdict import Promise
 from .tolerances import About
 
@@ -89,7 +89,7 @@ def _own_error(trace: RunTrace) -> bool:
     return any(rank.error is not None and not _of_a_collective(rank) for rank in trace.ranks)
 
 
-def _of_a_collective(rank: Rank) -> bool:
+def _of_a_collective(rank: RankTrace) -> bool:
     """Ended by an error that another process's absence explains."""
     if rank.error is None:
         return bool(rank.status and rank.status < 0 and rank.within() is not None)
@@ -97,7 +97,7 @@ def _of_a_collective(rank: Rank) -> bool:
     return rank.within() is not None and any(word in message for word in _COLLECTIVE)
 
 
-def _place(rank: Rank, trace: RunTrace) -> str:
+def _place(rank: RankTrace, trace: RunTrace) -> str:
     """Where a process stood."""
     name = f"process {rank.rank}"
     inside = rank.within()
@@ -114,7 +114,7 @@ def _place(rank: Rank, trace: RunTrace) -> str:
     return f"{name} is at {line or '?'}"
 
 
-def _has_ended(rank: Rank) -> bool:
+def _has_ended(rank: RankTrace) -> bool:
     return bool(rank.stack) and script_line(rank.stack) is None
 
 

@@ -8,7 +8,7 @@ import libcst as cst
 import pytest
 
 from torchlift.rewriter.facts.module_paths import ENTRY, ModulePaths, Place
-from torchlift.rewriter.validation.check import Checked, Text, check
+from torchlift.rewriter.validation.check import Checked, ModuleTexts, check
 
 HEAD = """\
 import os
@@ -53,7 +53,7 @@ BACKWARD = "    accelerator.backward(loss)\n"
 
 def checked(after: str, before: str = BEFORE) -> Checked:
     layout = ModulePaths({ENTRY: Place(ENTRY)})
-    return check([Text(ENTRY, cst.parse_module(before), cst.parse_module(after))], (), layout)
+    return check([ModuleTexts(ENTRY, cst.parse_module(before), cst.parse_module(after))], (), layout)
 
 
 def broken(after: str, before: str = BEFORE) -> set[str]:

@@ -14,7 +14,7 @@ import libcst as cst
 import pytest
 
 from torchlift.rewriter.facts.module_paths import ENTRY, ModulePaths, Place
-from torchlift.rewriter.validation.check import Text, check
+from torchlift.rewriter.validation.check import ModuleTexts, check
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 MIGRATED = sorted(folder.parent.name for folder in FIXTURES.glob("*/after.py"))
@@ -196,7 +196,7 @@ def mutants(name: str) -> Iterator[tuple[str, cst.Module]]:
 
 
 def is_found(name: str, mutant: cst.Module) -> bool:
-    text = Text(ENTRY, parsed(name, "before"), mutant)
+    text = ModuleTexts(ENTRY, parsed(name, "before"), mutant)
     return bool(check([text], (), ModulePaths({ENTRY: Place(ENTRY)})).violations)
 
 

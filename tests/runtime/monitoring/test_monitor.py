@@ -9,7 +9,7 @@ import torch
 
 from torchlift.runtime.config.environment import read_environment
 from torchlift.runtime.monitoring import checksums, judges
-from torchlift.runtime.process.statements import JUDGES, Board, Verdict
+from torchlift.runtime.process.statements import JUDGES, Board, SharedVerdict
 
 NOT_PREPARED = {
     "a_model_that_is_never_prepared": ["SGD.step() at ", "`model` (a Sequential)", "unsynchronized(model)"],
@@ -139,7 +139,7 @@ def rows(*batches):
 
 def test_rows_of_data_that_has_more_than_one():
     same = {0: rows((1, False), (2, False)), 1: rows((1, False), (2, False))}
-    assert "the same rows on all 2 ranks" in (judges.same_rows(same, 2) or Verdict("", "")).text
+    assert "the same rows on all 2 ranks" in (judges.same_rows(same, 2) or SharedVerdict("", "")).text
     assert judges.same_rows(same, 3) is None
     assert judges.same_rows({0: rows((1, True), (2, True)), 1: rows((3, True), (2, True))}, 2) is None
     one_value = {rank: rows((1, False), (1, False)) for rank in range(2)}
@@ -161,7 +161,9 @@ class Store(dict):
 
 
 def test_statements_are_compared_when_two_have_made_them(monkeypatch):
-    monkeypatch.setitem(JUDGES, "test", lambda said, _: Verdict("CollectiveError", str(said)) if said[0] == 2 else None)
+    monkeypatch.setitem(
+        JUDGES, "test", lambda said, _: SharedVerdict("CollectiveError", str(said)) if said[0] == 2 else None
+    )
     store, boards = Store(), [Board(rank, 3) for rank in range(3)]
     for board in boards[:2]:
         board.say("test", "one", 1)

@@ -12,7 +12,7 @@ import pytest
 
 from torchlift.runtime.process.system import get_free_port
 from torchlift.runtime.verify import by_hand
-from torchlift.runtime.verify.traces import Rank, RunTrace
+from torchlift.runtime.verify.traces import RankTrace, RunTrace
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 TWO = ("--distributed", "--procs", "2", "--steps", "4")
@@ -159,7 +159,7 @@ def test_a_group_lives_as_long_as_its_process(identity: Callable[..., Any]) -> N
 
 
 def traced(*ranks: list[dict[str, Any]], ended: str = "", status: int = 0) -> RunTrace:
-    processes = [Rank(n, [{"t": 0.0, **event} for event in events], status) for n, events in enumerate(ranks)]
+    processes = [RankTrace(n, [{"t": 0.0, **event} for event in events], status) for n, events in enumerate(ranks)]
     return RunTrace("original", processes, ended=ended)
 
 
@@ -211,7 +211,7 @@ CALL, DONE = {"e": "coll", "op": "barrier", "at": "a.py:1"}, {"e": "done"}
     ],
 )
 def test_whose_training_is_over(events: list[dict[str, Any]], leaving: bool) -> None:
-    assert Rank(0, events, None).leaving is leaving
+    assert RankTrace(0, events, None).leaving is leaving
 
 
 @pytest.mark.parametrize(

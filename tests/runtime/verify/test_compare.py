@@ -11,7 +11,7 @@ from torchlift.runtime.verify.compare import printed, samples, saved, training, 
 from torchlift.runtime.verify.compare.everything import compare, unstable
 from torchlift.runtime.verify.compare.tolerances import About, Unstable, apart
 from torchlift.runtime.verify.curve import curve, draw
-from torchlift.runtime.verify.traces import FileSeen, Rank, RunTrace
+from torchlift.runtime.verify.traces import FileSeen, RankTrace, RunTrace
 from torchlift.runtime.verify.verdict import Outcome
 
 Event = dict[str, Any]
@@ -56,7 +56,7 @@ def end(draws: int = 0, **held: int) -> Event:
 
 
 def run(*ranks: list[Event], files: dict[str, FileSeen] | None = None, **held: int) -> RunTrace:
-    processes = [Rank(number, [*events, end(**held)], 0) for number, events in enumerate(ranks)]
+    processes = [RankTrace(number, [*events, end(**held)], 0) for number, events in enumerate(ranks)]
     return RunTrace("run", processes, files=files or {})
 
 
@@ -367,8 +367,10 @@ def coll(op: str, at: str) -> Event:
 
 
 def test_a_hang_names_rank_collective_and_line() -> None:
-    first = Rank(0, [*TRAINED, coll("all_gather", "train.py:9")], -9, stack=["x.py:1 in wait", "@train.py:9 in test"])
-    second = Rank(1, [*TRAINED, loss(1.0, at="train.py:5")], -9, stack=["@train.py:5 in train"])
+    first = RankTrace(
+        0, [*TRAINED, coll("all_gather", "train.py:9")], -9, stack=["x.py:1 in wait", "@train.py:9 in test"]
+    )
+    second = RankTrace(1, [*TRAINED, loss(1.0, at="train.py:5")], -9, stack=["@train.py:5 in train"])
     promise = waits.waits(about(run(TRAINED), RunTrace("hang", [first, second], ended="wait")))
     assert promise.outcome is Outcome.BROKEN
     assert promise.detail == (
@@ -381,10 +383,10 @@ def test_a_hang_names_rank_collective_and_line() -> None:
 def test_a_lost_connection_is_a_hang_and_an_own_error_is_not() -> None:
     inside = [*TRAINED, coll("all_reduce", "train.py:9")]
     error = {"e": "error", "t": 0, "kind": "RuntimeError", "message": "Connection closed by peer", "at": "train.py:9"}
-    left = RunTrace("run", [Rank(0, [*inside, error], 1), Rank(1, [*TRAINED, end()], 0)])
+    left = RunTrace("run", [RankTrace(0, [*inside, error], 1), RankTrace(1, [*TRAINED, end()], 0)])
     assert "process 1 has reached the end of the script" in waits.waits(about(run(TRAINED), left)).detail
     own = {**error, "kind": "ValueError", "message": "my own"}
-    fails = RunTrace("run", [Rank(0, [*TRAINED, own], 1), Rank(1, [*inside, error], 1)])
+    fails = RunTrace("run", [RankTrace(0, [*TRAINED, own], 1), RankTrace(1, [*inside, error], 1)])
     assert waits.waits(about(run(TRAINED), fails)).outcome is Outcome.HELD
     assert waits.runs(about(run(TRAINED), fails)).detail == "process 0 ends with ValueError at train.py:9: my own"
 

@@ -63,7 +63,7 @@ class Bar(NamedTuple):
     off: str = ""
 
 
-class Text(NamedTuple):
+class TextOf(NamedTuple):
     """Makes a text, a number or a path of what it is given: what was equal everywhere stays so."""
 
     host: bool = False

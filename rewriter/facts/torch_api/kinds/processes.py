@@ -17,13 +17,13 @@ class Pin(NamedTuple):
     """Chooses the device of this process."""
 
 
-class Rank(NamedTuple):
+class RankNumber(NamedTuple):
     """The number of this process, or how many there are."""
 
     of: Literal["rank", "local rank", "world size"] = "rank"
 
 
-class Start(NamedTuple):
+class ProcessStart(NamedTuple):
     """Starts processes, or joins them to a group: what a program that distributes itself by hand calls."""
 
     spawns: bool = False
@@ -37,7 +37,7 @@ class Collective(NamedTuple):
     )
 
 
-class Accelerator(NamedTuple):
+class AcceleratorClass(NamedTuple):
     """The object that distributes a program: ours, or Accelerate's."""
 
 

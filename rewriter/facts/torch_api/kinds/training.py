@@ -19,7 +19,7 @@ class Criterion(NamedTuple):
     default: Literal["mean", "sum", "batchmean", "none"] = "mean"
 
 
-class Module(NamedTuple):
+class ModelClass(NamedTuple):
     """A class or a function that makes a model or a part of one."""
 
     mixes_rows: bool = False
@@ -64,7 +64,7 @@ class Scheduler(NamedTuple):
     """``step`` takes a value that was measured."""
 
 
-class Scaler(NamedTuple):
+class GradientScaler(NamedTuple):
     """A scaler of gradients for float16."""
 
 

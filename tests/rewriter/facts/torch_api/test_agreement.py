@@ -13,7 +13,7 @@ import torch
 from torch.overrides import get_testing_overrides
 
 from torchlift.rewriter.facts.torch_api.kinds.tensors import Pointwise, Reduce
-from torchlift.rewriter.facts.torch_api.loading import BUILT_IN, Row, row
+from torchlift.rewriter.facts.torch_api.loading import BUILT_IN, ApiRow, row
 
 PACKAGES = ("torch", "numpy", "torchlift")
 NOT_INSTALLED = ("torch.utils.tensorboard.",)
@@ -30,7 +30,7 @@ CALLED_BELOW = {"max", "min", "argmax", "argmin", "prod", "logsumexp", "count_no
 """Reductions whose signature, as torch gives it, is that of another overload."""
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[ApiRow]:
     for table in BUILT_IN:
         for name in import_module(f"torchlift.rewriter.facts.torch_api.tables.{table}").ROWS:
             if "*" not in name and name.startswith(tuple(f"{package}." for package in PACKAGES)):
@@ -59,7 +59,7 @@ def at_least(name: str, version: str) -> bool:
     return [int(part) for part in here.split("+")[0].split(".")[:2]] >= [int(part) for part in version.split(".")[:2]]
 
 
-def disagreement(row: Row) -> str:
+def disagreement(row: ApiRow) -> str:
     """What a row says of a name that is not so, empty where it is."""
     until, since = row.columns.until, row.columns.since
     there = not (until and at_least(row.name, until)) and not (since and not at_least(row.name, since))
@@ -107,7 +107,7 @@ def test_a_row_that_is_wrong_is_noticed(name: str, columns: dict[str, Any], text
     known = row("torch.sum")
     assert known is not None
     dim = Reduce(dim=columns.pop("dim", None))
-    assert disagreement(Row(name, "reduce", dim, known.columns._replace(**columns))).startswith(text)
+    assert disagreement(ApiRow(name, "reduce", dim, known.columns._replace(**columns))).startswith(text)
 
 
 # ---------------------------------------------------------------- by calling them
@@ -132,7 +132,7 @@ torch.Tensor.masked_fill_ torch.lerp torch.Tensor.lerp torch.Tensor.lerp_ torch.
 """Pointwise rows that need arguments of a special shape or type."""
 
 
-def dims() -> list[Row]:
+def dims() -> list[ApiRow]:
     owners = ("torch", "torch.Tensor", "torch.linalg", "numpy", "numpy.ndarray")
     found = [each for each in rows() if isinstance(each.transfer, Reduce) and each.transfer.dim is not None]
     return [each for each in found if each.name.rpartition(".")[0] in owners]
