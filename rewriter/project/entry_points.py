@@ -26,7 +26,7 @@ class Map:
         self.library, self.excludes = library, excludes
         self._targets: dict[Path, frozenset[Path]] = {}
         self._projects: dict[Path, list[Path]] = {}
-        self._words: dict[Path, frozenset[str]] = {}
+        self._words: dict[tuple[Path, bool], frozenset[str]] = {}
 
     def project(self, path: Path) -> list[Path]:
         """The scripts and notebooks of the project around a file, by full path; of its folder if none marks it."""
@@ -84,24 +84,20 @@ class Map:
                     found[path] = set(hit)
         return found
 
-    def words(self, path: Path) -> frozenset[str]:
+    def words(self, path: Path, *, of_imports: bool = False) -> frozenset[str]:
         """
         Every name and attribute that a file reads, imported ones by the name that they have at home.
 
-        What it defines itself, at its top, is its own: `train` may be a function in many files.
+        What it defines itself, at its top, is its own: `train` may be a function in many files. ``of_imports``: only
+        attributes of what it imports; `model.train()` reads an attribute of something that it has made.
         """
-        if path not in self._words:
+        if (path, of_imports) not in self._words:
             try:
                 tree = parse(self.library.data(path))
             except (SyntaxError, ValueError, RecursionError, SourceError):
                 tree = ast.Module([], [])
-            nodes = list(ast.walk(tree))
-            own = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-            found = {node.id for node in nodes if isinstance(node, ast.Name)} - own
-            found |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-            renamed = (node for node in nodes if isinstance(node, ast.alias) and node.asname in found)
-            self._words[path] = frozenset(found | {alias.name.rpartition(".")[2] for alias in renamed})
-        return self._words[path]
+            self._words[path, of_imports] = frozenset(_words(tree, of_imports))
+        return self._words[path, of_imports]
 
     def entries(self, working: Collection[Path], universe: Sequence[Path]) -> list[Path]:
         """The files that reach files with work and are started: nobody imports them, or they have a guard."""
@@ -136,7 +132,8 @@ class Map:
         outside = [p for p in self.project(program.entry) if absolute(p) not in own and not self.is_test(p)]
         for user, hit in self._reached(set(here), outside).items():
             for full in hit:
-                found[here[full]].update(dict.fromkeys(self.words(user), os.path.relpath(user)))
+                words = self.words(user, of_imports=full == absolute(program.entry))
+                found[here[full]].update(dict.fromkeys(words, os.path.relpath(user)))
         for path in modules:
             for word in _of_guard(self.library.data(path)):
                 found[path].setdefault(word, f"{path} itself, when it is started,")
@@ -174,6 +171,23 @@ class Map:
     def testers(self, changed: Collection[Path], like: Path) -> dict[Path, set[Path]]:
         """The tests that import changed modules."""
         return self.importers(changed, [p for p in self.project(like) if self.is_test(p)])
+
+
+def _words(tree: ast.Module, of_imports: bool) -> set[str]:
+    nodes = list(ast.walk(tree))
+    own = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+    aliases = [node for node in nodes if isinstance(node, ast.alias)]
+    imported = {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+    found = {node.id for node in nodes if isinstance(node, ast.Name)} - own
+    found |= {n.attr for n in nodes if isinstance(n, ast.Attribute) and (not of_imports or _root(n) in imported)}
+    return found | {alias.name.rpartition(".")[2] for alias in aliases if alias.asname in found}
+
+
+def _root(node: ast.expr) -> str | None:
+    """The name that a chain of attributes begins with."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _of_guard(data: bytes) -> set[str]:

@@ -245,7 +245,7 @@ def test_what_another_script_takes_from_the_entry_script_keeps_its_signature(loo
 
 
 def test_a_function_of_the_same_name_in_another_script_is_another_one(look: Look) -> None:
-    other = "from train import main as run\n\n\ndef evaluate(x):\n    return x\n\n\nevaluate(1)\nrun()\n"
+    other = "from train import main as run\n\n\ndef evaluate(x):\n    return x\n\n\nevaluate(1)\nrun()\nx.evaluate()\n"
     after = changed(look({"train.py": ALL_IN_ONE, "other.py": other}))
     assert "def evaluate(model, loader, accelerator):" in after["train.py"]
 
