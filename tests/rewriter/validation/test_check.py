@@ -161,3 +161,11 @@ def test_a_backward_pass_without_a_step_is_a_gap_and_no_fault() -> None:
 
 def test_nothing_is_said_where_nothing_is_prepared() -> None:
     assert checked(BEFORE) == Checked()
+
+
+def test_a_turn_in_a_turn_meets() -> None:
+    inner = "    with accelerator.main_process_first():\n        os.listdir('.')\n"
+    assert "collective-apart" not in broken(f"{AFTER}with accelerator.main_process_first():\n{inner}")
+    assert "collective-apart" in broken(f"{AFTER}if accelerator.is_main_process:\n{inner}")
+    gathered = "    accelerator.gather(x)\n"
+    assert "collective-apart" in broken(f"{AFTER}with accelerator.main_process_first():\n{gathered}")
