@@ -84,12 +84,11 @@ def _behind(program: EmittedProgram, unit: Unit, binding: Binding, reads: Iterab
 
 
 def _trains(program: EmittedProgram, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
-    """Whether an optimizer is made of what a definition gave, or it is stepped or handed on to be."""
-    optimizers = {origin.node for origin in program.training.optimizers}
+    """Whether what a definition gave is stepped, or handed on to be: an optimizer that is only made trains nothing."""
     steps = {record.node for record in program.training.steps}
     for read in binding.reads:
         for call in unit.names.ancestors(read):
-            if call in optimizers or call in steps or (isinstance(call, cst.Call) and program.steps_below(call)):
+            if call in steps or (isinstance(call, cst.Call) and program.steps_below(call)):
                 if definition in unshadowed(unit.names, binding, read):
                     return True
     return False

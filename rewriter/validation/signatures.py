@@ -42,10 +42,10 @@ def _misfit(unit: Unit, function: FunctionNode, site: CallRecord) -> str:
 
 
 def _calls(function: cst.FunctionDef, site: CallRecord) -> bool:
-    """Whether a call is one of the function itself, not of something that calls it back."""
+    """Whether a call is one of the function itself: not of what calls it back, nor of one of several classes."""
     func = site.node.func
     last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
-    made = function.name.value == "__init__" and any(isinstance(thing, Klass) for thing in site.callees)
+    made = function.name.value == "__init__" and len([t for t in site.callees if isinstance(t, Klass)]) == 1
     return bool(last == function.name.value or made) and set(decorators(function)) <= _KEEP
 
 

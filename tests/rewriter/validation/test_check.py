@@ -110,7 +110,7 @@ def test_a_model_made_anew_must_be_prepared_anew() -> None:
     text = dedent(again)
     prepared = "model, optimizer = accelerator.prepare(model, optimizer)"
     assert broken(AFTER + text.replace("PREPARE", prepared)) == set()
-    assert "each-definition" in broken(AFTER + text.replace("PREPARE", "optimizer = accelerator.prepare(optimizer)"))
+    assert broken(AFTER + text.replace("PREPARE", "optimizer = accelerator.prepare(optimizer)")) == {"model-prepared"}
 
 
 def test_batches_that_are_moved_need_no_prepared_loader() -> None:
