@@ -16,16 +16,16 @@ HERE = Path(__file__).parent
 ROWS = [*(f"W{n}" for n in (*range(1, 6), *range(7, 20), *range(22, 28), *range(30, 37))), "F2", "F4"]
 CHECKS = re.findall(r"^def ([wf]\d\w+)", (HERE / "jobs" / "traps.py").read_text(), re.M)
 ALSO = {
-    "W2": "test_gradients.py::test_schedules_and_windows",
-    "W3": "test_gradients.py::test_schedules_and_windows",
-    "W10": "test_loaders.py::test_loaders_on_two_processes",
-    "W13": "test_training.py::test_fifty_steps_with_the_global_batch_kept_are_those_of_one_process",
-    "W15": "test_launchers.py::test_functions_run_on_processes_that_know_each_other",
-    "W17": "test_reading.py::test_on_two_processes",
-    "W18": "test_checkpoints.py::test_a_kill_in_the_middle_of_a_save_costs_nothing_that_was_saved",
-    "W30": "test_divergence.py::test_every_bug_is_named_within_seconds",
-    "W33": "test_names.py::test_wrappers_are_looked_through",
-    "W36": "test_names.py::test_filling",
+    "W2": "gradients/test_window.py::test_schedules_and_windows",
+    "W3": "gradients/test_window.py::test_schedules_and_windows",
+    "W10": "data/test_loader.py::test_loaders_on_two_processes",
+    "W13": "accelerator/test_training.py::test_fifty_steps_with_the_global_batch_kept_are_those_of_one_process",
+    "W15": "launch/test_notebook.py::test_functions_run_on_processes_that_know_each_other",
+    "W17": "data/test_reading.py::test_on_two_processes",
+    "W18": "checkpoint/test_state.py::test_a_kill_in_the_middle_of_a_save_costs_nothing_that_was_saved",
+    "W30": "process/test_watchdog.py::test_every_bug_is_named_within_seconds",
+    "W33": "compat/test_names.py::test_wrappers_are_looked_through",
+    "W36": "compat/test_names.py::test_filling",
     "F4": "test_import.py::test_nothing_heavy_comes_along",
 }
 """Where a row has been looked at more closely."""

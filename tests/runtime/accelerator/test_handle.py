@@ -54,4 +54,4 @@ def test_nothing_of_it_is_in_a_file(tmp_path):
 def test_another_process_finds_its_own():
     data = pickle.dumps({"accelerator": Accelerator(cpu=True)}).hex()
     done = subprocess.run([sys.executable, "-c", READING, data], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["there is no Accelerator yet: make one first.", "1 True"], done.stderr
+    assert done.stdout.splitlines() == ["there is no Accelerator yet: create one first.", "1 True"], done.stderr
