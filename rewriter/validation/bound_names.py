@@ -8,7 +8,7 @@ the same condition stands. A loop is taken to run at least once: that is the scr
 from __future__ import annotations
 
 import builtins
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import libcst as cst
@@ -24,12 +24,11 @@ _ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
 _GIVEN = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__spec__", "__path__", "__class__"}
 
 
-def unbound(unit: Unit, functions: Container[str] | None = None) -> Iterator[Violation]:
-    """The reads of a module that come before their name has a value, on some path; only in some functions, by name."""
+def unbound(unit: Unit) -> Iterator[Violation]:
+    """The reads of a module that come before their name has a value, on some path."""
     for code, scope in unit.names.scopes.items():
-        if functions is None or scope.qualname in functions:
-            if scope.kind in (ScopeKind.FUNCTION, ScopeKind.MODULE) and not isinstance(code, cst.Lambda):
-                yield from _Paths(unit, scope).run()
+        if scope.kind in (ScopeKind.FUNCTION, ScopeKind.MODULE) and not isinstance(code, cst.Lambda):
+            yield from _Paths(unit, scope).run()
 
 
 def unknown(unit: Unit) -> Iterator[Violation]:

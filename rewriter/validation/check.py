@@ -49,8 +49,8 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
     after = EmittedProgram([(text.name, text.after) for text in texts], assume, layout)
     if not after.accelerated:
         return Checked()
-    found = [*_found(after), *coverage.unseen(after)]
     guards = Guards(after)
+    found = [*_found(after, guards), *coverage.unseen(after)]
     writes = list(effects.repeated(after, guards))
     named = {text.name for text in texts if text.before is not text.after}
     reads = [v for unit in after.reach.units if unit.name in named for v in _names(unit)]
@@ -58,7 +58,7 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
     if not (found or writes or reads or cuts):
         return Checked()
     before = EmittedProgram([(text.name, text.before) for text in texts], assume, layout)
-    known = {violation.key for violation in (*_found(before), *coverage.unseen(before))}
+    known = {violation.key for violation in (*_found(before, Guards(before)), *coverage.unseen(before))}
     if effects.is_distributed(before):
         writes = []
     read_before = {_read(v) for unit in before.reach.units if unit.name in named for v in _names(unit)}
@@ -69,10 +69,10 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
     return Checked(tuple(v for v in found if v not in gaps), tuple(gaps))
 
 
-def _found(program: EmittedProgram) -> Iterator[Violation]:
+def _found(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
     for invariant in _SIMPLE:
         yield from invariant(program)
-    yield from collectives.apart(program, Guards(program))
+    yield from collectives.apart(program, guards)
 
 
 def _more(after: Sequence[Violation], before: Iterable[Violation]) -> Iterator[Violation]:

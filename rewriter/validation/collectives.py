@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.training.training import method_name
-from .guards import Guards
+from .guards import TURNS, Guards
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -17,7 +17,6 @@ COLLECTIVES = frozenset(
     "main_process_first local_main_process_first".split()
 )
 """Methods of the accelerator that all processes must call together."""
-_TURNS = frozenset({"main_process_first", "local_main_process_first"})
 
 
 def apart(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
@@ -26,7 +25,7 @@ def apart(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
         name = method_name(record.node)
         if name in COLLECTIVES:
             guard = guards.of(record.unit, record.node)
-            if guard is not None and not (name in _TURNS and isinstance(guard.node, cst.With)):
+            if guard is not None and not (name in TURNS and isinstance(guard.node, cst.With)):
                 # of two turns, one in the other, the first process leaves the inner one when the others enter the outer
                 words = f"`{name}` waits for all processes, but only some of them come to it"
                 yield Violation("collective-apart", program.at(record), words, guard)

@@ -15,7 +15,7 @@ from .violation import CodePlace
 
 _RANKS = frozenset({"process_index", "local_process_index", "is_last_process"})
 _ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
-_TURNS = frozenset({"main_process_first", "local_main_process_first"})
+TURNS = frozenset({"main_process_first", "local_main_process_first"})
 _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 _HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
 _CLOSED: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
@@ -61,7 +61,7 @@ class Guards:
             return below is above.right and asks_rank(above.left)
         if isinstance(above, cst.With):
             calls = [item.item for item in above.items if isinstance(item.item, cst.Call)]
-            return below is above.body and any(_last(call.func) in _TURNS for call in calls)
+            return below is above.body and any(_last(call.func) in TURNS for call in calls)
         return isinstance(above, _HANDLERS)
 
     def _left(self, block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
