@@ -15,6 +15,9 @@ from .together import Call, step_of
 
 TITLE = "A training step of 25 million parameters, on the CPU"
 PAIRS = 200
+ROUNDS = 4
+"""Processes that the pairs are spread over: where a model lies in memory moves its steps by some per cent, and each
+round makes the models in another order."""
 LIMITS = {1: 1.01, 2: 1.03}
 """Of the time of raw torch, by the number of processes."""
 ADDED, ADDED_EACH = 150e-6, 0.5e-6
@@ -87,12 +90,14 @@ def preparations(count: int) -> dict[str, Callable[[Any, Any], tuple[Any, Any, C
     return found
 
 
-def steps_of(name: str, count: int) -> dict[str, Call]:
-    """A step of each, of equal models."""
+def steps_of(name: str, count: int, turn: int) -> dict[str, Call]:
+    """A step of each, of equal models; the models are made in turn, beginning with another one each time."""
     import torch
 
     steps = {}
-    for who, prepare in preparations(count).items():
+    makers = list(preparations(count).items())
+    first = turn % len(makers)
+    for who, prepare in makers[first:] + makers[:first]:
         torch.manual_seed(0)
         model, x = MODELS[name]()
         model, optimizer, backward = prepare(model, torch.optim.SGD(model.parameters(), lr=1e-4))
@@ -100,14 +105,14 @@ def steps_of(name: str, count: int) -> dict[str, Call]:
     return steps
 
 
-def child(name: str, count: int, pairs: int) -> None:
+def child(name: str, count: int, pairs: int, turn: int) -> None:
     """One of the processes: measure, and print seconds of every step, by the clock and of CPU time."""
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    steps = steps_of(name, count)
+    steps = steps_of(name, count, turn)
     order = list(steps)
     wall: dict[str, list[float]] = {who: [] for who in steps}
     cpu: dict[str, list[float]] = {who: [] for who in steps}
@@ -162,11 +167,25 @@ def row_of(what: str, found: Mapping[str, Any], limit: float) -> Row:
     )
 
 
+def together(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What several rounds have measured, as if it were one."""
+    joined = {
+        kind: {who: [seconds for found in rounds for seconds in found[kind][who]] for who in rounds[0][kind]}
+        for kind in ("wall", "cpu")
+    }
+    return {**joined, "tensors": rounds[0]["tensors"]}
+
+
 def rows(pairs: int = PAIRS) -> list[Row]:
     """Measure every model on one process and on two."""
     table = []
     for count, limit in LIMITS.items():
         for name in MODELS:
-            found = processes(f"training.child({name!r}, {count}, {pairs})", count)
+            found = together(
+                [
+                    processes(f"training.child({name!r}, {count}, {pairs // ROUNDS}, {turn})", count)
+                    for turn in range(ROUNDS)
+                ]
+            )
             table.append(row_of(f"{name}, {count} process{'es' if count > 1 else ''}", found, limit))
     return [*table, *missing("accelerate", "lightning_fabric")]
