@@ -9,6 +9,7 @@ from ...facts.torch_api import questions
 from ..syntax.nodes import positional
 from . import ranks, registries
 from .call_binding import EvaluatedCall, escape, host, relate, tensors, trailing
+from .command_lines import offered
 from .containers import element, members
 from .modules import full
 from .solver import Slot, Thing
@@ -18,6 +19,7 @@ from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail
 def outside_call(call: EvaluatedCall, qualified: str) -> None:
     """Build the flow of a call of an outside name."""
     state, last = call.state, qualified.rpartition(".")[2]
+    offered(call, qualified)
     _followed(call, qualified)
     if ranks.asked(call, qualified):
         return

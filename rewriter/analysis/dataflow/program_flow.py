@@ -15,6 +15,7 @@ from ..syntax.walk import children
 from . import modules
 from .assumptions import vouched
 from .builders import build, register, set_aside
+from .command_lines import started
 from .expressions import assign, bind_loop, evaluate
 from .solver import Slot
 from .values import Klass, State, Unit
@@ -177,6 +178,7 @@ def _function(state: State, unit: Unit, node: cst.FunctionDef) -> None:
     scope = unit.names.scopes[node]
     for decorator in node.decorators:
         evaluate(state, unit, decorator.decorator)
+        started(state, unit, node, decorator.decorator, evaluate)
     register(state, unit, node, unit.function(node))
     if unit.function(node).decorated("property", "cached_property"):
         _property(state, unit, node)

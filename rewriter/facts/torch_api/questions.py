@@ -196,6 +196,17 @@ def writes_log(name: str) -> bool:
     return transfer(name, outside.LogFile) is not None
 
 
+def starts_commands(name: str) -> bool:
+    """Whether a decorator, or what makes one, hands functions to the command line, which calls them."""
+    return transfer(name, processes.CommandLine) is not None
+
+
+def offers_module(name: str) -> bool:
+    """Whether a call without an argument offers all functions of its file to the command line."""
+    found = transfer(name, processes.CommandLine)
+    return found is not None and found.module
+
+
 def searches(name: str) -> bool:
     """Whether a call searches hyperparameters."""
     return transfer(name, processes.Search) is not None

@@ -51,5 +51,12 @@ class FrameworkPart(NamedTuple):
     """A part of such a package that leaves the loop to the script."""
 
 
+class CommandLine(NamedTuple):
+    """Starts functions of the script, as the command line says; a decorator, or the maker of one."""
+
+    module: bool = False
+    """Without an argument it offers all functions of the file that calls it."""
+
+
 class Search(NamedTuple):
     """Searches hyperparameters: it calls the training, or tells it what to try."""

@@ -88,6 +88,13 @@ ROWS: Table = {
     "lightning.fabric.*": ("framework_part", {}),
     "lightning.*seed_everything": ("framework_part", {}),
     "pytorch_lightning.*seed_everything": ("framework_part", {}),
+    # what the command line starts
+    "fire.Fire": ("command_line", {"module": True}),
+    "jsonargparse.CLI": ("command_line", {"module": True}),
+    "click.command": ("command_line", {}),
+    "click.group": ("command_line", {}),
+    "typer.Typer": ("command_line", {}),
+    "sacred.Experiment": ("command_line", {}),
     # searches of hyperparameters
     "hyperopt.fmin": ("search", {}),
     "ray.tune.run": ("search", {}),

@@ -1,0 +1,50 @@
+"""
+Functions that a library starts, as the command line says: nothing in the script calls them.
+
+``@click.command()``, ``@group.command()``, ``@app.command`` of Typer, ``@experiment.automain`` of Sacred hand it one
+function; ``fire.Fire()`` hands it all of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from ...facts.torch_api import questions
+from .call_binding import EvaluatedCall
+from .solver import Slot, Thing
+from .values import External, Function, State, Unit, Unknown
+
+_OF_GROUPS = ("command", "group")
+"""What a function has that a library has made a group of commands of."""
+
+
+Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
+
+
+def started(state: State, unit: Unit, node: cst.FunctionDef, decorator: cst.BaseExpression, evaluate: Evaluate) -> None:
+    """Note a function that a decorator hands to the command line."""
+    made = decorator.func if isinstance(decorator, cst.Call) else decorator
+
+    def itself(thing: Thing) -> None:
+        if isinstance(thing, External) and questions.starts_commands(thing.qualified):
+            state.escaped.add(node)
+
+    def owner(thing: Thing) -> None:
+        grouped = isinstance(thing, Function) and isinstance(made, cst.Attribute) and made.attr.value in _OF_GROUPS
+        if grouped or (isinstance(thing, Unknown) and questions.starts_commands(thing.qualified)):
+            state.escaped.add(node)
+
+    state.solver.watch(evaluate(state, unit, made), itself)
+    if isinstance(made, cst.Attribute):
+        state.solver.watch(evaluate(state, unit, made.value), owner)
+
+
+def offered(call: EvaluatedCall, qualified: str) -> None:
+    """Note what a call without an argument offers: the functions of its file."""
+    if (call.args and call.args[0][0].keyword is None) or not questions.offers_module(qualified):
+        return
+    for function in call.unit.names.functions:
+        if isinstance(function, cst.FunctionDef) and isinstance(call.unit.names.within[function].node, cst.Module):
+            call.state.escaped.add(function)
