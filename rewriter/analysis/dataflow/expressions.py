@@ -16,7 +16,7 @@ from .call_binding import trailing
 from .calls import call_of
 from .containers import at, element, key_of, members
 from .solver import Slot, Thing
-from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
+from .values import External, Function, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
 
 _BUILTINS = frozenset(dir(builtins))
 _PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
@@ -104,6 +104,8 @@ def _parameter(state: State, node: cst.Attribute, model: Origin, name: str, slot
 def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Slot) -> None:
     """Let a slot hold what reading an attribute of a thing gives."""
     solver = state.solver
+    if isinstance(thing, Inner) and name in ("weight", "bias"):
+        solver.add(slot, state.origin(Role.PARAMETERS, node, "a parameter of a module of a model", "", thing.model))
     if isinstance(thing, Trace) and thing.trail is not Trail.FILE:
         solver.add(slot, thing)
     if isinstance(thing, Unknown) and name == "local_rank":  # an option that launchers of old gave to scripts

@@ -10,7 +10,9 @@ from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind, host, tensors
 from .containers import element, members
 from .solver import Slot, Thing
-from .values import Above, Bound, Function, Klass, Mapping, Sequence, State, Trace, Trail, Unknown
+from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, State, Trace, Trail, Unknown
+
+_INNER = frozenset({"modules", "children", "named_modules", "named_children"})
 
 
 def method_call(call: EvaluatedCall, bound: Bound) -> None:
@@ -32,6 +34,8 @@ def method_call(call: EvaluatedCall, bound: Bound) -> None:
         _unknown_method(call, receiver, name)
     elif isinstance(receiver, Trace):
         _followed_method(call, receiver, name)
+    elif isinstance(receiver, Inner):
+        _inner_method(call, receiver, name)
     elif isinstance(receiver, Klass):
         own = receiver.method(name)
         if own is not None:
@@ -67,10 +71,28 @@ def _model_method(call: EvaluatedCall, model: Origin, name: str) -> None:
         call.make(Role.PARAMETERS, "a model's parameters", source=model)
     elif name == "state_dict":
         call.make(Role.STATE, "a model's state dict", source=model)
-    elif name in ("modules", "children", "named_modules", "named_children", "buffers", "named_buffers", "size"):
+    elif name in _INNER:
+        _inner(call, model, name)
+    elif name in ("buffers", "named_buffers", "size"):
         return
     else:
         state.solver.watch(call.everything(), lambda t: _if_share(call, t, model))
+
+
+def _inner(call: EvaluatedCall, model: Origin, name: str) -> None:
+    """``for name, module in model.named_modules()``."""
+    state = call.state
+    given, row = state.sequence(call.node, name), state.sequence(call.node, "row")
+    state.solver.add(row.rest, state.inner(model))
+    state.solver.add(given.rest, row if name.startswith("named_") else state.inner(model))
+    state.solver.add(call.result, given)
+
+
+def _inner_method(call: EvaluatedCall, module: Inner, name: str) -> None:
+    if name in ("parameters", "named_parameters"):
+        call.make(Role.PARAMETERS, "the parameters of a module of a model", source=module.model)
+    elif name in _INNER:
+        _inner(call, module.model, name)
 
 
 def _if_share(call: EvaluatedCall, thing: Thing, model: Origin) -> None:

@@ -147,6 +147,13 @@ class Trace:
 
 
 @dataclass(eq=False)
+class Inner:
+    """A module inside a model, one of those that ``model.modules()`` gives: whose parameters it has is known."""
+
+    model: Origin
+
+
+@dataclass(eq=False)
 class Unit:
     """One module of the program under analysis."""
 
@@ -299,6 +306,12 @@ class State:
         """What is followed from a place on."""
         thing = self._memo.setdefault(("trace", node, trail), Trace(node, trail))
         assert isinstance(thing, Trace)
+        return thing
+
+    def inner(self, model: Origin) -> Inner:
+        """The modules inside a model."""
+        thing = self._memo.setdefault(("inner", model), Inner(model))
+        assert isinstance(thing, Inner)
         return thing
 
     def origin(
