@@ -102,7 +102,7 @@ def gathered(notebook: Notebook, needing: Sequence[int]) -> list[str]:
     for position in chosen:
         _check(notebook.cells[position], texts[position])
     _check_names(notebook.cells, uses, chosen)
-    body = "\n\n".join(_indented(texts[position]) for position in chosen if texts[position].strip())
+    body = "\n\n".join(_indented(_printed(texts[position])) for position in chosen if texts[position].strip())
     for position in chosen:
         texts[position] = MOVED
     texts[chosen[-1]] = f"def {NAME}():\n{body.rstrip()}\n\n\n{NAME}()"
@@ -152,13 +152,22 @@ def _check(cell: Cell, text: str) -> None:
                 "anything",
                 "Save it to a file during the training (on the main process), and read the file here",
             )
+
+
+def _printed(text: str) -> str:
+    """A cell that displays the value of its last line, with a print of it: inside a function nothing is displayed."""
+    tree = ast.parse(text)
     last = tree.body[-1] if tree.body else None
-    if isinstance(last, ast.Expr) and not isinstance(last.value, (ast.Call, ast.Constant)):
-        raise NotGathered(
-            cell.number,
-            "its last line displays a value that the training computes",
-            "Print it, or move it before the training",
-        )
+    if not isinstance(last, ast.Expr) or isinstance(last.value, (ast.Call, ast.Constant)):
+        return text
+    lines = text.encode().split(b"\n")
+    start, end = last.lineno - 1, (last.end_lineno or last.lineno) - 1
+    close = last.end_col_offset or 0
+    if lines[end][close:].lstrip().startswith(b";"):
+        return text  # the author has asked for no display
+    lines[end] = lines[end][:close] + b")" + lines[end][close:]
+    lines[start] = lines[start][: last.col_offset] + b"print(" + lines[start][last.col_offset :]
+    return b"\n".join(lines).decode()
 
 
 def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[int]) -> None:

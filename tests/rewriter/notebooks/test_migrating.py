@@ -160,6 +160,21 @@ def test_strings_of_several_lines_are_not_indented() -> None:
     assert "    text = '''a\n  b\nc'''\n" in _cells(file.after)[2]
 
 
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("model", "accelerator.print(model)"),
+        ("model.weight.shape  # of the classes", "accelerator.print(model.weight.shape)  # of the classes"),
+        ("größe = 2\n'ä', (model,\n größe)", "accelerator.print('ä', (model,\n     größe))"),
+        ("model;", "    model;"),
+        ("model.eval()", "    model.eval()"),
+    ],
+)
+def test_what_a_cell_displays_of_the_training_is_printed(shown: str, printed: str) -> None:
+    file = _migrated(IMPORTS, BUILD, LOOP, shown)
+    assert not file.blocked and printed in _cells(file.after)[3]
+
+
 MAIN = "def main():\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ") + "\n    return model"
 
 
@@ -168,13 +183,12 @@ MAIN = "def main():\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ") + "\n   
     [
         ((IMPORTS, BUILD, LOOP, "plt.plot(loss.item())"), ":cell 4:1: it displays something of the training (plt)"),
         ((IMPORTS, BUILD, "%time x = 1\n" + LOOP), ":cell 3:1: there is a magic between the cells of the training"),
-        ((IMPORTS, BUILD, LOOP, "model"), ":cell 4:1: its last line displays a value"),
         ((IMPORTS, "steps = 0", BUILD, LOOP + "\n    steps += 1"), "it uses steps, which cell 2 created"),
         ((IMPORTS, BUILD, "from math import *", LOOP, "print(model)\nfrom math import *"), "a star import"),
         ((IMPORTS, MAIN, "model = main()"), "main, which trains, is called more than once, or what it returns is used"),
         ((IMPORTS, MAIN, "main()", "main()"), "is called more than once"),
     ],
-    ids=["a plot", "a magic", "a shown value", "a counter", "a star import", "a result", "two calls"],
+    ids=["a plot", "a magic", "a counter", "a star import", "a result", "two calls"],
 )
 def test_what_cannot_be_one_function_is_refused_with_the_cell(cells: tuple[str, ...], says: str) -> None:
     file = _migrated(*cells)
