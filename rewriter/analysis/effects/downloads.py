@@ -28,7 +28,7 @@ class Fetches:
         """What is to become of a call, if it is one that brings files."""
         if in_turn(self.state, self.unit, call):
             return None
-        if keyword(call, "download") is not None and _is_true(keyword(call, "download")):
+        if (asked := keyword(call, "download")) is not None and not _is_off(asked):
             return self._line(call, optional=False)
         if self._loads_weights(call):
             return self._line(call, optional=True)
@@ -88,8 +88,8 @@ class Fetches:
         return Effect(statement, EffectKind.FETCH, "every process would download the same files")
 
 
-def _is_true(node: cst.BaseExpression | None) -> bool:
-    return isinstance(node, cst.Name) and node.value == "True"
+def _is_off(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value in ("False", "None")
 
 
 def _used(call: cst.Call) -> Finding:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 Trained = Callable[..., tuple[str, list[str]]]
 
 
@@ -20,3 +22,16 @@ def test_pretrained_models_of_both_libraries(trained: Trained) -> None:
 def test_a_model_without_weights_is_built_by_all_at_once(trained: Trained) -> None:
     text, _ = trained(top="import torchvision", built="old = torchvision.models.resnet18(pretrained=False)")
     assert "main_process_first" not in text and "\nold = torchvision" in text
+
+
+@pytest.mark.parametrize("asked", ["True", "args.download", "not here()"])
+def test_a_data_set_that_may_be_downloaded(asked: str, trained: Trained) -> None:
+    made = f'data = torchvision.datasets.MNIST("mnist", download={asked})'
+    text, findings = trained(top="import torchvision", built=made)
+    assert f"{FIRST}{made}\n" in text and findings == []
+
+
+@pytest.mark.parametrize("asked", ["False", "None"])
+def test_a_data_set_that_is_never_downloaded(asked: str, trained: Trained) -> None:
+    text, _ = trained(top="import torchvision", built=f'data = torchvision.datasets.MNIST("mnist", download={asked})')
+    assert "main_process_first" not in text
