@@ -192,8 +192,8 @@ class Collected:
         found += [s.call for s in self.saves]
         found += [s.call for s in self.state_dicts]
         found += [ld.call for ld in self.loads if ld.needed]
-        moves = (p for p in self.placements if p.move is Move.RETARGET and not self.program.constants.followed(p))
-        found += [p.node for p in moves]
+        moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE)]
+        found += [p.node for p in moves if not self.program.constants.followed(p)]
         found += [t.node for t in self.legacy if not t.placed]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
         for node in found:
@@ -216,10 +216,14 @@ class Collected:
             return here(node) or unit.names.function(node) in way.behind
 
         self.findings.extend(unreached_backwards(unit, program.reach, self.calls, program.shared, here))
+        transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in self.effects if not here(e.node) and not e.optional))
         effects = [e for e in self.effects if e.node not in anyway]
         self.findings.extend(unreached_effects(effects, self.handles, self.received, attained))
-        self.findings.extend(unreached_saves(self.saves, here))
+        apart = [s for s in self.saves if not here(s.call) and attained(s.call)] if transparent else []
+        guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
+        effects += guarded.values()
+        self.findings.extend(unreached_saves([s for s in self.saves if s not in guarded], here))
         self.findings.extend(may_be_there(folder) for folder in anyway.values())
         self.findings.extend(unreached_work(prepares, self.gathers, here))
 
@@ -343,6 +347,8 @@ class Collected:
 
     def _moves(self, placement: Placement, here: Callable[[cst.CSTNode], bool]) -> bool:
         """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
+        if placement.move is Move.PLACE:
+            return here(placement.node)
         if placement.move is Move.RETARGET:
             stays = follows_field(placement, self.program.redefined) or self.program.constants.followed(placement)
             return here(placement.node) and not stays

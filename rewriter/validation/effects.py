@@ -29,7 +29,7 @@ def repeated(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
     for unit in program.reach.units:
         found = output(program.state, unit, program.reach, program.training, together)
         for effect in found.effects:
-            if effect.kind in _ONCE and not guards.always(unit, effect.node):
+            if effect.kind in _ONCE and not effect.optional and not guards.always(unit, effect.node):
                 words = "every process does this, and once is enough"
                 yield Violation("effect-once", CodePlace(unit, effect.node), words)
         for save in checkpoints.saves(program.state, unit, program.reach, set()):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
+from ...facts.effects import Effect, EffectKind
 from ...facts.module import Load, Save, StateDict
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Code, Reach
@@ -26,6 +27,15 @@ def saves(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iter
             continue
         held = origins(state.values.get(call.args[0].value), Role.MODEL)
         yield Save(call, any(o in prepared for o in held), "every process would write the file")
+
+
+def as_write(unit: Unit, save: Save) -> Effect | None:
+    """A ``torch.save`` as a statement that is guarded where it stands; None where it is no statement of its own."""
+    line = unit.names.statement(save.call)
+    if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
+        return None
+    alone = isinstance(line.body[0], cst.Expr) and line.body[0].value is save.call
+    return Effect(line, EffectKind.WRITE, save.because) if alone else None
 
 
 def state_dicts(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iterator[StateDict]:

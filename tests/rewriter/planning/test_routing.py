@@ -174,3 +174,38 @@ def test_gpus_that_are_chosen_for_another_program_too_stay(run: Run) -> None:
     assert "os.environ" not in after["settings.py"] and findings == ["launcher"]
     after, findings = run(train, settings, predict="from settings import choose\n\nchoose('1')\n")
     assert "settings.py" not in after and findings == ["launcher"]
+
+
+SAVES = """\
+import torch
+
+
+def save(model, path):
+    print("saves", path)
+    torch.save({"model": model.state_dict()}, path)
+"""
+
+
+def test_a_checkpoint_helper_that_another_program_uses_keeps_its_signature(run: Run) -> None:
+    """The guard asks `PartialState()`, which knows of one process where the other program runs alone."""
+    train = TRAIN.replace("import Config", "import save").replace('config = Config.of("digits")', "config = folder")
+    train = train.replace('torch.save(model.state_dict(), config.folder / "net.pt")', 'save(model, config / "net.pt")')
+    after, findings = run(train, SAVES, predict="from settings import save\n\nsave(net, 'a.pt')\n")
+    assert 'save(model, config / "net.pt")' in after["train.py"]
+    assert after["settings.py"].endswith(
+        'def save(model, path):\n    PartialState().print("saves", path)\n    if PartialState().is_main_process:\n'
+        '        torch.save({"model": model.state_dict()}, path)\n'
+    )
+    assert findings == []
+
+
+@pytest.mark.parametrize("line", ["return torch.save(model, path)", "print(path); torch.save(model, path)"])
+def test_a_save_that_is_a_part_of_a_statement_there_is_refused(line: str, run: Run) -> None:
+    train = TRAIN.replace("import Config", "import save").replace('config = Config.of("digits")', "config = folder")
+    train = train.replace("torch.save(model.state_dict(), config", "save(model, config")
+    after, findings = run(
+        train,
+        f"import torch\n\n\ndef save(model, path):\n    {line}\n",
+        predict="from settings import save\n\nsave(1, 2)\n",
+    )
+    assert not after and "checkpoint_save" in findings
