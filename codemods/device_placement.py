@@ -63,6 +63,8 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield Replace(ID, placement.node, _without_link(placement), reason=placement.because)
         elif placement.move is Move.HOST:
             yield Replace(ID, placement.node, _on_the_host, reason=placement.because)
+        elif placement.move is Move.PLACE:
+            yield Replace(ID, placement.node, lambda node: _placed(node, facts), reason=placement.because)
         elif placement.target is not None:
             yield Replace(ID, placement.target, lambda _: _device(facts), reason=placement.because, whole=True)
         elif _is_cuda(placement.node):
@@ -142,6 +144,12 @@ def _to_device(node: cst.CSTNode, facts: ModuleFacts) -> cst.CSTNode:
     kept = [arg for arg in node.args if arg.keyword is not None and arg.keyword.value == "non_blocking"]
     args = [cst.Arg(_device(facts)), *kept]
     return node.with_changes(func=node.func.with_changes(attr=cst.Name("to")), args=args)
+
+
+def _placed(node: cst.CSTNode, facts: ModuleFacts) -> cst.CSTNode:
+    """``x`` as ``x.to(accelerator.device)``."""
+    assert isinstance(node, cst.BaseExpression)
+    return cst.Call(cst.Attribute(node, cst.Name("to")), [cst.Arg(_device(facts))])
 
 
 def _device(facts: ModuleFacts) -> cst.BaseExpression:

@@ -54,12 +54,15 @@ class Move(Enum):
     """It stays, with the accelerator's device."""
     HOST = "host"
     """No move yet, but one is needed: numpy reads the CPU's memory alone, and the loader yields to the device."""
+    PLACE = "place"
+    """No move yet, but one is needed: it is made on the CPU, and joined with what is on the device."""
     UNWRAP = "unwrap"
     """A call around a model goes, the model stays."""
 
 
 class Placement(NamedTuple):
-    """A ``.to(device)`` or ``.cuda()`` and what is to become of it; for ``HOST`` what is to be taken to the CPU."""
+    """A ``.to(device)`` or ``.cuda()`` and what is to become of it; for ``HOST`` what is to be taken to the CPU, for
+    ``PLACE`` to the device."""
 
     node: cst.BaseExpression
     move: Move

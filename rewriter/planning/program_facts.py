@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import libcst as cst
@@ -16,6 +17,7 @@ from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag
 from ..analysis.devices.moves import Mover
+from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.existing_guards import in_turn
 from ..analysis.layouts import metrics
 from ..analysis.layouts.divergence import Equality
@@ -26,7 +28,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
 from ..config import Config
 from ..facts.effects import EffectKind
-from ..facts.module import ModuleFacts, Unsynced
+from ..facts.module import ModuleFacts, Move, Unsynced
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 from ..findings import Severity
@@ -167,12 +169,19 @@ class _Analyses(ProgramFacts):
         if self.flag is None and self.existing is None:
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
             self.flag = kept_device(self.state, self.reach, gone)
-        stays = cpu_only(self.state, self.reach, self.training) if self.existing is None and self.flag is None else None
+        taken = {p.node for part in collected.values() for p in part.placements if p.move is Move.HOST}
+        asks = self.existing is None and self.flag is None
+        stays = cpu_only(self.state, self.reach, self.training, taken, partial(self._early, plan_)) if asks else None
         if stays is not None:
             self.flag, told = always_cpu(stays[0]), [*told, stays]
         for unit, finding in told:
             collected[unit].findings.append(finding)
         return collected, self._way_with_settings(collected, plan_)
+
+    def _early(self, plan_: PreparePlan, call: cst.Call, model: Origin) -> bool:
+        """Whether a model is on the CPU yet where it is called: in front of its ``prepare``, or without one."""
+        stands, unit = plan_.stands.get(model), self.state.calls[call].unit
+        return stands is None or in_front(stands, unit, self.reach, call)
 
     def _run_in_turn(self, downloads: list[cst.CSTNode]) -> set[Code]:
         """Functions that only run where one process goes ahead of the others: ``download()`` of a data set."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 
 import libcst as cst
 
-from ...facts.roles import Role
+from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training, method_name, outside_name, whole
 from .moves import stateless
 
 _FACTORIES = frozenset(
@@ -22,20 +22,52 @@ _FOLLOWS = frozenset({"to", "cuda", "type_as", "item", "tolist", "numpy"})
 """Methods behind which it does not matter where a tensor was made."""
 
 
-def cpu_only(state: State, reach: Reach, training: Training) -> tuple[Unit, Finding] | None:
-    """Why a script must stay on the CPU, where it trained so far; None where it names a device, or needs none."""
+def cpu_only(
+    state: State,
+    reach: Reach,
+    training: Training,
+    taken: Container[cst.CSTNode] = (),
+    early: Callable[[cst.Call, Origin], bool] = lambda call, model: False,
+) -> tuple[Unit, Finding] | None:
+    """
+    Why a script must stay on the CPU, where it trained so far; None where it names a device, or needs none.
+
+    ``taken``: the calls whose tensor the migrated script takes to the CPU; ``early``: whether a call of a model stands
+    in front of its ``prepare``, so that both are on the CPU still.
+    """
     if any(_names_device(state, record.node) for record in state.calls.values()) or _has_device(state):
         return None
-    for unit, node in _made(state, reach, training):
+    for unit, node, what, remedy in _meetings(state, reach, training, taken, early):
         return unit, Finding(
             "cpu-only",
             node,
-            "the script names no device and creates this tensor on the CPU: on a GPU this CPU tensor causes a device "
-            "mismatch, so the accelerator is created with cpu=True",
-            "to train on GPUs, create such tensors with device=accelerator.device and remove cpu=True",
+            f"the script names no device and {what}, so the accelerator is created with cpu=True",
+            f"to train on GPUs, {remedy} and remove cpu=True",
             Severity.REVIEW,
         )
     return None
+
+
+def _meetings(
+    state: State,
+    reach: Reach,
+    training: Training,
+    taken: Container[cst.CSTNode],
+    early: Callable[[cst.Call, Origin], bool],
+) -> Iterator[tuple[Unit, cst.CSTNode, str, str]]:
+    """Where a tensor of the CPU would meet the GPU: each with what happens, and the remedy."""
+    mismatch = "on a GPU this CPU tensor causes a device mismatch"
+    for unit, node in _made(state, reach, training):
+        remedy = "create such tensors with device=accelerator.device"
+        yield unit, node, f"creates this tensor on the CPU: {mismatch}", remedy
+    for unit, node in _fed(state, reach, training, early):
+        yield unit, node, f"gives the model what no data loader has yielded: {mismatch}", "add .to(accelerator.device)"
+    for record in state.calls.values():
+        node = record.node
+        if method_name(node) == "numpy" and node not in taken and origins(record.receiver, *TENSORS):
+            if reach.function_of(node) in reach.reachable:
+                what = "gives this tensor to NumPy, which reads only CPU memory"
+                yield record.unit, node, what, "add .cpu() before .numpy()"
 
 
 def _names_device(state: State, call: cst.Call) -> bool:
@@ -70,6 +102,26 @@ def _made(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit
             if criterion is not None and criterion.role is Role.CRITERION and isinstance(criterion.node, cst.Call):
                 if criterion.qualified.startswith("torch.nn.") and not stateless(criterion):
                     yield record.unit, criterion.node
+
+
+def _fed(
+    state: State, reach: Reach, training: Training, early: Callable[[cst.Call, Origin], bool]
+) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    """What trained models are called with that comes from no loader: the rows of a test set, at once."""
+    for call, model in training.forwards.items():
+        unit = state.calls[call].unit
+        if (
+            whole(state, model) not in training.models
+            or early(call, whole(state, model))
+            or reach.function_of(call) not in reach.reachable
+        ):
+            continue
+        if any(isinstance(around, cst.ClassDef) for around in unit.names.ancestors(call)):
+            continue  # a model calls its parts, and others of the same class may have been fed
+        value = call.args[0].value if call.args and not call.args[0].star else None
+        if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
+            if not origins(state.values.get(value), *SHARES):
+                yield unit, value
 
 
 def _is_by_hand(state: State, call: cst.Call) -> bool:

@@ -20,12 +20,14 @@ _READERS = ("numpy.", "sklearn.", "scipy.", "pandas.", "seqeval.")
 """Packages that read the CPU's memory alone."""
 _GOES_ON = frozenset({"numpy", "item", "tolist", "cuda"})
 _DEPTH = 4
+_PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
+"""Expressions that take a call behind them as they are."""
 
 
 def hosted(mover: Mover, unit: Unit) -> list[Placement]:
     """
     What a prepared loader yields on the device, and the script needs on the CPU: ``labels.numpy()``,
-    ``output.cpu() == labels``, ``f1_score(labels, ...)``.
+    ``output.cpu() == labels``, ``f1_score(labels, ...)``; and what it needs there now: ``torch.cat([batch, zeros])``.
     """
     if mover.existing:
         return []
@@ -34,6 +36,9 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
     for node in unit.names.every(cst.Call, cst.Comparison, cst.BinaryOperation):
         for raw, because in host.needed(node):
             found.setdefault(raw, Placement(raw, Move.HOST, because))
+        for made in host.joined(node):
+            because = "it is made on the CPU, and joined with what the loader yields on the device"
+            found.setdefault(made, Placement(made, Move.PLACE, because))
     return list(found.values())
 
 
@@ -51,6 +56,18 @@ class _Host:
             yield from self._pair(node.left, node.comparisons[0].comparator)
         elif isinstance(node, cst.BinaryOperation):
             yield from self._pair(node.left, node.right)
+
+    def joined(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+        """The new tensors of the CPU that a node joins with what a loader has put on the device."""
+        operands = [value for value in _operands(node) if isinstance(value, _PLAIN)]
+        if len(operands) > 1 and (not isinstance(node, cst.Call) or self._of_torch(node)):
+            new = [value for value in operands if self.mover.made_on_host.new_tensor(self.unit, value)]
+            if new and any(self._raw(value) for value in operands if value not in new):
+                yield from new
+
+    def _of_torch(self, call: cst.Call) -> bool:
+        record = self.state.calls.get(call)
+        return record is not None and outside_name(record).startswith("torch.")
 
     def _by_call(self, record: CallRecord) -> Iterator[tuple[cst.BaseExpression, str]]:
         call, outside = record.node, outside_name(record)
@@ -84,11 +101,16 @@ class _Host:
 
     def _placed(self, node: cst.BaseExpression, held: list[Origin], roles: frozenset[Role]) -> bool:
         """Whether everything that an expression holds comes on the device from what is prepared."""
-        if not held or not all(o.role in roles and o.source in self.mover.prepared for o in held):
+        if not held or not all(o.role in roles and self._of_prepared(o) for o in held):
             return False
         call = node if isinstance(node, cst.Call) else None
         place = call or next((a for a in self.unit.names.ancestors(node) if isinstance(a, cst.BaseExpression)), node)
         return self.mover.reach.always_in_batch_loop(place, self.unit) and not self.mover.inside_model(self.unit, place)
+
+    def _of_prepared(self, origin: Origin) -> bool:
+        """Whether something came from a prepared object; a loss came from outputs of one."""
+        criterion = origin.source is None or origin.source.role is Role.CRITERION
+        return origin.source in self.mover.prepared or (origin.role is Role.LOSS and criterion)
 
     def _on_host(self, node: cst.BaseExpression, depth: int = 0) -> bool:
         """Whether an expression gives a tensor that the script has taken to the CPU."""
@@ -114,6 +136,18 @@ class _Host:
             return False
         values = bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, name))
         return bool(values) and all(self._on_host(value, depth + 1) for value in values)
+
+
+def _operands(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What an operation or a call works on together, the elements of lists among them."""
+    if isinstance(node, cst.BinaryOperation):
+        yield from (node.left, node.right)
+    elif isinstance(node, cst.Comparison):
+        yield from (node.left, *(target.comparator for target in node.comparisons))
+    elif isinstance(node, cst.Call):
+        for arg in node.args:
+            listed = isinstance(arg.value, (cst.List, cst.Tuple))
+            yield from (e.value for e in arg.value.elements) if listed else (arg.value,)  # type: ignore[attr-defined]
 
 
 def _to_host(call: cst.Call) -> bool:

@@ -13,6 +13,7 @@ from ..dataflow.values import State, Unit, Unknown, origins
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, whole
 from .batch_moves import copy_of
+from .made_on_host import MadeOnHost
 from .use_before_prepare import Early, Stands
 
 
@@ -36,6 +37,7 @@ class Mover:
         self.state, self.reach, self.training = state, reach, training
         self.prepared, self.existing = prepared, existing
         self.early = Early(state, reach, training, stands)
+        self.made_on_host = MadeOnHost(state, reach, training.forwards)
 
     def placements(self, unit: Unit) -> list[Placement]:
         """The placements of a module that the script reaches, in source order."""
@@ -205,6 +207,8 @@ class Mover:
                 return None  # a batch drawn by hand may come from the loader before it is prepared
             around = {loader for loop in self.reach.batch_loops(call, unit) for loader in self.reach.loaders(loop)}
             if any(self.early.drawn(call, loader) for loader in around):
+                return None
+            if isinstance(call.func, cst.Attribute) and self.made_on_host(unit, call.func.value):
                 return None
             return "the prepared loader yields it on the device"
         return None

@@ -1,0 +1,43 @@
+"""Scripts that name no device stay on the CPU where a GPU would meet what they keep there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Trained = Callable[..., tuple[str, list[str]]]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"step": "zeros = torch.zeros(len(x), 8)\nscores = model(zeros)"},
+        {"top": "rows = read()\n", "epoch": "scores = model(rows)"},
+        {"top": "rows = read()\n", "end": "scores = model(rows[:100])"},
+        {"top": "def show(image):\n    return image.numpy()\n", "step": "show(model(x))", "end": "show(model(x))"},
+    ],
+    ids=["made by hand", "a test set at once", "a part of it", "in a helper"],
+)
+def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
+    text, findings = trained(**part)
+    assert "accelerator = Accelerator(cpu=True)\n" in text and "cpu-only" in findings
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"step": "scores = model(x.flip(0))"},
+        {"step": "history.append(loss.data.numpy())", "top": "history = []\n"},
+        {"top": "other = torch.nn.Linear(8, 2)\n", "epoch": "other(read())"},
+    ],
+    ids=["a batch", "taken to the CPU", "a model that is not trained"],
+)
+def test_it_uses_the_gpu(part: dict[str, str], trained: Trained) -> None:
+    text, findings = trained(**part)
+    assert "accelerator = Accelerator()\n" in text and "cpu-only" not in findings
+
+
+def test_a_loss_is_taken_to_the_cpu_where_numpy_reads_it(trained: Trained) -> None:
+    text, _ = trained(step="print(loss.data.numpy())")
+    assert "accelerator.print(loss.data.cpu().numpy())" in text

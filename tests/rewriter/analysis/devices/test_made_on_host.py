@@ -1,0 +1,83 @@
+"""What is made on the CPU out of a batch keeps its move; and it is moved where it meets what a loader put on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Trained = Callable[..., tuple[str, list[str]]]
+DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nmodel_device = device'
+LOSS = "y = {value}\nloss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))"
+
+
+def moved(trained: Trained, value: str, top: str = "") -> bool:
+    """Whether the target still has its move, after it was made from the batch in some way."""
+    text, _ = trained(top=f"import numpy as np\n{DEVICE}\n{top}", loss=LOSS.format(value=value))
+    assert "model(x)" in text, "the batch itself is on the device"
+    assert "y.to(accelerator.device)" in text or "model(x), y)" in text
+    return "y.to(accelerator.device)" in text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "torch.tensor(y.tolist())",
+        "torch.tensor([[float(n)] for n in y])",
+        "torch.from_numpy(np.asarray(y.cpu()))",
+        "torch.as_tensor(np.stack([row.cpu().numpy() for row in y]))",
+        "torch.FloatTensor(y.tolist()).view(-1, 1)",
+        "torch.cat([torch.zeros(len(y), 1), torch.tensor(y.tolist())])",
+        "encode(y)",
+        "[encode(row) for row in y][0]",
+        "y.float() if y.dim() > 1 else encode(y)",
+    ],
+)
+def test_a_tensor_made_anew_is_moved(value: str, trained: Trained) -> None:
+    assert moved(trained, value, "def encode(rows):\n    return torch.tensor(rows.tolist()).float()\n")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "y.float().view(-1, 1)",
+        "torch.stack([row for row in y])",
+        "torch.nn.functional.one_hot(y, 2).float()",
+        "torch.zeros_like(y) + y",
+        "torch.as_tensor(y, dtype=torch.float32)",
+        "scale(y)",
+        "y[:, 0] / y.new_tensor(2.0)",
+    ],
+)
+def test_what_stays_on_the_device_is_not(value: str, trained: Trained) -> None:
+    assert not moved(trained, value, "def scale(rows):\n    return (rows - rows.mean(1, keepdim=True)).float()\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "placed"),
+    [
+        ("torch.cat([x, zeros], dim=1)", "torch.cat([x, zeros.to(accelerator.device)], dim=1)"),
+        ("torch.cat((zeros, x[:, :4]), 1)", "torch.cat((zeros.to(accelerator.device), x[:, :4]), 1)"),
+        ("x + zeros", "x + zeros.to(accelerator.device)"),
+        ("torch.where(x > 0, x, zeros)", "torch.where(x > 0, x, zeros.to(accelerator.device))"),
+        ("x * torch.rand(len(x), 1)", "x * torch.rand(len(x), 1).to(accelerator.device)"),
+    ],
+)
+def test_a_new_tensor_meets_the_batch_on_the_device(value: str, placed: str, trained: Trained) -> None:
+    loss = f"zeros = torch.zeros(len(x), 4)\nx = {value}\nx = x.to(device)\n"
+    text, _ = trained(top=DEVICE, loss=f"{loss}loss = torch.nn.functional.cross_entropy(model(x), y.to(device))")
+    assert f"x = {placed}\n" in text
+
+
+@pytest.mark.parametrize("made", ["torch.zeros(len(x), 4, device=device)", "torch.zeros_like(x)", "len(x) * 0.5"])
+def test_what_is_there_already_is_left(made: str, trained: Trained) -> None:
+    loss = f"zeros = {made}\nx = x + zeros\nx = x.to(device)\n"
+    text, _ = trained(top=DEVICE, loss=f"{loss}loss = torch.nn.functional.cross_entropy(model(x), y.to(device))")
+    assert "x = x + zeros\n" in text
+
+
+def test_a_batch_that_the_script_moves_first_meets_what_it_moved(trained: Trained) -> None:
+    """It was right on one device, so the other side was there, too."""
+    loss = "noise = torch.rand(len(x), 8)\nx = x.to(device)\nnoise = noise.to(device)\nx = x + noise\n"
+    text, _ = trained(top=DEVICE, loss=f"{loss}loss = torch.nn.functional.cross_entropy(model(x), y.to(device))")
+    assert "x = x + noise\n" in text and "noise = noise.to(accelerator.device)" in text
