@@ -18,13 +18,15 @@ from ..syntax.definitions import bindings_value
 from ..syntax.nodes import is_none
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name
+from .batch_statistics import compares_with_batch
 
 
 def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """All remarks on one module."""
     yield from _batch_norms(state, unit, reach)
     yield from _masked_means(state, unit, training)
-    yield from _pairs(state, unit, reach, training)
+    pairs = [*_pairs(state, unit, reach, training)]
+    yield from pairs or _statistics(state, unit, training)
     yield from _memories(state, unit, training)
     yield from _apex(state, unit)
     yield from _unstepped(state, unit, reach)
@@ -160,6 +162,22 @@ def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterat
                 "accelerator.process_index * len(batch)",
             )
             return
+
+
+def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
+    """Rows beside a mean of their batch: the loss of a relativistic discriminator."""
+    for record in training.backwards:
+        for where, node in _followed(state, unit, record) if record.unit is unit else ():
+            if compares_with_batch(state, where, node):
+                yield Finding(
+                    "in-batch-pairs",
+                    node if where is unit else record.node,
+                    "this loss compares each row with a figure of its whole batch, such as a mean: on N processes that "
+                    "is a figure of the rows of one process",
+                    "increase the batch size, or compute the figure from all rows: accelerator.reduce(...) gives their "
+                    "mean where no gradient flows through it",
+                )
+                return
 
 
 def _is_difference_of_rows(state: State, unit: Unit, node: cst.CSTNode) -> bool:

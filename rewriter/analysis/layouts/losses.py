@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
@@ -14,7 +14,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .divergence import Equality
-from .reductions import reduction_of
+from .reductions import reduces_rows, reduction_of
 
 
 def is_loss_name(state: State, training: Training, unit: Unit, name: cst.Name) -> bool:
@@ -76,6 +76,11 @@ class Reducer:
                     return False
         return True
 
+    def is_mean(self, unit: Unit, name: cst.Name) -> bool:
+        """Whether a variable is a mean of the rows of this process, where all processes come by."""
+        mean = reduction_of(self.state, unit, name) == "mean" and reduces_rows(self.state, unit, name)
+        return mean and self._everywhere(unit, name)
+
     def _hidden(self, unit: Unit, value: cst.CSTNode) -> bool:
         """Whether a call gives what is one process's own and was not handed to it: ``score = validate(data_set)``."""
         calls = (node for node in descendants(value) if isinstance(node, cst.Call))
@@ -99,8 +104,11 @@ def assigned(unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:
 
 def weights(
     state: State, training: Training, reducer: Reducer, record: CallRecord, operand: cst.CSTNode
-) -> Iterator[Gather]:
-    """Numbers read off a loss that a backward pass starts from: ``(loss * loss.item()).backward()``."""
+) -> Iterator[Gather | Finding]:
+    """
+    Numbers of one process's own that are in a loss: ``(loss * loss.item()).backward()``, a weight that each step moves
+    on by ``k = k + rate * gap.item()``.
+    """
     unit = record.unit
     seen: set[Binding] = set()
     pending: list[cst.CSTNode] = [operand]
@@ -113,10 +121,36 @@ def weights(
             values = [v for d in binding.definitions if (v := assigned(unit, d)) is not None]
             if origins(state.binding(binding), *TENSORS):
                 pending.extend(values)
-            elif all(read_off(value) is not None for value in values):
-                because = "the loss is weighted with it, and each process holds only its shard"
-                for value in values:
-                    yield from reducer.whole(unit, value, because) or ()
+            elif any(reducer.equality.is_local(unit, value) and _numbers(value) for value in values):
+                yield from _weight(reducer, unit, name, values)
+
+
+def _numbers(value: cst.BaseExpression) -> set[cst.Name]:
+    """The tensors whose numbers are in an expression."""
+    return {base for n in descendants(value) if isinstance(n, cst.Call) and (base := read_off(n)) is not None}
+
+
+def _weight(
+    reducer: Reducer, unit: Unit, name: cst.Name, values: Iterable[cst.BaseExpression]
+) -> Iterator[Gather | Finding]:
+    because = "the loss is weighted with it, and each process holds only its shard"
+    binding = unit.names.binding(name)
+    for value in values:
+        means = [base for base in _numbers(value) if reducer.is_mean(unit, base)]
+        rest = [n for n in reducer.equality.local_names(unit, value) if unit.names.binding(n) is not binding]
+        if rest and set(rest) <= set(means):
+            yield from (reduced(base, "mean", because) for base in rest)
+            continue
+        found = reducer.whole(unit, value, because) if rest else []
+        if found is None:
+            yield Finding(
+                "one-share",
+                value,
+                f"the loss is weighted with `{name.value}`, which each process computes here from its own shard",
+                "make it equal on all processes: accelerator.reduce(...) of the tensor that the number is read off",
+            )
+        else:
+            yield from found
 
 
 def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | Finding]:

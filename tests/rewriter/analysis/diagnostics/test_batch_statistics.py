@@ -1,0 +1,42 @@
+"""Rows that are compared with a figure of their whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Trained = Callable[..., tuple[str, list[str]]]
+LOSS = "out = model(x)\nother = model(x.flip(0))\nloss = {}"
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "torch.nn.functional.mse_loss(out - other.mean(0, keepdim=True), y)",
+        "torch.nn.functional.mse_loss(out - torch.mean(other), y)",
+        "torch.nn.functional.relu(1 + (out - other.mean(dim=0))).mean()",
+        "torch.nn.functional.mse_loss((out - other) / out.std(), y)",
+        "torch.nn.functional.mse_loss(out - other.mean((0, 1)).detach(), y)",
+        "relative(out, other)",
+        "torch.nn.functional.mse_loss(out - centre, y)",
+    ],
+)
+def test_a_figure_of_the_batch_beside_its_rows_is_told(loss: str, trained: Trained) -> None:
+    top = "def relative(one, two):\n    return torch.nn.functional.relu(one - two.mean()).mean()\n"
+    found = trained(top=top, loss=LOSS.format(loss).replace("loss =", "centre = 0.5 * other.mean(0)\nloss ="))[1]
+    assert found == ["in-batch-pairs"]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "out.mean() - other.mean()",
+        "torch.nn.functional.mse_loss(out - other.mean(1, keepdim=True), y)",
+        "torch.nn.functional.mse_loss(out, y) - 0.1 * other.mean()",
+        "torch.nn.functional.mse_loss(out - other, y)",
+        "(out - other).pow(2).mean() / 2",
+    ],
+)
+def test_figures_among_themselves_are_means(loss: str, trained: Trained) -> None:
+    assert "in-batch-pairs" not in trained(loss=LOSS.format(loss))[1]

@@ -1,0 +1,35 @@
+"""Numbers in a loss that each process would compute from its own shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Trained = Callable[..., tuple[str, list[str]]]
+LOSS = "out = model(x)\nreal, fake = out.abs().mean(), out.pow(2).mean()\nloss = real - k * fake"
+REDUCED = 'accelerator.reduce(gap.detach(), reduction="mean").item()'
+
+
+@pytest.mark.parametrize(
+    ("moved", "becomes"),
+    [
+        ("k = k + 0.001 * gap.item()\nk = min(max(k, 0), 1)", f"k = k + 0.001 * {REDUCED}"),
+        ("k += 0.001 * gap.item()", f"k += 0.001 * {REDUCED}"),
+        ("k = gap.item()", f"k = {REDUCED}"),
+    ],
+)
+def test_a_weight_that_each_step_moves_on(moved: str, becomes: str, trained: Trained) -> None:
+    """The loss of the next step is weighted with it: all processes need the same."""
+    text, findings = trained(built="k = 0.0", loss=LOSS, step=f"gap = torch.mean(0.5 * real - fake)\n{moved}")
+    assert f"        {becomes}\n" in text and findings == []
+
+
+def test_a_weight_that_is_no_mean_is_told(trained: Trained) -> None:
+    text, findings = trained(built="k = 0.0", loss=LOSS, step="gap = out.std()\nk = k + 0.001 * gap.item()")
+    assert "reduce(" not in text and findings == ["one-share"]
+
+
+def test_a_schedule_is_equal_everywhere(trained: Trained) -> None:
+    text, findings = trained(built="k = 0.0", loss=LOSS, step="k = min(1.0, k + 0.1)")
+    assert "reduce(" not in text and findings == []
