@@ -1,4 +1,4 @@
-"""What is made on the CPU out of a batch keeps its move; and it is moved where it meets what a loader put on the device."""
+"""What is made on the CPU out of a batch keeps its move; and it is moved where it meets what a loader has yielded."""
 
 from __future__ import annotations
 
