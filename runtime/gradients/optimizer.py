@@ -62,6 +62,7 @@ class Gate:
             self._note(skipped=False)
             self._count()
             return self._step(*args, **kwargs)
+        self._windows.asked_to_step()
         if not self._windows.sync:
             return None
         if self._before is not None:
@@ -109,7 +110,7 @@ class Gate:
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """Drop the gradients, unless a window is still collecting them."""
-        if self._windows.may_zero:
+        if self._windows.asked_to_zero():
             self._zero_grad(*args, **kwargs)
 
 

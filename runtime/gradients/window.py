@@ -62,6 +62,12 @@ class Windows:
         """What a loss is divided by."""
         self.backwards_in_window = False
         self.backwards_in_entry = False
+        self._collected_in_window = False
+        """The accelerator has run a backward pass, or the script has asked for a step: gradients are there."""
+        self._collected_in_entry = False
+        self._entry = 0
+        self._zeroed: int | None = None
+        """In which entry of this window gradients were dropped first."""
         self.running = running
         self.with_data = with_data
         self.entries = 0
@@ -86,9 +92,11 @@ class Windows:
             remaining = data.remaining() if data is not None and self.exact else None
             count.divisor = self.steps if remaining is None else min(self.steps, remaining)
             count.items, count.factor = 0, 0.0
-            self.backwards_in_window = False
+            self.backwards_in_window = self._collected_in_window = False
+            self._zeroed = None
         count.entered += 1
-        self.backwards_in_entry = False
+        self._entry = count.entered
+        self.backwards_in_entry = self._collected_in_entry = False
         self.inside = True
         self._current = count, parameters
         self.sync = count.entered >= self.steps or at_end
@@ -134,15 +142,22 @@ class Windows:
         if not self.inside:
             self.sync = True
         self.backwards_in_window = self.backwards_in_entry = True
+        self._collected_in_window = self._collected_in_entry = True
 
-    @property
-    def may_zero(self) -> bool:
-        """`zero_grad` would not throw away what the window still needs."""
+    def asked_to_step(self) -> None:
+        """The script steps an optimizer: it has collected gradients, maybe in a backward pass of its own."""
+        if self.inside:
+            self._collected_in_window = self._collected_in_entry = True
+
+    def asked_to_zero(self) -> bool:
+        """Whether `zero_grad` may do so: it would not throw away what the window still needs."""
         if not self.inside:
             return self.sync  # between the batches of a window, too
-        if not self.backwards_in_window:
-            return True
-        return self.sync and self.backwards_in_entry
+        if self._collected_in_window:
+            return self.sync and self._collected_in_entry
+        # before the first backward pass; one of the script's own is not known here, it comes after its first zero_grad
+        self._zeroed = self._zeroed or self._entry
+        return self._zeroed == self._entry
 
     def reset(self, entries: int = 0) -> None:
         """Forget all windows. The next ones begin as if so many batches had been entered."""

@@ -69,3 +69,26 @@ def test_items_are_counted_once_for_the_batch_that_completes_a_window(monkeypatc
         accelerator.backward(net(torch.ones(3, 1)).sum(), num_items=3)
         with pytest.raises(MixedUseError, match="twice"):
             accelerator.backward(net(torch.ones(3, 1)).sum(), num_items=3)
+
+
+@pytest.mark.parametrize("zeroed", ["before", "after", "after a step that the script guards"])
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_window_keeps_gradients_of_a_backward_pass_that_the_script_calls_itself(monkeypatch, plain, zeroed):
+    monkeypatch.setenv("TORCHLIFT_CPU", "1")
+    accelerator = Accelerator(gradient_accumulation_steps=3)
+    net = torch.nn.Linear(1, 1, bias=False)
+    net, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=1.0))
+    start = net.weight.item()
+    for number in range(6):
+        with accelerator.accumulate(net):
+            if zeroed == "before":
+                optimizer.zero_grad()
+            loss = net(torch.full((1, 1), float(10**number))).sum()
+            (loss / 3).backward() if plain else accelerator.backward(loss)
+            if zeroed != "after a step that the script guards" or accelerator.sync_gradients:
+                optimizer.step()
+            if zeroed == "after" or (zeroed != "before" and accelerator.sync_gradients):
+                optimizer.zero_grad()
+        if number == 2:
+            assert start - net.weight.item() == pytest.approx(111 / 3)
+    assert start - net.weight.item() == pytest.approx(111111 / 3)
