@@ -369,7 +369,15 @@ def large(accelerator):
 
 
 WAYS["large"] = large
-SLOW = ("compiled", "large")
+QUICK = (
+    "heads_that_rows_choose_in_a_method",
+    "buffers_without_strides",
+    "copies_on_the_way",
+    "averages_of_weights",
+    "clipping_in_windows",
+    "closures_with_a_line_search",
+)
+"""The others are shapes of the matrix, too, with even shards there."""
 
 
 def numbers(parts):

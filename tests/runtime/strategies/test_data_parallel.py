@@ -19,6 +19,5 @@ def test_models_on_three_processes(job, small):
 
 
 @pytest.mark.parametrize("small", WAYS)
-def test_ways_to_train_on_two_processes(job, small):
-    """Whoever calls backward, and whatever forward returns."""
+def test_errors_and_rare_cases_on_two_processes(job, small):
     assert job("engine.py", 2, small) == [True, True]
