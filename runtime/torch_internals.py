@@ -8,7 +8,9 @@ of this module fails, and says what is missing.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -193,6 +195,20 @@ def tables(model: nn.Module) -> list[Table]:
     """The parameters and the parts of every part of a model, by name; the tables themselves, which stay up to date."""
     parts = [part for part in model.modules() if not isinstance(part, torch.jit.ScriptModule)]
     return [table for part in parts for table in (part._parameters, part._modules)]
+
+
+_LENDING = ("functional_call.py", "stateless.py")
+"""The files of `torch.func.functional_call`, which puts other tensors in the place of weights for one call."""
+
+
+def weights_are_lent() -> bool:
+    """This code is called by `torch.func.functional_call`: what is in the place of weights is not there to stay."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_LENDING) and "torch" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
 
 
 # ---------------------------------------------------------------- loaders

@@ -25,7 +25,7 @@ from ..collectives.world import World
 from ..config.handlers import DistributedDataParallelKwargs
 from ..device.precision import Precision, to_fp32
 from ..errors import MixedUseError
-from ..torch_internals import backward_pass, heard_by_others, when_backward_is_over
+from ..torch_internals import backward_pass, heard_by_others, weights_are_lent, when_backward_is_over
 from .averages import average_collected, average_gradients
 from .during import DuringPass, small, understood
 from .graph import Graph
@@ -143,7 +143,7 @@ class DataParallelEngine(PrecisionEngine):
         Raises:
             MixedUseError: the processes have made different changes.
         """
-        if not self._weights.changed():
+        if not self._weights.changed() or weights_are_lent():
             return
         new = self._weights.take()
         if new:
@@ -189,7 +189,7 @@ class DataParallelEngine(PrecisionEngine):
         Raises:
             MixedUseError: something has used them up already, when they were those of this process alone.
         """
-        if any(parameter.grad is None for parameter in reached):
+        if any(parameter.grad is None and parameter.requires_grad for parameter in reached):  # frozen since: none
             raise MixedUseError(
                 f"a gradient of the {type(self._model).__name__} was taken away in the middle of the backward pass, "
                 "before the processes could exchange it. A hook that steps an optimizer there trains every process "
@@ -260,7 +260,7 @@ class DataParallelEngine(PrecisionEngine):
 
     def _equal(self) -> None:
         """All processes are here, with the same gradients. Buffers follow rank 0, as they do in DDP."""
-        if self._model.training:
+        if self._forwarded or self._model.training or any(part.training for part in self._model.modules()):
             self._equalise_buffers()
         for call in self.when_equal:
             call(self)

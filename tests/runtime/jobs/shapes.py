@@ -102,6 +102,24 @@ def parts_frozen_and_thawed(run):
 
 
 @shape
+def parts_frozen_between_forward_and_backward(run):
+    net = run.prepare(Net())
+    optimizer = sgd(run, net)
+
+    def body(rows, backward):
+        loss = fit(net)(rows)
+        net.middle.requires_grad_(rows.number % 2 == 0)
+        backward(loss)
+        net.middle.requires_grad_(True)
+
+    for _ in range(3):
+        optimizer.zero_grad()
+        run.step(body)
+        optimizer.step()
+    return [net]
+
+
+@shape
 def a_model_that_is_frozen_for_a_step(run):
     nets = run.prepare(Net(), Net())
     optimizer = sgd(run, *nets)
@@ -438,6 +456,31 @@ def batch_norm(run):
 
 
 @against_ddp
+def batch_norm_of_a_part_that_alone_is_in_training(run):
+    net = nn.Sequential(nn.Linear(4, 5), nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 1))).eval()
+    net[1].train()
+    return trained(run, net)
+
+
+@against_ddp
+def batch_norm_in_evaluation_before_backward(run):
+    net = run.prepare(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 1)))
+    optimizer = sgd(run, net)
+
+    def body(rows, backward):
+        net.train()
+        loss = fit(net)(rows)
+        net.eval()
+        backward(loss)
+
+    for _ in range(3):
+        optimizer.zero_grad()
+        run.step(body)
+        optimizer.step()
+    return [net]
+
+
+@against_ddp
 def dropout(run):
     net = run.prepare(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Tanh(), nn.Linear(8, 1)))
     optimizer = sgd(run, net)
@@ -518,6 +561,22 @@ for _name in RETURNING:
 def functional_calls(run):
     def loss_of(net, rows):
         return F.mse_loss(torch.func.functional_call(net, dict(net.named_parameters()), (rows.x,)), rows.t)
+
+    return trained(run, Net(), loss_of)
+
+
+@shape
+def inner_steps(run):
+    """Weights that are functions of the weights, and copies of them, are in their place for one call each."""
+
+    def loss_of(net, rows):
+        own = dict(net.named_parameters())
+        inner = F.mse_loss(torch.func.functional_call(net, own, (rows.x,)), rows.t)
+        slopes = torch.autograd.grad(inner, list(own.values()), create_graph=True)
+        fast = {name: p - 0.1 * slope for (name, p), slope in zip(own.items(), slopes, strict=True)}
+        copies = {name: nn.Parameter(p.detach() + rows.rank) for name, p in own.items()}
+        other = torch.func.functional_call(net, copies, (rows.x,)).detach()
+        return F.mse_loss(torch.func.functional_call(net, fast, (rows.x,)), rows.t + 0.1 * other)
 
     return trained(run, Net(), loss_of)
 
