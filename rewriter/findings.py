@@ -22,6 +22,8 @@ class Severity(str, Enum):
     """Done, or left unchanged: somebody should check it."""
     BLOCKED = "blocked"
     """The script needs a manual change first: nothing is written unless ``--partial``."""
+    ERROR = "error"
+    """``--audit``: the script is wrong on several processes as it is."""
 
 
 class Finding(NamedTuple):

@@ -123,6 +123,8 @@ class Result(NamedTuple):
     """Number of files looked at, those without anything to do included."""
     options: Mapping[str, str] = MappingProxyType({})
     """What reports repeat of the options: ``target``, ``mixed_precision``, ``batch`` (``process`` or ``global``)."""
+    audited: int | None = None
+    """For ``--audit``: how many distributed programs were looked at."""
 
     @property
     def changed(self) -> tuple[FileResult, ...]:

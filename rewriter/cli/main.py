@@ -12,6 +12,7 @@ from ..config import ConfigError
 from ..rule import Entry
 from ..source import SourceError
 from ..verify.options import VerifyError
+from .output import for_machines, out, say, write_bytes, write_page
 from .progress import ProgressBar
 from .request import Request, parse
 from .usage import UsageError
@@ -45,7 +46,7 @@ def run(catalogue: Sequence[Entry], argv: Sequence[str]) -> int:
         if os.environ.get("TORCHLIFT_DEBUG") == "1":
             raise
         cause = f"internal error ({type(error).__name__}: {error})".replace("\n", " ")
-        _say(f"{cause}. Please report it, with the traceback that TORCHLIFT_DEBUG=1 shows.")
+        say(f"{cause}. Please report it, with the traceback that TORCHLIFT_DEBUG=1 shows.")
         return FAILED
     return status
 
@@ -60,30 +61,43 @@ def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
         if isinstance(request, int):
             return request
         if request.rules:
-            return _list_rules(catalogue)
+            return _list_rules(catalogue, audits=request.audit)
         if request.explain is not None:
             return _explain(catalogue, request.explain)
+        if request.audit:
+            from .auditing import run_audit
+
+            return run_audit(catalogue, request)
         return _migrate(catalogue, request)
     except UsageError as error:
         message = str(error).rstrip(".")
-        _say(f"{message}{'' if message.endswith('?') else '.'} `migrate --help` shows how it is used.")
+        say(f"{message}{'' if message.endswith('?') else '.'} `migrate --help` shows how it is used.")
     except (ConfigError, SourceError, VerifyError) as error:
-        _say(str(error))
+        say(str(error))
     return FAILED
 
 
-def _list_rules(catalogue: Sequence[Entry]) -> int:
-    width = max((len(entry.id) for entry in catalogue), default=0)
-    _out("".join(f"{entry.id.ljust(width)}  {entry.load().summary}\n" for entry in catalogue))
+def _list_rules(catalogue: Sequence[Entry], *, audits: bool) -> int:
+    from ..audit.catalogue import RULES
+
+    rows = [(rule.id, rule.summary) for rule in RULES] if audits else [(e.id, e.load().summary) for e in catalogue]
+    width = max((len(id) for id, _ in rows), default=0)
+    out("".join(f"{id.ljust(width)}  {text}\n" for id, text in rows))
     return NOTHING
 
 
+def _sentences(catalogue: Sequence[Entry]) -> dict[str, str]:
+    return {entry.id: entry.load().summary for entry in catalogue}
+
+
 def _explain(catalogue: Sequence[Entry], id: str) -> int:
+    from ..audit.catalogue import RULES
     from ..config import check_word
 
     known = {entry.id: entry for entry in catalogue}
-    check_word("--explain", "rule", id, known, "`migrate --rules` lists the rules")
-    _out(f"{id}\n\n{known[id].load().doc.strip()}\n")
+    audits = {rule.id: rule.doc for rule in RULES}
+    check_word("--explain", "rule", id, {*known, *audits}, "`migrate --rules` and `migrate --audit --rules` list them")
+    out(f"{id}\n\n{(audits[id] if id in audits else known[id].load().doc).strip()}\n")
     return NOTHING
 
 
@@ -100,10 +114,10 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
     else:
         survey = surveyor.look_at(data, "<stdin>")
     for note in surveyor.migrations.notes() if request.verbose else ():
-        _say(f"cache: {note}")
+        say(f"cache: {note}")
     if not survey.files and not survey.refused and request.format == "text":
         if request.write and data is not None:
-            _bytes(data)
+            write_bytes(data)
         sys.stderr.write(f"Nothing to do: {survey}.\n")
         return NOTHING
 
@@ -124,16 +138,16 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         write_all([(file.source, file.after) for file in result.changed])
 
     if request.html is not None:
-        _page(Path(request.html), result, survey, verdict, catalogue)
+        write_page(Path(request.html), result, survey, verdict, _sentences(catalogue))
     if request.format != "text":
-        _out(_for_machines(request.format, result, survey, status, writes, verdict))
+        out(for_machines(request.format, result, survey, status, writes, verdict))
         return status
     if request.roles:
         from ..report.roles import roles_table
 
-        _out(roles_table(result))
+        out(roles_table(result))
     elif request.write and data is not None and not survey.refused:
-        _bytes(result.changed[0].after if writes and result.changed else data)
+        write_bytes(result.changed[0].after if writes and result.changed else data)
     elif not request.write and not request.check:
         _show([file for file in result.changed if request.options.partial or not file.blocked], request)
     _summarise(result, survey, request, writes)
@@ -164,50 +178,16 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
     return status
 
 
-def _for_machines(
-    format: str, result: Result, survey: Survey, status: int, writes: bool, verdict: SeenVerdict | None
-) -> str:
-    """The report in the format that was asked for."""
-    if format == "sarif":
-        from importlib.metadata import version
-
-        from ..report.sarif import sarif
-
-        return sarif(result, survey.refused, version=version("torchlift"))
-    if format == "github":
-        from ..report.github import workflow_commands
-
-        return workflow_commands(result, survey.refused)
-    from ..report.json_report import json_report
-
-    data = verdict.data if verdict else None
-    return json_report(result, survey.refused, status=status, written=writes, verdict=data)
-
-
-def _page(path: Path, result: Result, survey: Survey, verdict: SeenVerdict | None, catalogue: Sequence[Entry]) -> None:
-    """Write the page of `--html`."""
-    from ..report.html import page
-
-    try:
-        path.write_text(
-            page(result, survey.refused, verdict, {entry.id: entry.load().summary for entry in catalogue}),
-            encoding="utf-8",
-        )
-    except OSError as error:
-        raise SourceError(path, 0, f"the page cannot be written ({error.strerror})", "Name another file") from error
-    _say(f"the page is {path}")
-
-
 def _verify(result: Result, survey: Survey, request: Request) -> SeenVerdict | None:
     """Run both scripts and compare, where there is something to compare."""
     if request.verify is None or not result.changed or survey.refused:
         return None
     if result.blocked and not request.options.partial:
-        _say("not verified, because the file is blocked")
+        say("not verified, because the file is blocked")
         return None
     from ..verify.handover import verify
 
-    _say("verifying: running the original and the migrated script in copies of their folder ...")
+    say("verifying: running the original and the migrated script in copies of their folder ...")
     return verify(result.changed, Path(request.paths[0]), request.verify)
 
 
@@ -232,7 +212,7 @@ def _show(files: Sequence[FileResult], request: Request) -> None:
 
     base = base_of([file.source.path for file in files])
     for file in files:
-        _bytes(patch(file.source.path, file.source.data, file.after, base))
+        write_bytes(patch(file.source.path, file.source.data, file.after, base))
 
 
 def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -> None:
@@ -272,17 +252,3 @@ def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> It
                 yield f"To verify: migrate {request.paths[0]} --verify -- ARGUMENTS"
     if result.blocked and not request.options.partial:
         yield "--partial applies the safe edits of blocked files."
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"migrate: {line}\n")
-
-
-def _out(text: str) -> None:
-    _bytes(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
-
-
-def _bytes(data: bytes) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()

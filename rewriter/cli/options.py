@@ -63,6 +63,7 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.option("--partial", is_flag=True, help="Also apply the safe edits of a blocked file.")
 @click.option("--select", multiple=True, callback=_words, metavar="IDS", help="Run only these rules (comma-separated).")
 @click.option("--ignore", multiple=True, callback=_words, metavar="IDS", help="Do not run these rules.")
+@click.option("--audit", is_flag=True, help="Check scripts that are distributed already; change nothing.")
 @click.option("--no-follow", is_flag=True, help="Migrate each file alone; do not follow imports.")
 @click.option("--hook", is_flag=True, help="PATHs are changed files: migrate the programs that import them.")
 @click.option("--rules", is_flag=True, help="List the rules.")

@@ -19,11 +19,13 @@ from .usage import FORMATS, UsageError
 
 _SWITCHES = frozenset({
     "--write", "--check", "--partial", "--no-follow", "--hook", "--roles", "--keep-global-batch", "--side-by-side",
-    "--no-color", "--no-cache", "--verbose",
+    "--no-color", "--no-cache", "--verbose", "--audit",
 })  # fmt: skip
 """Options without a value."""
 _UNSAID: dict[str, Any] = {
-    **dict.fromkeys(("write", "interactive", "check", "partial", "no_follow", "hook", "rules", "roles"), False),
+    **dict.fromkeys(
+        ("write", "interactive", "check", "partial", "no_follow", "hook", "rules", "roles", "audit"), False
+    ),
     **dict.fromkeys(("keep_global_batch", "verify", "side_by_side", "no_color", "no_cache", "verbose"), False),
     **dict.fromkeys(("paths", "select", "ignore", "assume"), ()),
     **dict.fromkeys(("explain", "target", "mixed_precision", "html")),
@@ -57,6 +59,8 @@ class Request(NamedTuple):
     cache: bool = True
     """Read and write the cache of verdicts."""
     verbose: bool = False
+    audit: bool = False
+    """Say what is wrong with scripts that are distributed already, and change nothing."""
 
 
 def parse(argv: Sequence[str]) -> Request | int:
@@ -104,6 +108,8 @@ def _request(given: Mapping[str, Any]) -> Request:
     _exclusive(given, "interactive", "roles", "verify")
     _exclusive(given, "interactive", "html")
     _exclusive(given, "hook", "no_follow", "verify")
+    for other in ("write", "check", "interactive", "roles", "verify", "partial", "side_by_side"):
+        _exclusive(given, "audit", other)
     if given["interactive"] and given["output_format"] != "text":
         raise UsageError("--interactive and --output-format cannot be used together")
     if not given["paths"] and not given["rules"] and given["explain"] is None:
@@ -122,7 +128,7 @@ def _request(given: Mapping[str, Any]) -> Request:
         keep_global_batch=given["keep_global_batch"] or None,
         partial=given["partial"],
     )
-    names = "paths write check rules explain roles html interactive side_by_side hook verbose".split()
+    names = "paths write check rules explain roles html interactive side_by_side hook verbose audit".split()
     kept = {name: given[name] for name in names} | {"follow": not given["no_follow"], "cache": not given["no_cache"]}
     color = not given["no_color"] and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Request(**kept, options=options, format=given["output_format"], color=color, verify=_asked(given))

@@ -27,6 +27,7 @@ Examples:
   migrate --roles train.py           which names are the model, the loss, ...
   migrate --assume loss=err train.py say what could not be inferred
   migrate --explain backward         show what a rule does, with an example
+  migrate --audit train_ddp.py       what is wrong with a script that is distributed already
   migrate - < train.py               read stdin, show the patch
   migrate train.py --verify -- --epochs 1
                                      run both scripts and compare the results
@@ -34,7 +35,8 @@ Examples:
 \b
 Exit status (if several apply, the highest):
   0  no change needed, or changes shown or written
-  1  a file would change (--check), or a promise is broken (--verify)
+  1  a file would change (--check), a promise is broken (--verify),
+     or something is wrong (--audit)
   2  a file is blocked: it needs a manual change first;
      or the original script fails (--verify)
   3  wrong usage, a file that cannot be read or written, or an internal error

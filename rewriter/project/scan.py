@@ -36,6 +36,8 @@ class Survey:
         """How many files are migrated already."""
         self.unchanged = 0
         """How many others train in a way that needs no change."""
+        self.audited = 0
+        """How many distributed programs were audited."""
         self.options: dict[str, str] = {}
         self.programs: list[Given] = []
         """The programs that were migrated, each with its settings."""

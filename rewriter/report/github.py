@@ -10,7 +10,7 @@ from ..source import SourceError
 from .diff import shown
 from .text import counted
 
-_COMMANDS = {Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "notice"}
+_COMMANDS = {Severity.ERROR: "error", Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "notice"}
 
 
 def workflow_commands(result: Result, refused: Sequence[SourceError]) -> str:

@@ -19,13 +19,14 @@ from ..result import Diagnosis, FileResult, Result
 from .curves import picture
 from .expect import expectations
 from .html_diff import sheet, weight
+from .summary import audit_total
 from .text import counted
 
 if TYPE_CHECKING:
     from ..source import SourceError
     from ..verify.handover import SeenVerdict
 
-_ORDER = (Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
+_ORDER = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
 
 
@@ -47,7 +48,7 @@ def page(
         "<a class='skip' href='#main'>To the changes</a><div class='page'>",
         _side(result, names, len(found) + len(refused), verdict),
         "<main id='main'>",
-        _section("findings", "Findings", _listed(found, refused)),
+        _section("findings", "Findings", _listed(found, refused, result.audited)),
         *([_section("runtime", "What changes at run time", _expect(result))] if result.changed else []),
         *([_section("verdict", "Verification", "".join(_verdict(verdict)))] if verdict is not None else []),
         *(_file(number, file, names[number], rules or {}) for number, file in enumerate(result.files)),
@@ -61,6 +62,8 @@ def _resource(name: str) -> str:
 
 
 def _title(result: Result, names: Sequence[str]) -> str:
+    if result.audited is not None:
+        return audit_total(result, 0).rstrip(".").capitalize()
     if not result.changed:
         return "Nothing to change"
     if result.checked == 1:
@@ -130,10 +133,12 @@ def _findings(result: Result, names: Sequence[str]) -> list[tuple[int, str, Diag
     return sorted(found, key=lambda entry: (_ORDER.index(entry[2].severity), entry[0], entry[2].line))
 
 
-def _listed(found: Sequence[tuple[int, str, Diagnosis, str]], refused: Sequence[SourceError]) -> str:
+def _listed(
+    found: Sequence[tuple[int, str, Diagnosis, str]], refused: Sequence[SourceError], audited: int | None
+) -> str:
     errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
     if not found:
-        return errors or "<p class='good'>No action needed.</p>"
+        return errors or f"<p class='good'>{'No action needed' if audited is None else 'Nothing wrong was found'}.</p>"
     return f"{errors}<ul class='findings'>{''.join(_finding(*entry) for entry in found)}</ul>"
 
 

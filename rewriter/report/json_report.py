@@ -30,6 +30,7 @@ def json_report(
         "version": VERSION,
         "status": status,
         "checked": result.checked,
+        **({"audited": result.audited} if result.audited is not None else {}),
         "options": dict(result.options),
         "files": [_file(file, written) for file in result.files],
         "errors": [

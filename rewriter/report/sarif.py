@@ -17,7 +17,7 @@ from .text import counted
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 WOULD_CHANGE = "would-change"
 UNREADABLE = "unreadable"
-_LEVELS = {Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "note"}
+_LEVELS = {Severity.ERROR: "error", Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "note"}
 
 
 def sarif(result: Result, refused: Sequence[SourceError], *, version: str = "") -> str:

@@ -12,8 +12,8 @@ from .expect import expectations
 from .rows import reasons
 from .text import at_lines, counted, visible
 
-_ORDER = (Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
-_COLORS = {Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
+_ORDER = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
+_COLORS = {Severity.ERROR: "1;31", Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
 _TIED = "\u00a0"
 """A blank at which no line is wrapped."""
 _ENDLESS = 1_000_000
@@ -72,6 +72,7 @@ def summary(
     well: on a terminal. Elsewhere each is on one line, so that a program can find it.
     """
     page = _Page(max(50, min(width, 110)), color, wraps)
+    total = _total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
     if result.changed:
         _done(page, result, verb)
     _findings(page, result)
@@ -84,7 +85,7 @@ def summary(
     for error in refused:
         page.entry(f"error: {error}")
     if result.files or not refused:
-        page.entry(_total(result, len(refused), verb))
+        page.entry(total)
         for line in hint.splitlines():
             page.entry(line)
     return "\n".join(page.lines) + "\n"
@@ -146,3 +147,19 @@ def _total(result: Result, errors: int, verb: str) -> str:
     facts += [f"{blocked} blocked"] if blocked else []
     facts += [f"{errors} not read"] if errors else []
     return f"{', '.join(facts)}; {counted(result.checked, 'file')} checked."
+
+
+def audit_total(result: Result, errors: int) -> str:
+    """The last line of an audit: what is wrong, what was not followed, and how much was looked at."""
+    found = [d for file in result.files for d in file.diagnoses]
+    wrong = sum(d.severity is Severity.ERROR for d in found)
+    reviews = sum(d.severity is Severity.REVIEW for d in found)
+    notes = len(found) - wrong - reviews
+    checked = counted(result.checked, "file")
+    if not result.audited:
+        return f"no distributed training found{f', {errors} not read' if errors else ''}; {checked} checked."
+    facts = [counted(wrong, "error") if wrong else "nothing wrong was found"]
+    facts += [f"{reviews} to review"] if reviews else []
+    facts += [f"{notes} not followed"] if notes else []
+    facts += [f"{errors} not read"] if errors else []
+    return f"{', '.join(facts)}; {counted(result.audited, 'distributed program')} audited, {checked} checked."

@@ -14,10 +14,10 @@ from .program import EmittedProgram
 from .violation import CodePlace
 
 _RANKS = frozenset({"process_index", "local_process_index", "is_last_process"})
-_ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
+ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
 TURNS = frozenset({"main_process_first", "local_main_process_first"})
 _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
-_HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
+HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
 _CLOSED: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 
 
@@ -32,6 +32,9 @@ def asks_rank(expression: cst.CSTNode) -> bool:
 class Guards:
     """What of a program not every process runs, or not all at the same time."""
 
+    alone = ALONE
+    """Decorators of functions that one process runs alone."""
+
     def __init__(self, program: EmittedProgram) -> None:
         self.program = program
 
@@ -42,34 +45,38 @@ class Guards:
         for above in unit.names.ancestors(node):
             if above is function or isinstance(above, cst.ClassDef):
                 break
-            if self._parts(above, below):
+            if self._parts(unit, above, below):
                 yield CodePlace(unit, above)
             if isinstance(above, cst.IndentedBlock):
-                yield from (CodePlace(unit, left) for left in self._left(above, below))
+                yield from (CodePlace(unit, left) for left in self._left(unit, above, below))
             below = above
         block = unit.names.module if isinstance(function, cst.Module) else getattr(function, "body", None)
         if isinstance(block, cst.Module):
-            yield from (CodePlace(unit, left) for left in self._left(block, below))
+            yield from (CodePlace(unit, left) for left in self._left(unit, block, below))
         if isinstance(function, cst.FunctionDef):
-            if any(_last(d.decorator) in _ALONE for d in function.decorators):
+            if any(last_name(d.decorator) in self.alone for d in function.decorators):
                 yield CodePlace(unit, function)
 
-    def _parts(self, above: cst.CSTNode, below: cst.CSTNode) -> bool:
+    def asks(self, unit: Unit, expression: cst.BaseExpression) -> bool:
+        """Whether an expression asks which process this is."""
+        return asks_rank(expression)
+
+    def _parts(self, unit: Unit, above: cst.CSTNode, below: cst.CSTNode) -> bool:
         if isinstance(above, (cst.If, cst.IfExp, cst.While)):
-            return below is not above.test and asks_rank(above.test)
+            return below is not above.test and self.asks(unit, above.test)
         if isinstance(above, cst.BooleanOperation):
-            return below is above.right and asks_rank(above.left)
+            return below is above.right and self.asks(unit, above.left)
         if isinstance(above, cst.With):
             calls = [item.item for item in above.items if isinstance(item.item, cst.Call)]
-            return below is above.body and any(_last(call.func) in TURNS for call in calls)
-        return isinstance(above, _HANDLERS)
+            return below is above.body and any(last_name(call.func) in TURNS for call in calls)
+        return isinstance(above, HANDLERS)
 
-    def _left(self, block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    def _left(self, unit: Unit, block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The statements of a block before one of them through which some processes leave it."""
         for statement in block.body:
             if statement is below:
                 return
-            if isinstance(statement, cst.If) and asks_rank(statement.test):
+            if isinstance(statement, cst.If) and self.asks(unit, statement.test):
                 if any(isinstance(node, _JUMPS) for node in _leaving(statement)):
                     yield statement
 
@@ -85,7 +92,7 @@ class Guards:
         for record in self.program.records:
             called = reach.called(record.node)
             guards = self.around(record.unit, record.node) if called else iter(())
-            guard = next((g for g in guards if not isinstance(g.node, _HANDLERS)), None)
+            guard = next((g for g in guards if not isinstance(g.node, HANDLERS)), None)
             if guard is not None:
                 for function in called:
                     for code in reach.below(function):
@@ -98,7 +105,7 @@ class Guards:
 
     def always(self, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
         """Whether a node is run under a condition on the process, however its function is reached."""
-        if any(not isinstance(p.node, _HANDLERS) for p in self.around(unit, node)):
+        if any(not isinstance(p.node, HANDLERS) for p in self.around(unit, node)):
             return True
         code = unit.names.function(node)
         sites = list(self.program.sites(code))
@@ -107,7 +114,8 @@ class Guards:
         return all(self.always(site.unit, site.node, seen | {code}) for site in sites)
 
 
-def _last(node: cst.CSTNode) -> str:
+def last_name(node: cst.CSTNode) -> str:
+    """The last name of a dotted expression; empty where it is none."""
     return node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
 
 

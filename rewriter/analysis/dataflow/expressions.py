@@ -199,13 +199,16 @@ def bind_loop(
 ) -> None:
     """Let the target of a loop (or a comprehension's clause) hold the elements of what is iterated."""
     source = evaluate(state, unit, iterable)
+    opened: dict[Thing, None] = {}
+    """What a loop rebinds may wrap itself (``loader = tqdm(loader)``): it is opened once."""
 
     def arrive(thing: Thing) -> None:
         if isinstance(thing, Origin) and thing.role is Role.LOADER:
             state.loaders.setdefault(loop, {})[thing] = None
         elif isinstance(thing, Unknown):
             state.used(thing, "iterated")
-        elif isinstance(thing, Sequence):
+        elif isinstance(thing, Sequence) and thing not in opened:
+            opened[thing] = None
             for wrapped in thing.wraps:
                 state.solver.watch(wrapped, arrive)
 

@@ -132,7 +132,7 @@ def _scaler_method(call: EvaluatedCall, scaler: Origin, name: str) -> None:
 
 def _accelerator_method(call: EvaluatedCall, accelerator: Origin, name: str) -> None:
     state = call.state
-    if name in ("prepare", "unwrap_model", "prepare_model", "prepare_optimizer", "prepare_data_loader"):
+    if name in _HANDS_BACK:
         slots = call.positional()
         for slot in slots if name != "unwrap_model" else ():
             state.solver.watch(slot, lambda t: state.used(t, "prepared") if isinstance(t, Unknown) else None)
@@ -145,6 +145,13 @@ def _accelerator_method(call: EvaluatedCall, accelerator: Origin, name: str) -> 
             state.solver.add(call.result, given)
     elif name == "get_state_dict":
         state.solver.watch(call.first(), lambda t: _state_of(call, t))
+
+
+_HANDS_BACK = frozenset(
+    "prepare unwrap_model prepare_model prepare_optimizer prepare_data_loader "
+    "setup setup_module setup_optimizers setup_dataloaders".split()
+)
+"""Methods that give back what they are given, prepared or unwrapped; the last four are those of Fabric."""
 
 
 def _state_of(call: EvaluatedCall, thing: Thing) -> None:

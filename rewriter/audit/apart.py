@@ -1,0 +1,137 @@
+"""
+Let every process come to a collective call, or none.
+
+A barrier, a reduction, a gather or a backward pass waits for all processes. Where only some of them come to it, under
+a condition on the rank, after one of them has returned, or in the handler of an exception, the others never answer:
+the job hangs, or meets another collective and mixes the two.
+
+    -if dist.get_rank() == 0:
+    -    loss = reduce_loss(loss)      # calls dist.all_reduce
+    -    print(loss)
+    +loss = reduce_loss(loss)
+    +if dist.get_rank() == 0:
+    +    print(loss)
+
+Compute together, then let one process print or write. Pairs of barriers in opposite branches (`if rank != 0:
+barrier()` and later `if rank == 0: barrier()`) are understood and left alone, and so are point-to-point messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.training import method_name, outside_names
+from ..facts.roles import Role
+from ..findings import Finding, Severity
+from ..validation.collectives import COLLECTIVES
+from ..validation.guards import HANDLERS, TURNS
+from ..validation.violation import CodePlace
+from .program import AuditedProgram
+from .rule import AuditRule, Found, line_of
+
+_TOGETHER = frozenset(
+    "barrier monitored_barrier all_reduce reduce reduce_scatter reduce_scatter_tensor all_gather "
+    "all_gather_into_tensor all_gather_object gather gather_object broadcast broadcast_object_list "
+    "scatter scatter_object_list all_to_all "
+    "all_to_all_single new_group".split()
+)
+_FABRIC = frozenset(
+    {"all_reduce", "all_gather", "barrier", "broadcast", "setup", "setup_dataloaders", "save", "backward"}
+)
+_OWN = COLLECTIVES - {"prepare_model"}
+
+
+def collectives_apart(program: AuditedProgram) -> Found:
+    """The collective calls that not every process comes to."""
+    for record in program.records:
+        name = _collective(program, record)
+        if not name:
+            continue
+        guard = program.guards.of(record.unit, record.node)
+        if (
+            guard is None
+            or (name in TURNS and isinstance(guard.node, cst.With))
+            or _paired(program, record, guard, name)
+        ):
+            continue
+        if isinstance(guard.node, cst.With) or _in_training_mode(program, record, guard):
+            continue  # under main_process_first all processes come to it, one after the other
+        text = line_of(guard.unit, guard.unit.names.module.code_for_node(guard.node).strip().split("\n")[0])
+        handler = isinstance(guard.node, HANDLERS)
+        why = "an exception of one process alone leads to it" if handler else "only some of them come to it"
+        yield (
+            record.unit,
+            Finding(
+                "collective-apart",
+                record.node,
+                f"`{name}` waits for all processes, but {why}: `{text}`",
+                "call it on all processes, and put only what follows under the condition",
+                Severity.ERROR,
+            ),
+        )
+
+
+def _collective(program: AuditedProgram, record: CallRecord) -> str:
+    """The name of the collective that a call is; empty where it is none."""
+    name = method_name(record.node)
+    if origins(record.receiver, Role.ACCELERATOR):
+        fabric = bool({d.name for d in program.dialects} == {"FABRIC"})
+        return name if name in (_FABRIC if fabric else _OWN) else ""
+    outside = outside_names(record)
+    if any(n.startswith("torch.distributed.") and n.rpartition(".")[2] in _TOGETHER for n in outside):
+        return name
+    if record in program.training.backwards and program.by_hand and program.wraps:
+        return name
+    return ""
+
+
+def _in_training_mode(program: AuditedProgram, record: CallRecord, guard: CodePlace) -> bool:
+    """Whether a module makes the call in training mode only, and one process runs the module to look at something."""
+    seen: set[cst.CSTNode] = set()
+    pending = [record]
+    while pending:
+        site = pending.pop()
+        names = site.unit.names
+        function = names.function(site.node)
+        if function in seen or function is guard.unit.names.function(guard.node):
+            continue
+        seen.add(function)
+        for around in names.enclosing(site.node, cst.If):
+            if isinstance(around, cst.If) and "training" in names.module.code_for_node(around.test):
+                return True
+        pending += program.sites(function)
+    return False
+
+
+def _paired(program: AuditedProgram, record: CallRecord, guard: CodePlace, name: str) -> bool:
+    """Whether the other processes come to the same collective on the other branch, or under the opposite condition."""
+    unit, node = guard.unit, guard.node
+    if not isinstance(node, cst.If) or name == "backward":
+        return False
+    function = unit.names.function(node)
+    for other in unit.names.every(cst.If):
+        assert isinstance(other, cst.If)
+        if unit.names.function(other) is not function or not program.guards.asks(unit, other.test):
+            continue
+        inside = set(_collectives(program, other, unit))
+        if other is node:
+            sides = [set(_collectives(program, side, unit)) for side in (node.body, node.orelse) if side is not None]
+            if len(sides) == 2 and all(name in side for side in sides):
+                return True
+        elif name in inside and record.node not in set(descendants(other)):
+            return True
+    return False
+
+
+def _collectives(program: AuditedProgram, node: cst.CSTNode, unit: Unit) -> Iterator[str]:
+    for found in program.reach.runs(node, unit):
+        record = program.state.calls.get(found) if isinstance(found, cst.Call) else None
+        if record is not None and (name := _collective(program, record)):
+            yield name
+
+
+RULE = AuditRule("collective-apart", __doc__, collectives_apart)

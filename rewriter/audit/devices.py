@@ -1,0 +1,119 @@
+"""
+Let each process use the device that is its own.
+
+`"cuda"` is the first GPU until `torch.cuda.set_device` says otherwise, and `"cuda:0"` always is: N processes would
+share one GPU, or meet weights and batches on two different ones.
+
+     local_rank = int(os.environ["LOCAL_RANK"])
+    +torch.cuda.set_device(local_rank)
+     model = DDP(Net().cuda(), device_ids=[local_rank])
+
+With Accelerate, Fabric or torchlift: `accelerator.device`, `fabric.device`, and batches of a loader that was
+prepared, which are there already.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.training.training import method_name, outside_name, outside_names
+from ..facts.roles import TENSORS, Role
+from ..facts.torch_api import questions
+from ..findings import Finding, Severity
+from ..validation import loaders
+from ..validation.violation import Violation
+from .program import AuditedProgram
+from .rule import AuditRule, Found, line_of
+from .tracing import keyword
+
+_MOVES = frozenset({"to", "cuda"})
+
+
+def wrong_devices(program: AuditedProgram) -> Found:
+    """The moves to a device that is not the process's own, and batches that are not moved at all."""
+    told: set[cst.CSTNode] = set()
+    pinned = _pinned(program)
+    for record in program.records:
+        words = _moved(program, record, pinned) or _wrapped(program, record)
+        if words and record.unit.names.statement(record.node) not in told:
+            told.add(record.unit.names.statement(record.node))
+            text = line_of(record.unit, record.unit.names.module.code_for_node(record.node))
+            remedy = 'use the device of this process: f"cuda:{local_rank}", after torch.cuda.set_device(local_rank)'
+            yield record.unit, Finding("wrong-device", record.node, f"`{text}`: {words}", remedy, Severity.ERROR)
+    for violation in loaders.prepared(program) if not program.by_hand else ():
+        if _is_moved_by_prepare(program, violation):
+            words = "the batches of this loader are not moved to the device of the process: it is not prepared"
+            remedy = "hand it to `prepare`, or move each batch: batch.to(accelerator.device)"
+            yield violation.place.unit, Finding("wrong-device", violation.place.node, words, remedy, Severity.ERROR)
+
+
+def _is_moved_by_prepare(program: AuditedProgram, violation: Violation) -> bool:
+    """Whether to prepare a loader is all that is missing; one that trains and is not sharded has a rule of its own."""
+    node = violation.other.node if violation.other is not None else None
+    record = program.state.calls.get(node) if isinstance(node, cst.Call) else None
+    if record is None or not outside_name(record).startswith("torch.utils.data"):
+        return False
+    return all(loader.node is not node for loader in program.iterated)
+
+
+def _moved(program: AuditedProgram, record: CallRecord, pinned: bool) -> str:
+    """What is wrong with the device that a batch or a model is moved to; empty where nothing is."""
+    if method_name(record.node) not in _MOVES or not origins(record.receiver, Role.MODEL, *TENSORS):
+        return ""
+    given = keyword(record.node, "device", 0)
+    if given is None:
+        return "" if pinned or method_name(record.node) == "to" else _FIRST
+    words = [
+        _device(program, source.unit, source.node, pinned) for source in program.tracer.sources(record.unit, given)
+    ]
+    return next(iter(words), "") if words and all(words) else ""
+
+
+_FIRST = "without torch.cuda.set_device this is the first GPU, on every process"
+
+
+def _device(program: AuditedProgram, unit: Unit, node: cst.CSTNode, pinned: bool) -> str:
+    """What is wrong with one device; empty where it may be that of the process."""
+    if isinstance(node, cst.Call) and node.args:
+        record = program.state.calls.get(node)
+        if record is None or outside_name(record) != "torch.device":
+            return ""
+        if len(node.args) > 1:
+            return ""
+        inner = [_device(program, s.unit, s.node, pinned) for s in program.tracer.sources(unit, node.args[0].value)]
+        bad = [words for words in inner if words]
+        return bad[0] if bad and len(bad) == len([s for s in inner if s is not None]) else ""
+    if isinstance(node, cst.Integer):
+        return "this is one GPU for all processes"
+    text = node.evaluated_value if isinstance(node, cst.SimpleString) else None
+    if text == "cuda" and not pinned:
+        return _FIRST
+    return "this is one GPU for all processes" if isinstance(text, str) and text.startswith("cuda:") else ""
+
+
+def _wrapped(program: AuditedProgram, record: CallRecord) -> str:
+    """``DDP(model, device_ids=[0])``."""
+    if record not in program.wraps:
+        return ""
+    given = keyword(record.node, "device_ids", 1)
+    if isinstance(given, cst.List) and len(given.elements) == 1 and isinstance(given.elements[0].value, cst.Integer):
+        return "every process puts its model on the same GPU"
+    return ""
+
+
+def _pinned(program: AuditedProgram) -> bool:
+    """Whether something chooses the device of each process, or the launcher may show it one GPU only."""
+    if not program.by_hand or program.unfollowed is not None or not program.wraps:
+        return True
+    for unit in program.reach.units:
+        if "CUDA_VISIBLE_DEVICES" in unit.names.module.code:
+            return True
+    return any(_pins(record) for record in program.records)
+
+
+def _pins(record: CallRecord) -> bool:
+    return any(questions.pins(name) for name in outside_names(record)) or method_name(record.node) == "set_device"
+
+
+RULE = AuditRule("wrong-device", __doc__, wrong_devices)

@@ -1,0 +1,53 @@
+"""
+Give each process rows of its own: a sampler that shards the data, or a loader that was prepared.
+
+Without one every process reads the whole data set, in the same order where the seeds agree: N processes do the work
+of one N times, and the gradient is that of one batch.
+
+    -loader = DataLoader(data, batch_size=32, shuffle=True)
+    +sampler = DistributedSampler(data)
+    +loader = DataLoader(data, batch_size=32, sampler=sampler)
+
+With Accelerate or torchlift hand the loader to `prepare`, with Fabric to `setup_dataloaders`. Iterable data sets,
+data sets that read the rank and samplers of other packages are left alone: they may shard by themselves.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ..findings import Finding, Severity
+from .program import AuditedProgram, Dialect
+from .rule import AuditRule, Found
+
+
+def unsharded_loaders(program: AuditedProgram) -> Found:
+    """The loaders of training loops from which every process reads the same rows."""
+    if program.by_hand and not (program.wraps or program.unfollowed is not None):
+        return
+    for loader, loops in program.iterated.items():
+        unit, loop = program.unit_of(loader.node), loops[0]
+        home = program.unit_of(loop)
+        iterated = loop.iter if isinstance(loop, (cst.For, cst.CompFor)) else loop
+        if unit is None or home is None or program.replaced(home, iterated, loader):
+            continue
+        if program.is_sharded(loader) is False:
+            yield (
+                unit,
+                Finding(
+                    "unsharded-loader",
+                    loader.node,
+                    "a training loop reads this loader, and every process reads all of its rows",
+                    _remedy(program),
+                    Severity.ERROR,
+                ),
+            )
+
+
+def _remedy(program: AuditedProgram) -> str:
+    if program.by_hand:
+        return "give it sampler=DistributedSampler(dataset)"
+    return f"hand it to `{'setup_dataloaders' if program.dialects == {Dialect.FABRIC} else 'prepare'}`"
+
+
+RULE = AuditRule("unsharded-loader", __doc__, unsharded_loaders)

@@ -1,0 +1,148 @@
+"""
+Wrap the model that trains, and call the wrapper.
+
+Gradients are averaged by the wrapper: `DistributedDataParallel`, or what `prepare` or `setup` returns. A model that
+is not wrapped, or whose training step calls the plain model inside the wrapper, trains on each process by itself: the
+weights drift apart, and nothing says so.
+
+    -ddp = DDP(model, device_ids=[local_rank])
+    -loss = criterion(model(x), y)
+    +ddp = DDP(model, device_ids=[local_rank])
+    +loss = criterion(ddp(x), y)
+
+A script that averages the gradients by itself (`dist.all_reduce(p.grad)`) needs no wrapper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.training.training import outside_name, whole
+from ..facts.roles import Origin, Role
+from ..findings import Finding, Severity
+from .program import AuditedProgram, Dialect
+from .rule import AuditRule, Found, line_of
+
+_REDUCES = frozenset({"torch.distributed.all_reduce", "torch.distributed.all_reduce_coalesced"})
+
+
+def unwrapped_models(program: AuditedProgram) -> Found:
+    """The models that train without a wrapper, and the training steps that go round it."""
+    if program.unfollowed is not None or _averages_by_hand(program):
+        return
+    told: set[Origin] = set()
+    for record in program.training.steps:
+        for model in _stepped(program, record):
+            unit = program.unit_of(model.node)
+            if model in told or unit is None or not _is_trained(program, model):
+                continue
+            told.add(model)
+            if model not in program.wrapped:
+                yield (
+                    unit,
+                    Finding(
+                        "unwrapped-model",
+                        model.node,
+                        "an optimizer trains this model, but nothing wraps it: each process trains a model of its own, "
+                        "and the weights drift apart",
+                        "wrap it: " + _wrapper(program),
+                        Severity.ERROR,
+                    ),
+                )
+    for unit, call in _training_calls(program):
+        if program.is_wrapped(unit, call.func) is False and _whole(program, call) in program.wrapped:
+            text = line_of(unit, unit.names.module.code_for_node(call))
+            yield (
+                unit,
+                Finding(
+                    "unwrapped-model",
+                    call,
+                    f"`{text}` calls the plain model, not its wrapper: the gradients of this step are not averaged",
+                    "call what the wrapper, `prepare` or `setup` returned",
+                    Severity.ERROR,
+                ),
+            )
+
+
+def _wrapper(program: AuditedProgram) -> str:
+    if program.by_hand:
+        return "model = DistributedDataParallel(model)"
+    if program.dialects == {Dialect.FABRIC}:
+        return "model, optimizer = fabric.setup(model, optimizer)"
+    return "model, optimizer = accelerator.prepare(model, optimizer)"
+
+
+def _averages_by_hand(program: AuditedProgram) -> bool:
+    """Whether the script joins gradients or weights by itself."""
+    for record in program.records:
+        if outside_name(record) in _REDUCES and record.node.args:
+            text = record.unit.names.module.code_for_node(record.node.args[0].value)
+            function = record.unit.names.module.code_for_node(record.unit.names.function(record.node))
+            if ".grad" in text or "parameters()" in function:
+                return True
+    return False
+
+
+def _stepped(program: AuditedProgram, record: CallRecord) -> Iterator[Origin]:
+    """The whole models whose parameters a step changes."""
+    for optimizer in origins(record.receiver, Role.OPTIMIZER):
+        for held in origins(program.state.related.get(optimizer), Role.PARAMETERS):
+            if held.source is not None and held.source.role is Role.MODEL:
+                yield whole(program.state, held.source)
+
+
+def _is_trained(program: AuditedProgram, model: Origin) -> bool:
+    """Whether a training loop runs a model forward: one that is only built is another program's."""
+    trained = {_whole(program, call) for _, call in _training_calls(program)}
+    return model in trained
+
+
+def _whole(program: AuditedProgram, call: cst.Call) -> Origin:
+    return whole(program.state, program.training.forwards[call])
+
+
+def _training_calls(program: AuditedProgram) -> Iterator[tuple[Unit, cst.Call]]:
+    """The calls of models in training steps that are not calls of a part by its whole."""
+    seen: set[cst.CSTNode] = set()
+    for unit, body in _training_code(program):
+        for node in program.reach.runs(body, unit):
+            if not isinstance(node, cst.Call) or node in seen or node not in program.training.forwards:
+                continue
+            seen.add(node)
+            record = program.state.calls[node]
+            klass = next((a for a in record.unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
+            role = record.unit.classes[klass].role if klass is not None and klass in record.unit.classes else None
+            if role is not Role.MODEL and not _without_gradient(record.unit, node):
+                yield record.unit, node
+
+
+def _without_gradient(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a call is made under ``no_grad``: an evaluation beside the training, a teacher."""
+    code = unit.names.module.code_for_node
+    if any("no_grad" in code(i) or "inference_mode" in code(i) for w in unit.names.enclosing(node, cst.With)
+           for i in getattr(w, "items", ())):  # fmt: skip
+        return True
+    function = unit.names.function(node)
+    decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
+    return any("no_grad" in code(d) or "inference_mode" in code(d) for d in decorators)
+
+
+def _training_code(program: AuditedProgram) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    """The loops that train, and the code around each backward pass where no loader feeds it."""
+    for loop in program.training.train_loops:
+        unit = program.unit_of(loop)
+        if unit is not None and isinstance(loop, (cst.For, cst.While)):
+            yield unit, loop.body
+    for record in program.training.backwards:
+        loops = [n for n in program.reach.loops(record.node, record.unit) if isinstance(n, (cst.For, cst.While))]
+        yield record.unit, loops[0] if loops else _body(record.unit.names.function(record.node))
+
+
+def _body(code: cst.CSTNode) -> cst.CSTNode:
+    return code if isinstance(code, cst.Module) else getattr(code, "body", code)
+
+
+RULE = AuditRule("unwrapped-model", __doc__, unwrapped_models)

@@ -1,0 +1,302 @@
+"""A distributed program as the audit sees it: what distributes it, what is wrapped, and what is sharded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from functools import cached_property
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.syntax.nodes import dotted
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.training import method_name, outside_name, outside_names, whole
+from ..facts.module_paths import ModulePaths
+from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
+from ..validation.program import PREPARES, EmittedProgram
+from .guards import AuditGuards
+from .ranks import RankQuestions
+from .tracing import Source, Tracer, keyword
+
+SETUPS = frozenset({"setup", "setup_module", "setup_optimizers", "setup_dataloaders"})
+"""Methods of Fabric that prepare what they are given."""
+_MODELS = PREPARES | {"setup", "setup_module"}
+_STARTERS = frozenset({"notebook_launcher", "debug_launcher"})
+_SHARDED = (
+    "torch.distributed.fsdp.", "torch.distributed._composable", "torch.distributed.tensor", "torch.distributed._tensor",
+    "torch.distributed.rpc", "torch.distributed.pipelining", "horovod.", "deepspeed.",
+    "apex.parallel.DistributedDataParallel", "megatron.", "accelerate.parallelism_config",
+    "accelerate.ParallelismConfig", "accelerate.utils.MegatronLM", "accelerate.utils.DeepSpeed",
+    "accelerate.FullyShardedDataParallelPlugin", "accelerate.utils.FullyShardedDataParallelPlugin",
+    "accelerate.DeepSpeedPlugin",
+    "colossalai.", "fairscale.", "torch_xla.", "bagua.",
+)  # fmt: skip
+"""Ways of distributing a model that the audit does not follow."""
+
+
+class Dialect(Enum):
+    """By what a program is distributed."""
+
+    HAND = "torch.distributed"
+    ACCELERATE = "Accelerate"
+    FABRIC = "Fabric"
+    OURS = "torchlift"
+
+
+class AuditedProgram(EmittedProgram):
+    """One program, solved, with the questions that the audit asks."""
+
+    def __init__(
+        self, trees: Sequence[tuple[str, cst.Module]], assume: Iterable[tuple[str, str]], layout: ModulePaths
+    ) -> None:
+        fabrics = {name for _, tree in trees for name in _fabrics(tree)}
+        super().__init__(trees, (*assume, *(("accelerator", name) for name in sorted(fabrics))), layout)
+        self.tracer = Tracer(self)
+        self.ranks = RankQuestions(self.tracer)
+        self.guards = AuditGuards(self, self.ranks)
+        self._fabrics = bool(fabrics)
+
+    @cached_property
+    def dialects(self) -> frozenset[Dialect]:
+        """By what the program is distributed; empty where it runs in one process."""
+        found: set[Dialect] = set()
+        for record in self.state.calls.values():
+            for name in outside_names(record):
+                if name.startswith("accelerate.") and name.endswith(("Accelerator", "PartialState")):
+                    found.add(Dialect.ACCELERATE)
+                elif name.startswith("torchlift.runtime") and name.endswith(("Accelerator", "PartialState")):
+                    found.add(Dialect.OURS)
+                elif questions.distributes(name):
+                    found.add(Dialect.HAND)
+        if self._fabrics:
+            found.add(Dialect.FABRIC)
+        if len(found) > 1:
+            found.discard(Dialect.HAND)
+        return frozenset(found)
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether nothing but the script itself distributes it."""
+        return self.dialects == {Dialect.HAND}
+
+    @cached_property
+    def unfollowed(self) -> tuple[CallRecord, str] | None:
+        """A call that distributes the model in a way that the audit does not follow, with its name."""
+        for record in self.records:
+            for name in outside_names(record):
+                if name.startswith(_SHARDED):
+                    return record, name
+        return None
+
+    @cached_property
+    def reached(self) -> set[Code]:
+        """
+        The functions that the start of the program runs.
+
+        A function that is handed to others counts where code that runs names it, a method where its class may be used.
+        """
+        found: set[Code] = set()
+        pending: list[Code] = [unit.names.module for unit in self.reach.units]
+        waiting = [f for f in self.reach.reachable if f in self.state.escaped]
+        while pending:
+            for code in pending:
+                found.update(self.reach.below(code))
+            pending = [f for f in waiting if f not in found and self._is_named(f, found)]
+        return found
+
+    def _is_named(self, function: Code, found: set[Code]) -> bool:
+        unit = self.reach.unit(function)
+        scope = unit.names.within.get(function)
+        if not isinstance(function, cst.FunctionDef) or scope is None or isinstance(scope.node, cst.ClassDef):
+            return isinstance(function, cst.FunctionDef) or unit.names.function(function) in found
+        binding = scope.bindings.get(function.name.value)
+        return binding is not None and any(unit.names.function(read) in found for read in binding.reads)
+
+    @cached_property
+    def workers(self) -> set[Code] | None:
+        """The functions that started processes run; None where a launcher starts the script as a whole."""
+        found: set[Code] = set()
+        for record in self.records:
+            if method_name(record.node) in _STARTERS or any(map(questions.spawns, outside_names(record))):
+                for function in self.reach.called(record.node):
+                    found.update(self.reach.below(function))
+        return found or None
+
+    def is_parallel(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether several processes run a node: it is reached, and not in the process that starts the others."""
+        code = unit.names.function(node)
+        return code in self.reached and (self.workers is None or code in self.workers)
+
+    def loaders_of(self, loop: cst.CSTNode) -> tuple[Origin, ...]:
+        """The loaders that a loop iterates; where it names them, those and not what others hand to the same helper."""
+        loaders = self.reach.loaders(loop)
+        if len(loaders) < 2 or not isinstance(loop, (cst.For, cst.CompFor)):
+            return loaders
+        named: set[Origin] = set()
+        for node in descendants(loop.iter):
+            if isinstance(node, (cst.Name, cst.Attribute)):
+                named.update(origins(self.state.values.get(node), Role.LOADER))
+        return tuple(loader for loader in loaders if loader in named) or loaders
+
+    @cached_property
+    def prepares(self) -> list[CallRecord]:
+        """The calls that prepare something."""
+        return [record for record in self.accelerated if method_name(record.node) in PREPARES | SETUPS]
+
+    @cached_property
+    def wraps(self) -> list[CallRecord]:
+        """The calls that put a model into a wrapper which joins the gradients."""
+        wrappers = questions.wrappers("processes")
+        return [r for r in self.records if any(n in wrappers or _is_wrapper(n) for n in outside_names(r))]
+
+    @cached_property
+    def wrapped(self) -> set[Origin]:
+        """The models that are wrapped or prepared somewhere, their wholes and their parts."""
+        found: set[Origin] = set()
+        for record in self.wraps:
+            given = keyword(record.node, "module", 0)
+            found.update(self.held(record.unit, given) if given is not None else ())
+        found.update(self.prepared)
+        found.update(whole(self.state, o) for o in list(found) if o.role is Role.MODEL)
+        return found
+
+    def is_wrapped(self, unit: Unit, node: cst.CSTNode) -> bool | None:
+        """
+        Whether an expression gives a wrapped model, on any way to it; None where that cannot be told.
+
+        Where a script unwraps on one way (``model.module if ddp else model``) the plain model is meant.
+        """
+        seen: set[cst.CSTNode] = set()
+        pending, told = [(unit, node)], list[bool | None]()
+        while pending:
+            for source in self.tracer.sources(*pending.pop()):
+                if source.node in seen:
+                    continue
+                seen.add(source.node)
+                answer = self._wraps(source)
+                if answer is False and not _makes(source.node):
+                    return False
+                told.append(answer if isinstance(answer, bool) else None)
+                if isinstance(answer, tuple):
+                    told.pop()
+                    pending.append(answer)
+        return True if True in told else None if None in told else False
+
+    def _wraps(self, source: Source) -> bool | tuple[Unit, cst.CSTNode] | None:
+        """Whether an expression makes a wrapped model; or the expression that decides it."""
+        node, unit = source.node, source.unit
+        if isinstance(node, cst.Attribute) and node.attr.value in ("module", "_orig_mod"):
+            return False if self.is_wrapped(unit, node.value) else None
+        record = self.state.calls.get(node) if isinstance(node, cst.Call) else None
+        if not isinstance(node, cst.Call) or record is None:
+            return None
+        if record in self.wraps or (record in self.prepares and method_name(node) in _MODELS):
+            return True
+        name = outside_name(record)
+        if method_name(node) in ("unwrap_model", "extract_model_from_parallel"):
+            return False
+        if questions.same_model(name) and node.args:
+            return (True) if questions.is_wrapper(name) else (unit, node.args[0].value)
+        if isinstance(node.func, cst.Attribute) and origins(record.receiver, Role.MODEL):
+            return (unit, node.func.value) if node.func.attr.value in questions.keeps_module() else None
+        made = [o for o in origins(record.result, Role.MODEL) if o.node is node]
+        return False if made else None
+
+    @cached_property
+    def iterated(self) -> dict[Origin, list[cst.CSTNode]]:
+        """The loaders that are iterated, each with the loops that train from it."""
+        found: dict[Origin, list[cst.CSTNode]] = {}
+        for loop in self.training.train_loops:
+            for loader in self.loaders_of(loop):
+                found.setdefault(loader, []).append(loop)
+        return found
+
+    def is_sharded(self, loader: Origin) -> bool | None:
+        """Whether each process reads rows of its own from a loader; None where that cannot be told."""
+        if loader in self.prepared:
+            return True
+        unit, call = self.unit_of(loader.node), loader.node
+        record = self.state.calls.get(call) if isinstance(call, cst.Call) else None
+        if unit is None or record is None or not isinstance(call, cst.Call):
+            return None
+        if not outside_name(record).startswith("torch.utils.data") or any(arg.star for arg in call.args):
+            return None
+        answers = [self._samples(unit, value) for value in self.sampling(call)]
+        if True in answers:
+            return True
+        if None in answers or self.ranks.mentions(unit, call) or self._shards_itself(unit, keyword(call, "dataset", 0)):
+            return None
+        return False
+
+    def sampling(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """What a loader is given to choose its rows."""
+        given = (keyword(call, "sampler", 3), keyword(call, "batch_sampler", 4))
+        return [value for value in given if value is not None]
+
+    def _samples(self, unit: Unit, value: cst.BaseExpression) -> bool | None:
+        """Whether a sampler is, or holds, one that gives each process its own rows."""
+        told: list[bool | None] = []
+        for source in self.tracer.sources(unit, value):
+            if isinstance(source.node, cst.Name) and source.node.value == "None":
+                continue
+            record = self.state.calls.get(source.node) if isinstance(source.node, cst.Call) else None
+            name = outside_name(record) if record is not None else ""
+            if questions.is_distributed_sampler(name):
+                return True
+            if isinstance(source.node, cst.Call) and name.startswith("torch.utils.data"):
+                given = keyword(source.node, "sampler", 0)
+                told.append(self._samples(source.unit, given) if name.endswith("BatchSampler") and given else False)
+            else:
+                told.append(None)
+        return True if True in told else None if None in told else False
+
+    def _shards_itself(self, unit: Unit, dataset: cst.BaseExpression | None) -> bool:
+        """Whether a data set may give each process its own rows: an iterable one, or one that reads the rank."""
+        if dataset is None:
+            return True
+        for source in self.tracer.sources(unit, dataset):
+            record = self.state.calls.get(source.node) if isinstance(source.node, cst.Call) else None
+            names = outside_names(record) if record is not None else []
+            if any(
+                word in name.lower() for name in names for word in ("iterable", "webdataset", "split_dataset", "shard")
+            ):
+                return True
+            for klass in (self.state.klass.get(t) for t in record.result.things) if record is not None else ():
+                if klass is not None and any("Iterable" in base for base in klass.externals):
+                    return True
+            if self.ranks.mentions(source.unit, source.node):
+                return True
+        return False
+
+    def reached_calls(self, *names: str) -> Iterator[CallRecord]:
+        """The reached calls of methods or functions with one of these last names."""
+        return (record for record in self.records if method_name(record.node) in names)
+
+
+_UNWRAPS = frozenset({"module", "_orig_mod", "unwrap_model", "extract_model_from_parallel"})
+
+
+def _makes(node: cst.CSTNode) -> bool:
+    """Whether an expression makes a model, and does not unwrap one."""
+    named = node.func if isinstance(node, cst.Call) else node
+    return not (isinstance(named, cst.Attribute) and named.attr.value in _UNWRAPS)
+
+
+def _is_wrapper(name: str) -> bool:
+    """Whether an outside name of another package wraps a model for several processes."""
+    return name.endswith(("DistributedDataParallel", ".DDP", "FullyShardedDataParallel", "fully_shard"))
+
+
+def _fabrics(tree: cst.Module) -> Iterator[str]:
+    """The names that a module gives to an object of Fabric."""
+    imported = False
+    for node in descendants(tree):
+        if isinstance(node, (cst.Import, cst.ImportFrom)):
+            text = tree.code_for_node(node)
+            imported = imported or "lightning" in text
+        elif isinstance(node, cst.Assign) and imported and isinstance(node.value, cst.Call):
+            if method_name(node.value) == "Fabric":
+                yield from filter(None, (dotted(target.target) for target in node.targets))

@@ -1,0 +1,123 @@
+"""Which expressions ask for the number of the process: as a condition, or anywhere in what they compute."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ..analysis.dataflow import ranks
+from ..analysis.dataflow.values import Unit, origins
+from ..analysis.syntax.nodes import is_none
+from ..analysis.syntax.walk import children, descendants
+from ..analysis.training.training import method_name
+from ..facts.roles import Role
+from .tracing import Tracer
+
+_NAMES = frozenset(
+    "rank local_rank global_rank world_rank ddp_rank ddp_local_rank dist_rank node_rank is_main is_master "
+    "is_main_process is_local_main_process is_last_process is_global_zero is_rank_zero rank_zero "
+    "master_process main_process is_rank0 "
+    "is_root process_index local_process_index is_primary is_chief rank_zero_only is_local_main is_local_master".split()
+)
+"""What people call the number of a process, or the question whether it is the first."""
+_NUMBERS = frozenset({ranks.RANK, ranks.LOCAL_RANK, ranks.MULTIPLE})
+_PURE = frozenset({"int", "bool", "str", "float", "getenv", "get"})
+_JOINED = frozenset("all_reduce all_gather gather reduce broadcast gather_for_metrics all_gather_object".split())
+_STEPS = 500
+"""So many nodes are looked at."""
+
+
+class RankQuestions:
+    """Answers, remembered, whether an expression differs by the number of the process."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self._state = tracer.program.state
+        self._asked: dict[cst.CSTNode, bool] = {}
+        self._mentioned: dict[cst.CSTNode, bool] = {}
+
+    def asks(self, unit: Unit, expression: cst.CSTNode) -> bool:
+        """Whether a condition asks which process this is; whether there are several processes is another question."""
+        if expression not in self._asked:
+            self._asked[expression] = False  # what leads back to itself adds nothing
+            self._asked[expression] = self._asks(unit, expression)
+        return self._asked[expression]
+
+    def _asks(self, unit: Unit, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.Comparison):
+            sides = [node.left, *(target.comparator for target in node.comparisons)]
+            if any(is_none(side) or _is_minus_one(side) for side in sides) or _is_positive(node):
+                return False
+            return any(self.asks(unit, side) for side in sides)
+        if self._is_number(node):
+            return True
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            return self._named(unit, node)
+        if isinstance(node, cst.Call):
+            return self._called(unit, node)
+        if isinstance(node, (cst.BooleanOperation, cst.BinaryOperation, cst.UnaryOperation, cst.IfExp)):
+            return any(self.asks(unit, child) for child in children(node) if isinstance(child, cst.BaseExpression))
+        return False
+
+    def _is_number(self, node: cst.CSTNode) -> bool:
+        held = origins(self._state.values.get(node), Role.PLACE)
+        return any(origin.qualified in _NUMBERS for origin in held)
+
+    def _named(self, unit: Unit, node: cst.Name | cst.Attribute) -> bool:
+        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        if word in _NAMES:
+            return True
+        if isinstance(node, cst.Attribute):
+            return any(self.asks(u, value) for u, value in self.tracer.attributes(unit, node))
+        return any(
+            self.asks(source.unit, source.node)
+            for source in self.tracer.sources(unit, node)
+            if source.node is not node and source.part is None and source.known
+        )
+
+    def _called(self, unit: Unit, call: cst.Call) -> bool:
+        name = method_name(call)
+        if name in _NAMES or name in ("get_rank", "get_local_rank", "get_node_local_rank"):
+            return True
+        if name in _JOINED:
+            return False
+        if name in _PURE:
+            return any(self.asks(unit, arg.value) for arg in call.args)
+        sources = self.tracer.sources(unit, call)
+        return any(self.asks(s.unit, s.node) for s in sources if s.node is not call and s.part is None)
+
+    def mentions(self, unit: Unit, expression: cst.CSTNode) -> bool:
+        """Whether the number of the process is anywhere in what an expression is computed from."""
+        if expression not in self._mentioned:
+            self._mentioned[expression] = self._mentions(unit, expression)
+        return self._mentioned[expression]
+
+    def _mentions(self, unit: Unit, expression: cst.CSTNode) -> bool:
+        seen: set[cst.CSTNode] = set()
+        pending = [(unit, expression)]
+        while pending and len(seen) < _STEPS:
+            unit, node = pending.pop(0)
+            for part in descendants(node):
+                if part in seen:
+                    continue
+                seen.add(part)
+                if self._is_number(part):
+                    return True
+                if isinstance(part, (cst.Name, cst.Attribute)):
+                    word = part.attr.value if isinstance(part, cst.Attribute) else part.value
+                    if word in _NAMES:
+                        return True
+                    pending += [(s.unit, s.node) for s in self.tracer.sources(unit, part) if s.node is not part]
+        return False
+
+
+def _is_minus_one(node: cst.BaseExpression) -> bool:
+    """``-1``, which stands for "not distributed" where it is compared with a rank."""
+    minus = isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus)
+    return minus and isinstance(getattr(node, "expression", None), cst.Integer)
+
+
+def _is_positive(node: cst.Comparison) -> bool:
+    """``rank >= 0``: true of every process that has a rank."""
+    target = node.comparisons[0]
+    zero = isinstance(target.comparator, cst.Integer) and target.comparator.value == "0"
+    return zero and isinstance(target.operator, cst.GreaterThanEqual)

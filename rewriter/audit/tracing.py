@@ -1,0 +1,196 @@
+"""Where a value comes from: an expression followed back through variables, attributes, parameters and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import libcst as cst
+
+from ..analysis.dataflow.values import CallRecord, Unit
+from ..analysis.syntax.definitions import unshadowed
+from ..analysis.syntax.nodes import dotted, positional
+from ..analysis.training.training import method_name
+from ..validation.program import EmittedProgram
+
+_MOST = 400
+"""So many steps back are followed: a value that comes from further away counts as unknown."""
+
+
+class Source(NamedTuple):
+    """An expression that gives a value."""
+
+    unit: Unit
+    node: cst.CSTNode
+    part: int | None = None
+    """The position in the tuple that it gives, where only one part of that is meant."""
+    known: bool = True
+    """False where the value was not followed to what makes it."""
+
+
+class Tracer:
+    """Follows values back through a solved program."""
+
+    def __init__(self, program: EmittedProgram) -> None:
+        self.program = program
+        self._assigned: dict[str, list[tuple[Unit, cst.BaseExpression]]] | None = None
+
+    def sources(self, unit: Unit, node: cst.CSTNode) -> list[Source]:
+        """The expressions that may have made the value of an expression: calls, literals, operations."""
+        found: list[Source] = []
+        seen: set[tuple[cst.CSTNode, int | None]] = set()
+        pending = [Source(unit, node)]
+        while pending:
+            source = pending.pop()
+            if (source.node, source.part) in seen:
+                continue
+            seen.add((source.node, source.part))
+            steps = self._back(source) if len(seen) < _MOST else None
+            if steps is None:
+                found.append(source)
+            else:
+                pending += steps
+        return found
+
+    def _back(self, source: Source) -> list[Source] | None:
+        """One step back; None where the expression makes its value by itself."""
+        unit, node = source.unit, source.node
+        if isinstance(node, cst.Name):
+            return self._variable(unit, node, source.part)
+        if isinstance(node, cst.Attribute):
+            given = self.attributes(unit, node)
+            return [Source(u, value, source.part) for u, value in given] or None
+        if isinstance(node, cst.IfExp):
+            return [Source(unit, side, source.part) for side in (node.body, node.orelse)]
+        if isinstance(node, cst.NamedExpr):
+            return [Source(unit, node.value, source.part)]
+        if isinstance(node, cst.Tuple) and source.part is not None and source.part < len(node.elements):
+            return [Source(unit, node.elements[source.part].value)]
+        if isinstance(node, cst.Call):
+            return self._returned(node, source.part)
+        return None
+
+    def _returned(self, call: cst.Call, part: int | None) -> list[Source] | None:
+        """What the functions of the program that a call reaches return."""
+        record = self.program.state.calls.get(call)
+        functions = [f for f in self.program.reach.called(call) if isinstance(f, cst.FunctionDef)]
+        if (
+            record is None
+            or not functions
+            or any(f.name.value in ("__init__", "forward", "__call__") for f in functions)
+        ):
+            return None
+        found = []
+        for function in functions:
+            unit = self.program.reach.unit(function)
+            returned = [r.value for r in unit.names.returns.get(function, ()) if r.value is not None]
+            found += [Source(unit, value, part) for value in returned]
+        return found or None
+
+    def _variable(self, unit: Unit, name: cst.Name, part: int | None) -> list[Source] | None:
+        binding = unit.names.binding(name)
+        if binding is None:
+            return None
+        found: list[Source] = []
+        for definition in unshadowed(unit.names, binding, name) or tuple(binding.definitions):
+            found += self._defined(unit, definition, part)
+        return found or None
+
+    def _defined(self, unit: Unit, definition: cst.CSTNode, part: int | None) -> list[Source]:
+        """What a definition gives."""
+        parent = unit.names.parents.get(definition)
+        if isinstance(definition, cst.Param):
+            return self._given(unit, definition)
+        if isinstance(parent, cst.Param):
+            return self._given(unit, parent)
+        position = part
+        if isinstance(parent, cst.Element):
+            row = unit.names.parents.get(parent)
+            if isinstance(row, (cst.Tuple, cst.List)):
+                position, parent = list(row.elements).index(parent), unit.names.parents.get(row)
+        if isinstance(parent, cst.AssignTarget):
+            parent = unit.names.parents.get(parent)
+        if isinstance(parent, (cst.Assign, cst.AnnAssign, cst.NamedExpr)) and parent.value is not None:
+            return [Source(unit, parent.value, position)]
+        return [Source(unit, definition, known=False)]
+
+    def _given(self, unit: Unit, param: cst.Param) -> list[Source]:
+        """What the calls of a function give for one of its parameters, or else its default."""
+        function = unit.names.parents.get(unit.names.parents.get(param, param))
+        if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
+            return [Source(unit, param, known=False)]
+        found: list[Source] = []
+        sites = [self.program.state.calls[site] for site in self.program.reach.sites(function)]
+        for site in sites:
+            given = argument_of(unit, function, param, site)
+            found.append(Source(site.unit, given) if given is not None else Source(unit, param.default or param))
+        if not sites and param.default is not None:
+            found.append(Source(unit, param.default))
+        return [s._replace(known=False) if s.node is param else s for s in found] or [Source(unit, param, known=False)]
+
+    def attributes(self, unit: Unit, node: cst.Attribute) -> list[tuple[Unit, cst.BaseExpression]]:
+        """The values that the program gives to an attribute, by its spelling: ``args.rank``, ``self.model``."""
+        if self._assigned is None:
+            self._assigned = {}
+            for each in self.program.reach.units:
+                for target in each.names.every(cst.AssignTarget):
+                    assert isinstance(target, cst.AssignTarget)
+                    assign = each.names.parents.get(target)
+                    if isinstance(assign, cst.Assign):
+                        self._note(each, target.target, assign.value)
+        return self._assigned.get(self._key(unit, node), [])
+
+    def _note(self, unit: Unit, target: cst.BaseExpression, value: cst.BaseExpression) -> None:
+        assert self._assigned is not None
+        if isinstance(target, cst.Attribute):
+            self._assigned.setdefault(self._key(unit, target), []).append((unit, value))
+        elif isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+            for left, right in zip(target.elements, value.elements, strict=False):
+                self._note(unit, left.value, right.value)
+        elif isinstance(target, cst.Tuple):
+            for element in target.elements:
+                if isinstance(element.value, cst.Attribute):
+                    self._assigned.setdefault(self._key(unit, element.value), []).append((unit, value))
+
+    def _key(self, unit: Unit, node: cst.Attribute) -> str:
+        """``self.x`` is one thing for each class, ``args.x`` one for the program."""
+        text = dotted(node)
+        if text.startswith("self."):
+            klass = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
+            return f"{klass.name.value if klass is not None else ''} {text}"
+        return text
+
+
+def argument_of(
+    unit: Unit, function: cst.FunctionDef | cst.Lambda, param: cst.Param, site: CallRecord
+) -> cst.BaseExpression | None:
+    """What a call gives for a parameter; None where it leaves the default, or stars hide it."""
+    for arg in site.node.args:
+        if arg.keyword is not None and arg.keyword.value == param.name.value:
+            return arg.value
+    places = positional(function)
+    plain = [arg for arg in site.node.args if arg.keyword is None]
+    if param not in places or any(arg.star for arg in plain):
+        return None
+    scope = unit.names.within.get(function)
+    method = scope is not None and isinstance(scope.node, cst.ClassDef)
+    index = places.index(param) - (1 if method and "staticmethod" not in _decorated(function) else 0)
+    if index < 0 or method_name(site.node) in ("spawn", "start_processes"):
+        return None
+    return plain[index].value if index < len(plain) else None
+
+
+def _decorated(function: cst.FunctionDef | cst.Lambda) -> Iterator[str]:
+    for decorator in function.decorators if isinstance(function, cst.FunctionDef) else ():
+        yield dotted(decorator.decorator).rpartition(".")[2]
+
+
+def keyword(call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
+    """The value of an argument by its keyword, or by its position; None where it is not given."""
+    for arg in call.args:
+        if arg.keyword is not None and arg.keyword.value == name:
+            return arg.value
+    plain = [arg for arg in call.args if arg.keyword is None]
+    if position is None or len(plain) <= position or any(arg.star for arg in plain[: position + 1]):
+        return None
+    return plain[position].value

@@ -1,0 +1,67 @@
+"""
+Know what the audit could not follow: it says nothing about that, and calls none of it right.
+
+A model that is sharded (FSDP, tensor parallel, pipelines), DeepSpeed, Horovod and apex, a framework that runs the
+loop, a training loop whose loader cannot be seen, a backward pass without a step that is known: these are named, once
+each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.syntax.nodes import import_source
+from ..facts.torch_api import questions
+from ..findings import Finding, Severity
+from ..validation import coverage
+from .program import AuditedProgram
+from .rule import AuditRule, Found
+
+_ID = "not-followed"
+
+
+def gaps(program: AuditedProgram) -> Found:
+    """What of a program was not understood."""
+    if program.unfollowed is not None:
+        record, name = program.unfollowed
+        words = f"the audit does not follow how `{name}` distributes the model: only writes and collectives are checked"
+        yield record.unit, Finding(_ID, record.node, words, "", Severity.NOTE)
+    for violation in coverage.unseen(program):
+        yield violation.place.unit, Finding(_ID, violation.place.node, violation.words, "", Severity.NOTE)
+    training = program.training
+    if training.backwards and not training.train_loops:
+        record = training.backwards[0]
+        words = "no known loader feeds this training: whether each process reads rows of its own was not checked"
+        yield record.unit, Finding(_ID, record.node, words, "", Severity.NOTE)
+    for loader in program.iterated:
+        unit = program.unit_of(loader.node)
+        if unit is not None and program.is_sharded(loader) is None:
+            words = "whether each process reads rows of its own from this loader was not understood"
+            yield unit, Finding(_ID, loader.node, words, "", Severity.NOTE)
+    if training.backwards and not training.models:
+        words = "the model that this trains was not found: whether it is wrapped was not checked"
+        record = training.backwards[0]
+        yield record.unit, Finding(_ID, record.node, words, "", Severity.NOTE)
+    if not training.backwards:
+        yield from _idle(program)
+
+
+def _idle(program: AuditedProgram) -> Found:
+    """A program without training that the audit can see: a framework's, or a library."""
+    unit = program.reach.units[0]
+    title = next(_frameworks(program), "")
+    words = f"{title} runs the training loop" if title else "no training was found in this program"
+    yield unit, Finding(_ID, None, f"{words}: only writes and collectives are checked", "", Severity.NOTE)
+
+
+def _frameworks(program: AuditedProgram) -> Iterator[str]:
+    for unit in program.reach.units:
+        for node in unit.names.every(cst.ImportFrom):
+            assert isinstance(node, cst.ImportFrom)
+            if title := questions.framework(import_source(node)):
+                yield title
+
+
+RULE = AuditRule(_ID, __doc__, gaps)

@@ -1,0 +1,77 @@
+"""
+Save the model, not its wrapper.
+
+The state dict of a wrapper has `module.` before each name, and does not load into the plain model; a pickled wrapper
+needs an open process group to be loaded at all.
+
+    -torch.save(ddp.state_dict(), path)
+    +torch.save(ddp.module.state_dict(), path)
+
+With Accelerate: `accelerator.unwrap_model(model).state_dict()`, or `accelerator.get_state_dict(model)`. A script that
+loads what it saved into the wrapper again gets a `review`: it agrees with itself, and nobody else can load the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.training.training import method_name, outside_name
+from ..facts.roles import Role
+from ..findings import Finding, Severity
+from .program import AuditedProgram, Dialect
+from .rule import AuditRule, Found, line_of
+
+
+def saved_wrappers(program: AuditedProgram) -> Found:
+    """The saves of a wrapper, and of its state dict."""
+    if program.dialects & {Dialect.OURS, Dialect.FABRIC} or program.unfollowed is not None:
+        return  # torchlift wraps nothing, and Fabric's wrapper gives the plain names
+    again = [record for record in program.reached_calls("load_state_dict") if _loads_wrapper(program, record)]
+    for record in _saves(program):
+        data = record.node.args[0].value
+        if origins(program.state.values.get(data), Role.MODEL) and program.is_wrapped(record.unit, data) is True:
+            yield record.unit, _finding(record.unit, record.node, "pickles the wrapper of the model", Severity.ERROR)
+            continue
+        for unit, call in _state_dicts(program, record.unit, data):
+            receiver = call.func.value if isinstance(call.func, cst.Attribute) else call
+            if program.is_wrapped(unit, receiver) is True:
+                severity = Severity.REVIEW if again else Severity.ERROR
+                words = "saves the state dict of the wrapper, whose names begin with `module.`"
+                yield unit, _finding(unit, call, words, severity)
+
+
+def _finding(unit: Unit, call: cst.Call, words: str, severity: Severity) -> Finding:
+    text = line_of(unit, unit.names.module.code_for_node(call))
+    remedy = "save the model inside: model.module.state_dict(), or accelerator.unwrap_model(model).state_dict()"
+    return Finding("saved-wrapper", call, f"`{text}` {words}: the plain model cannot load it", remedy, severity)
+
+
+def _saves(program: AuditedProgram) -> Iterator[CallRecord]:
+    for record in program.records:
+        name = outside_name(record)
+        ours = method_name(record.node) == "save" and bool(origins(record.receiver, Role.ACCELERATOR))
+        if (name in ("torch.save", "pickle.dump", "accelerate.utils.save") or ours) and record.node.args:
+            yield record
+
+
+def _state_dicts(program: AuditedProgram, unit: Unit, data: cst.BaseExpression) -> Iterator[tuple[Unit, cst.Call]]:
+    """The calls of ``state_dict()`` of models whose results are saved."""
+    held = members(program.state, program.state.slot(data))
+    program.state.solver.run()
+    for origin in origins(held, Role.STATE):
+        if origin.source is not None and origin.source.role is Role.MODEL and isinstance(origin.node, cst.Call):
+            home = program.unit_of(origin.node)
+            if home is not None and method_name(origin.node) == "state_dict":
+                yield home, origin.node
+
+
+def _loads_wrapper(program: AuditedProgram, record: CallRecord) -> bool:
+    receiver = record.node.func.value if isinstance(record.node.func, cst.Attribute) else None
+    return receiver is not None and program.is_wrapped(record.unit, receiver) is True
+
+
+RULE = AuditRule("saved-wrapper", __doc__, saved_wrappers)

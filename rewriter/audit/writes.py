@@ -1,0 +1,116 @@
+"""
+Write each file once: on the main process alone, or under a name of its own for each process.
+
+Every process runs the whole script. A file that all of them write at the same time is written N times, and may end as
+a mixture of several; a tracker records N runs; an archive is unpacked by one process while another reads it.
+
+    -torch.save(model.state_dict(), "model.pt")
+    +if dist.get_rank() == 0:
+    +    torch.save(model.state_dict(), "model.pt")
+
+With Accelerate, Fabric or torchlift the object does it: `accelerator.save(...)`, `fabric.save(...)`, or a condition
+on `accelerator.is_main_process`. Downloads go under `with accelerator.local_main_process_first():`, or before a
+barrier on one process. A path that contains the number of the process is each process's own, and is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import Unit, origins
+from ..analysis.effects.effects import output
+from ..analysis.effects.existing_guards import Together
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.training import method_name, outside_name
+from ..facts.effects import EffectKind
+from ..facts.roles import Role
+from ..findings import Finding, Severity
+from .program import AuditedProgram
+from .rule import AuditRule, Found, first_row
+from .tracing import keyword
+
+_ONCE = {EffectKind.WRITE: "writes", EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "fetches"}
+_QUIET = frozenset({"makedirs", "mkdir", "add_scalar", "flush", "close"})
+"""Calls that may be made again, or write to what another finding speaks of."""
+
+
+def unguarded_writes(program: AuditedProgram) -> Found:
+    """The files, runs and downloads that every process makes."""
+    if not program.training.backwards:
+        return  # what starts other scripts runs once
+    together = Together(program.state, program.reach, program.training, ())
+    told: set[cst.CSTNode] = set()
+    for unit in program.reach.units:
+        for node, verb in _effects(program, unit, together):
+            statement = unit.names.statement(node)
+            if (
+                statement in told
+                or not program.is_parallel(unit, node)
+                or program.guards.always(unit, node)
+                or _own(program, unit, node)
+            ):
+                continue
+            told.add(statement)
+            text = first_row(unit, node)
+            yield (
+                unit,
+                Finding(
+                    "unguarded-write",
+                    node,
+                    f"every process {verb} this: `{text}`",
+                    "do it on the main process alone"
+                    + (", and let the others wait" if verb != "writes" else ", or under a name of each process's own"),
+                    Severity.ERROR if verb == "writes" else Severity.REVIEW,
+                ),
+            )
+
+
+def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterator[tuple[cst.CSTNode, str]]:
+    """What a module writes, fetches and tracks."""
+    for call in unit.names.calls:
+        record = program.state.calls.get(call)
+        if record is not None and outside_name(record) == "torch.save":
+            if unit.names.function(call) in program.reach.reachable and program.unfollowed is None:
+                yield call, "writes"
+    found = output(program.state, unit, program.reach, program.training, together)
+    for effect in found.effects:
+        calls = [n for n in descendants(effect.node) if isinstance(n, cst.Call)]
+        if effect.kind in _ONCE and not any(_is_quiet(program, effect.kind, call) for call in calls):
+            yield effect.node, _ONCE[effect.kind]
+    for handle in found.handles:
+        if handle.tracker and not handle.each_machine:
+            yield handle.call, "writes"
+
+
+def _is_quiet(program: AuditedProgram, kind: EffectKind, call: cst.Call) -> bool:
+    """Whether a call may be made by all: again and again, in a way that is safe, or because the model is sharded."""
+    name = method_name(call)
+    if kind is not EffectKind.WRITE:  # caches of weights are written under other names, then renamed
+        given = [keyword(call, word) for word in ("pretrained", "weights")]
+        return name.startswith(("load_state_dict_from", "from_pretrained", "load_dataset", "create_model")) or any(
+            given
+        )
+    return name in _QUIET or (name == "save_pretrained" and program.unfollowed is not None)
+
+
+def _own(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether what is written has a name with the number of the process, or nothing is written elsewhere."""
+    if isinstance(node, cst.With):
+        node = node.items[0].item
+    for call in (n for n in descendants(node) if isinstance(n, cst.Call)):
+        if method_name(call) in ("local_path", "exists"):
+            continue
+        paths = [keyword(call, "f", 1)] if method_name(call) == "save" else [arg.value for arg in call.args]
+        if isinstance(call.func, cst.Attribute):
+            paths.append(call.func.value)
+        for path in paths:
+            held = origins(program.state.values.get(path)) if path is not None else []
+            if path is not None and not any(o.role not in (Role.PLACE, Role.LOCAL) for o in held):
+                if program.ranks.mentions(unit, path):
+                    return True
+    return False
+
+
+RULE = AuditRule("unguarded-write", __doc__, unguarded_writes)

@@ -1,0 +1,68 @@
+"""What the command prints and writes beside the files: text, bytes, reports for machines, and the page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..source import SourceError
+
+if TYPE_CHECKING:
+    from ..project.scan import Survey
+    from ..result import Result
+    from ..verify.handover import SeenVerdict
+
+
+def for_machines(
+    format: str, result: Result, survey: Survey, status: int, writes: bool, verdict: SeenVerdict | None
+) -> str:
+    """The report in the format that was asked for."""
+    if format == "sarif":
+        from importlib.metadata import version
+
+        from ..report.sarif import sarif
+
+        return sarif(result, survey.refused, version=version("torchlift"))
+    if format == "github":
+        from ..report.github import workflow_commands
+
+        return workflow_commands(result, survey.refused)
+    from ..report.json_report import json_report
+
+    data = verdict.data if verdict else None
+    return json_report(result, survey.refused, status=status, written=writes, verdict=data)
+
+
+def write_page(
+    path: Path, result: Result, survey: Survey, verdict: SeenVerdict | None, rules: Mapping[str, str]
+) -> None:
+    """Write the page of `--html`."""
+    from ..report.html import page
+
+    try:
+        path.write_text(
+            page(result, survey.refused, verdict, rules),
+            encoding="utf-8",
+        )
+    except OSError as error:
+        raise SourceError(path, 0, f"the page cannot be written ({error.strerror})", "Name another file") from error
+    say(f"the page is {path}")
+
+
+def say(line: str) -> None:
+    """Say something on stderr, in the name of the command."""
+    sys.stderr.write(f"migrate: {line}\n")
+
+
+def out(text: str) -> None:
+    """Write text to stdout."""
+    write_bytes(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+
+
+def write_bytes(data: bytes) -> None:
+    """Write bytes to stdout."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,84 @@
+"""The audit of the programs of one command: the gate, the distributed programs, and what is wrong with each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..config import RawConfig, check_rules, final
+from ..findings import Severity
+from ..result import Diagnosis, FileResult
+from ..source import SourceError, decode
+from .entry_points import layout_of
+from .import_graph import Program, absolute
+from .scan import Surveyor
+
+_DISTRIBUTED = re.compile(
+    rb"torch\.distributed|torch import distributed|DistributedDataParallel|\baccelerate\b|torchlift\.runtime|[Ff]abric"
+    rb"|horovod|deepspeed"
+)
+"""What the bytes of a program must hold to be worth looking at."""
+
+
+class Auditor(Surveyor):
+    """Looks at the distributed programs of a command."""
+
+    def __init__(self, ids: Sequence[str], options: RawConfig) -> None:
+        """``ids`` are those of all rules that settings may name, the audit's and the migration's."""
+        self._ids = tuple(ids)
+        super().__init__((), options)
+
+    def _check(self, raw: RawConfig) -> None:
+        if any(raw is other for other in self._sound):
+            return
+        check_rules(raw, self._ids)
+        self._sound.append(raw)
+
+    def _settle(self, programs: Sequence[Program], *, silent: bool = False) -> None:
+        """Audit programs; what they share is told once, with what each of them says of it."""
+        told: dict[Path, FileResult] = {}
+        working = [p for p in programs if any(_DISTRIBUTED.search(file.data) for file in p.files)]
+        inside = {path for program in programs for path in program.paths}
+        for number, program in enumerate(working):
+            self._progress(number, len(working))
+            for file in self._audited(program, inside):
+                path = absolute(file.source.path)
+                known = told.get(path)
+                told[path] = file if known is None else _joined(known, file)
+        self._progress(len(working), len(working))
+        self.survey.files.extend(told.values())
+        self.survey.checked += len({absolute(path) for path in inside} - self._judged)
+
+    def _audited(self, program: Program, inside: set[Path]) -> tuple[FileResult, ...]:
+        from ..audit.audit import audit
+
+        try:
+            notebook = self.library.notebooks.get(absolute(program.entry))
+            if notebook is not None:
+                notebook.check()
+            sources = [decode(file.data, file.path) for file in program.files]
+            each = {file.path: final(self._raw(file.path), self.options, file.path) for file in program.files}
+            result = audit(sources, each[program.entry], layout_of(program, self.map.users(program, inside)), each)
+        except SourceError as error:
+            self._refuse(error)
+            return ()
+        if result is None:
+            return ()
+        self.survey.audited += 1
+        if notebook is None:
+            return result.files
+        from ..notebooks.document import file_of
+
+        return (result.files[0]._replace(source=file_of(notebook), after=notebook.data), *result.files[1:])
+
+
+def _joined(one: FileResult, other: FileResult) -> FileResult:
+    """What two programs say of a file that both have."""
+    both: dict[Diagnosis, None] = dict.fromkeys((*one.diagnoses, *other.diagnoses))
+    return one._replace(diagnoses=tuple(sorted(both, key=lambda d: (d.line, d.column, d.id))))
+
+
+def wrong(files: Sequence[FileResult]) -> bool:
+    """Whether something is wrong with one of some files."""
+    return any(d.severity is Severity.ERROR for file in files for d in file.diagnoses)
