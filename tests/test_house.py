@@ -104,6 +104,7 @@ LAYERS = {
         validation
         planning
         pipeline
+        audit
         notebooks
         project
         verify

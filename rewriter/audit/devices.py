@@ -36,6 +36,8 @@ def wrong_devices(program: AuditedProgram) -> Found:
     pinned = _pinned(program)
     for record in program.records:
         words = _moved(program, record, pinned) or _wrapped(program, record)
+        if words and program.guards.always(record.unit, record.node):
+            continue  # one process alone may have a device of its choice
         if words and record.unit.names.statement(record.node) not in told:
             told.add(record.unit.names.statement(record.node))
             text = line_of(record.unit, record.unit.names.module.code_for_node(record.node))
@@ -103,8 +105,9 @@ def _wrapped(program: AuditedProgram, record: CallRecord) -> str:
 
 
 def _pinned(program: AuditedProgram) -> bool:
-    """Whether something chooses the device of each process, or the launcher may show it one GPU only."""
-    if not program.by_hand or program.unfollowed is not None or not program.wraps:
+    """Whether something chooses the device of each process, or a launcher that is not seen may do so."""
+    opened = any(outside_name(record) == "torch.distributed.init_process_group" for record in program.records)
+    if not program.by_hand or program.unfollowed is not None or not program.wraps or not opened:
         return True
     for unit in program.reach.units:
         if "CUDA_VISIBLE_DEVICES" in unit.names.module.code:

@@ -26,7 +26,10 @@ from ..findings import Finding, Severity
 from .program import AuditedProgram, Dialect
 from .rule import AuditRule, Found, line_of
 
-_REDUCES = frozenset({"torch.distributed.all_reduce", "torch.distributed.all_reduce_coalesced"})
+_REDUCES = frozenset(
+    f"torch.distributed.{name}"
+    for name in "all_reduce all_reduce_coalesced reduce_scatter reduce_scatter_tensor reduce".split()
+)
 
 
 def unwrapped_models(program: AuditedProgram) -> Found:
@@ -77,11 +80,11 @@ def _wrapper(program: AuditedProgram) -> str:
 
 def _averages_by_hand(program: AuditedProgram) -> bool:
     """Whether the script joins gradients or weights by itself."""
-    for record in program.records:
-        if outside_name(record) in _REDUCES and record.node.args:
-            text = record.unit.names.module.code_for_node(record.node.args[0].value)
-            function = record.unit.names.module.code_for_node(record.unit.names.function(record.node))
-            if ".grad" in text or "parameters()" in function:
+    for record in program.state.calls.values():
+        code = record.unit.names.function(record.node)
+        if outside_name(record) in _REDUCES and not isinstance(code, cst.Module):
+            text = record.unit.names.module.code_for_node(code)
+            if ".grad" in text or "parameters()" in text:
                 return True
     return False
 

@@ -19,7 +19,7 @@ from ..facts.torch_api import questions
 from ..validation.program import PREPARES, EmittedProgram
 from .guards import AuditGuards
 from .ranks import RankQuestions
-from .tracing import Source, Tracer, keyword
+from .tracing import Tracer, ValueSource, keyword
 
 SETUPS = frozenset({"setup", "setup_module", "setup_optimizers", "setup_dataloaders"})
 """Methods of Fabric that prepare what they are given."""
@@ -90,6 +90,11 @@ class AuditedProgram(EmittedProgram):
                 if name.startswith(_SHARDED):
                     return record, name
         return None
+
+    @cached_property
+    def groups(self) -> CallRecord | None:
+        """A call that makes a group of some of the processes."""
+        return next(self.reached_calls("new_group", "create_group", "new_subgroups", "split_group"), None)
 
     @cached_property
     def reached(self) -> set[Code]:
@@ -185,7 +190,7 @@ class AuditedProgram(EmittedProgram):
                     pending.append(answer)
         return True if True in told else None if None in told else False
 
-    def _wraps(self, source: Source) -> bool | tuple[Unit, cst.CSTNode] | None:
+    def _wraps(self, source: ValueSource) -> bool | tuple[Unit, cst.CSTNode] | None:
         """Whether an expression makes a wrapped model; or the expression that decides it."""
         node, unit = source.node, source.unit
         if isinstance(node, cst.Attribute) and node.attr.value in ("module", "_orig_mod"):

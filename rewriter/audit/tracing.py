@@ -17,7 +17,7 @@ _MOST = 400
 """So many steps back are followed: a value that comes from further away counts as unknown."""
 
 
-class Source(NamedTuple):
+class ValueSource(NamedTuple):
     """An expression that gives a value."""
 
     unit: Unit
@@ -35,11 +35,11 @@ class Tracer:
         self.program = program
         self._assigned: dict[str, list[tuple[Unit, cst.BaseExpression]]] | None = None
 
-    def sources(self, unit: Unit, node: cst.CSTNode) -> list[Source]:
+    def sources(self, unit: Unit, node: cst.CSTNode) -> list[ValueSource]:
         """The expressions that may have made the value of an expression: calls, literals, operations."""
-        found: list[Source] = []
+        found: list[ValueSource] = []
         seen: set[tuple[cst.CSTNode, int | None]] = set()
-        pending = [Source(unit, node)]
+        pending = [ValueSource(unit, node)]
         while pending:
             source = pending.pop()
             if (source.node, source.part) in seen:
@@ -52,25 +52,25 @@ class Tracer:
                 pending += steps
         return found
 
-    def _back(self, source: Source) -> list[Source] | None:
+    def _back(self, source: ValueSource) -> list[ValueSource] | None:
         """One step back; None where the expression makes its value by itself."""
         unit, node = source.unit, source.node
         if isinstance(node, cst.Name):
             return self._variable(unit, node, source.part)
         if isinstance(node, cst.Attribute):
             given = self.attributes(unit, node)
-            return [Source(u, value, source.part) for u, value in given] or None
+            return [ValueSource(u, value, source.part) for u, value in given] or None
         if isinstance(node, cst.IfExp):
-            return [Source(unit, side, source.part) for side in (node.body, node.orelse)]
+            return [ValueSource(unit, side, source.part) for side in (node.body, node.orelse)]
         if isinstance(node, cst.NamedExpr):
-            return [Source(unit, node.value, source.part)]
+            return [ValueSource(unit, node.value, source.part)]
         if isinstance(node, cst.Tuple) and source.part is not None and source.part < len(node.elements):
-            return [Source(unit, node.elements[source.part].value)]
+            return [ValueSource(unit, node.elements[source.part].value)]
         if isinstance(node, cst.Call):
             return self._returned(node, source.part)
         return None
 
-    def _returned(self, call: cst.Call, part: int | None) -> list[Source] | None:
+    def _returned(self, call: cst.Call, part: int | None) -> list[ValueSource] | None:
         """What the functions of the program that a call reaches return."""
         record = self.program.state.calls.get(call)
         functions = [f for f in self.program.reach.called(call) if isinstance(f, cst.FunctionDef)]
@@ -84,19 +84,19 @@ class Tracer:
         for function in functions:
             unit = self.program.reach.unit(function)
             returned = [r.value for r in unit.names.returns.get(function, ()) if r.value is not None]
-            found += [Source(unit, value, part) for value in returned]
+            found += [ValueSource(unit, value, part) for value in returned]
         return found or None
 
-    def _variable(self, unit: Unit, name: cst.Name, part: int | None) -> list[Source] | None:
+    def _variable(self, unit: Unit, name: cst.Name, part: int | None) -> list[ValueSource] | None:
         binding = unit.names.binding(name)
         if binding is None:
             return None
-        found: list[Source] = []
+        found: list[ValueSource] = []
         for definition in unshadowed(unit.names, binding, name) or tuple(binding.definitions):
             found += self._defined(unit, definition, part)
         return found or None
 
-    def _defined(self, unit: Unit, definition: cst.CSTNode, part: int | None) -> list[Source]:
+    def _defined(self, unit: Unit, definition: cst.CSTNode, part: int | None) -> list[ValueSource]:
         """What a definition gives."""
         parent = unit.names.parents.get(definition)
         if isinstance(definition, cst.Param):
@@ -111,22 +111,24 @@ class Tracer:
         if isinstance(parent, cst.AssignTarget):
             parent = unit.names.parents.get(parent)
         if isinstance(parent, (cst.Assign, cst.AnnAssign, cst.NamedExpr)) and parent.value is not None:
-            return [Source(unit, parent.value, position)]
-        return [Source(unit, definition, known=False)]
+            return [ValueSource(unit, parent.value, position)]
+        return [ValueSource(unit, definition, known=False)]
 
-    def _given(self, unit: Unit, param: cst.Param) -> list[Source]:
+    def _given(self, unit: Unit, param: cst.Param) -> list[ValueSource]:
         """What the calls of a function give for one of its parameters, or else its default."""
         function = unit.names.parents.get(unit.names.parents.get(param, param))
         if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
-            return [Source(unit, param, known=False)]
-        found: list[Source] = []
+            return [ValueSource(unit, param, known=False)]
+        found: list[ValueSource] = []
         sites = [self.program.state.calls[site] for site in self.program.reach.sites(function)]
         for site in sites:
             given = argument_of(unit, function, param, site)
-            found.append(Source(site.unit, given) if given is not None else Source(unit, param.default or param))
+            default = ValueSource(unit, param.default or param)
+            found.append(ValueSource(site.unit, given) if given is not None else default)
         if not sites and param.default is not None:
-            found.append(Source(unit, param.default))
-        return [s._replace(known=False) if s.node is param else s for s in found] or [Source(unit, param, known=False)]
+            found.append(ValueSource(unit, param.default))
+        found = found or [ValueSource(unit, param)]
+        return [s._replace(known=False) if s.node is param else s for s in found]
 
     def attributes(self, unit: Unit, node: cst.Attribute) -> list[tuple[Unit, cst.BaseExpression]]:
         """The values that the program gives to an attribute, by its spelling: ``args.rank``, ``self.model``."""

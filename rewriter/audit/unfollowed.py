@@ -28,6 +28,9 @@ def gaps(program: AuditedProgram) -> Found:
         record, name = program.unfollowed
         words = f"the audit does not follow how `{name}` distributes the model: only writes and collectives are checked"
         yield record.unit, Finding(_ID, record.node, words, "", Severity.NOTE)
+    if program.groups is not None:
+        words = "the script makes process groups of its own: which processes must call a collective was not checked"
+        yield program.groups.unit, Finding(_ID, program.groups.node, words, "", Severity.NOTE)
     for violation in coverage.unseen(program):
         yield violation.place.unit, Finding(_ID, violation.place.node, violation.words, "", Severity.NOTE)
     training = program.training
@@ -53,7 +56,7 @@ def _idle(program: AuditedProgram) -> Found:
     unit = program.reach.units[0]
     title = next(_frameworks(program), "")
     words = f"{title} runs the training loop" if title else "no training was found in this program"
-    yield unit, Finding(_ID, None, f"{words}: only writes and collectives are checked", "", Severity.NOTE)
+    yield unit, Finding(_ID, None, f"{words}: only its collectives are checked", "", Severity.NOTE)
 
 
 def _frameworks(program: AuditedProgram) -> Iterator[str]:

@@ -71,7 +71,7 @@ def _state_dicts(program: AuditedProgram, unit: Unit, data: cst.BaseExpression) 
 
 def _loads_wrapper(program: AuditedProgram, record: CallRecord) -> bool:
     receiver = record.node.func.value if isinstance(record.node.func, cst.Attribute) else None
-    return receiver is not None and program.is_wrapped(record.unit, receiver) is True
+    return receiver is not None and program.is_wrapped(record.unit, receiver) is not False
 
 
 RULE = AuditRule("saved-wrapper", __doc__, saved_wrappers)

@@ -1,0 +1,130 @@
+"""The command with `--audit`: its exit status, its reports in each format, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.audit.catalogue import RULES
+from torchlift.rewriter.cli import main
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "audit" / "fixtures"
+RIGHT = (SCRIPTS / "accelerate_basic.py").read_text()
+WRONG = RIGHT.replace("accelerator.save(", "torch.save(")
+PLAIN = "import torch\nmodel = torch.nn.Linear(1, 1)\nmodel(x).sum().backward()\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "right.py").write_text(RIGHT)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "plain.py").write_text(PLAIN)
+    return tmp_path
+
+
+def run(*argv: str) -> int:
+    return main.run(CATALOGUE, argv)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "last"),
+    [
+        ("right.py", 0, "nothing wrong was found; 1 distributed program audited, 1 file checked."),
+        ("wrong.py", 1, "1 error; 1 distributed program audited, 1 file checked."),
+        ("plain.py", 0, "no distributed training found; 1 file checked."),
+        (".", 1, "1 error; 2 distributed programs audited, 3 files checked."),
+    ],
+)
+def test_the_status_and_the_last_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, status: int, last: str
+) -> None:
+    assert run("--audit", name) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1] == last
+    assert ("wrong.py:25: error [unguarded-write]" in err) == bool(status)
+
+
+def test_nothing_is_written(folder: Path) -> None:
+    run("--audit", ".")
+    assert sorted(p.name for p in folder.iterdir()) == ["plain.py", "right.py", "wrong.py"]
+    assert (folder / "wrong.py").read_text() == WRONG
+
+
+def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--audit", "--output-format", "json", "wrong.py") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["status"], document["audited"]) == (1, 1)
+    (finding,) = document["files"][0]["findings"]
+    assert (finding["id"], finding["severity"], finding["line"]) == ("unguarded-write", "error", 25)
+
+
+def test_sarif_and_annotations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--audit", "--output-format", "sarif", "wrong.py") == 1
+    (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("unguarded-write", "error")
+    assert run("--audit", "--output-format", "github", "wrong.py") == 1
+    assert capsys.readouterr().out.startswith("::error file=wrong.py,line=25,")
+
+
+def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--audit", "--html", "page.html", ".") == 1
+    page = (folder / "page.html").read_text()
+    assert "finding error" in page and "unguarded-write" in page
+    assert "1 error; 2 distributed programs audited" in page
+    assert run("--audit", "--html", "page.html", "right.py") == 0
+    assert "Nothing wrong was found" in (folder / "page.html").read_text()
+
+
+def test_a_program_of_several_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "saving.py").write_text("import torch\n\n\ndef save(state):\n    torch.save(state, 'm.pt')\n")
+    text = RIGHT.replace("accelerator.save(", "save(").replace(', "model.pt")', ")")
+    (folder / "right.py").write_text("from saving import save\n" + text)
+    assert run("--audit", "right.py") == 1
+    assert "saving.py:5: error [unguarded-write]" in capsys.readouterr().err
+
+
+def test_stdin(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with (folder / "wrong.py").open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert run("--audit", "-") == 1
+    assert "<stdin>:25: error" in capsys.readouterr().err
+
+
+def test_a_notebook(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [WRONG.partition("def main")[0], "def main" + WRONG.partition("def main")[2]]
+    code = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": s} for s in cells]
+    document = {"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (folder / "n.ipynb").write_text(json.dumps(document))
+    assert run("--audit", "n.ipynb") == 1
+    assert "n.ipynb:cell 2:19: error [unguarded-write]" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.py").write_text("from accelerate import Accelerator\nx = = 1\nx.backward()\n")
+    assert run("--audit", "bad.py", "right.py") == 3
+    assert "bad.py:2: not valid Python" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("other", ["--write", "--check", "--roles", "--partial", "-i", "--verify", "--side-by-side"])
+def test_what_does_not_go_with_it(folder: Path, capsys: pytest.CaptureFixture[str], other: str) -> None:
+    assert run("--audit", other, "right.py") == 3
+    assert "cannot be used together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+def test_each_rule_is_listed_and_explained(capsys: pytest.CaptureFixture[str], rule: str) -> None:
+    assert run("--audit", "--rules") == 0
+    assert f"{rule} " in capsys.readouterr().out
+    assert run("--explain", rule) == 0
+    assert capsys.readouterr().out.startswith(f"{rule}\n\n")
+
+
+def test_a_rule_that_does_not_exist(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--audit", "--ignore", "unguarded-rite", "wrong.py") == 3
+    assert "unguarded-write" in capsys.readouterr().err
+    assert run("--audit", "--ignore", "unguarded-write", "wrong.py") == 0
