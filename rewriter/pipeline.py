@@ -150,15 +150,20 @@ class Tree(NamedTuple):
 
 def parse(source: Source) -> Tree | None:
     """The tree of a source; None where it would not give the same text again. ``SourceError`` for invalid Python."""
+    tree, body = module_of(source)
+    text, starts = locate(tree)
+    return Tree(tree, starts, source.text[len(body) :]) if text == body else None
+
+
+def module_of(source: Source) -> tuple[cst.Module, str]:
+    """The tree of a source, and the text that it is of: without blanks after the last line."""
     body = source.text.rstrip(" \t\f")
     body = body if not body or body.endswith(("\n", "\r")) else source.text
     try:
-        tree = cst.parse_module(body)
+        return cst.parse_module(body), body
     except cst.ParserSyntaxError as error:
         _, line, cause = _syntax(source, error)
         raise SourceError(source.path, line, f"not valid Python: {cause}", "Correct the syntax, then migrate") from None
-    text, starts = locate(tree)
-    return Tree(tree, starts, source.text[len(body) :]) if text == body else None
 
 
 def _syntax(source: Source, error: cst.ParserSyntaxError) -> tuple[str, int, str]:

@@ -9,11 +9,11 @@ import libcst as cst
 
 from ..analysis.dataflow.solver import TooComplex
 from ..config import Config
-from ..editing.positions import Starts, start
+from ..editing.positions import Starts, locate, start
 from ..editing.suppressions import skips
 from ..facts.module_paths import ModulePaths
 from ..findings import Finding, Severity
-from ..pipeline import Tree, parse
+from ..pipeline import module_of
 from ..result import Diagnosis, FileResult, Result
 from ..source import Source
 from .catalogue import RULES
@@ -32,10 +32,8 @@ def audit(
     if sources and skips(sources[0].text).whole:
         return None
     try:
-        parsed = {source: tree for source in sources if (tree := parse(source)) is not None}
-        names = dict(zip(sources, layout.places, strict=True))
-        trees: dict[str, tuple[Source, Tree]] = {names[s]: (s, t) for s, t in parsed.items()}
-        program = AuditedProgram([(name, tree.module) for name, (_, tree) in trees.items()], config.assume, layout)
+        trees = {name: module_of(source)[0] for name, source in zip(layout.places, sources, strict=True)}
+        program = AuditedProgram(list(trees.items()), config.assume, layout)
         if not program.dialects:
             return None
         found = [(unit, finding) for rule in RULES for unit, finding in rule.body(program)]
@@ -44,23 +42,22 @@ def audit(
     except TooComplex:
         return _given_up(sources, "the program has more values than the analysis can follow")
     files = []
-    for source in sources:
+    for source, (name, tree) in zip(sources, trees.items(), strict=True):
         settings = (each or {}).get(source.path, config)
-        if source not in parsed:
-            files.append(FileResult(source, source.data, diagnoses=(_note("the parser does not reproduce this file"),)))
-            continue
-        mine = [f for unit, f in found if trees[unit.name][0] is source and _enables(settings, f.id)]
-        files.append(_told(source, parsed[source], mine))
+        mine = [finding for unit, finding in found if unit.name == name and _enables(settings, finding.id)]
+        files.append(_told(source, tree, mine))
     return Result(tuple(files), len(files))
 
 
-def _told(source: Source, tree: Tree, findings: Sequence[Finding]) -> FileResult:
+def _told(source: Source, tree: cst.Module, findings: Sequence[Finding]) -> FileResult:
     """The findings of one file with their places, less those that a comment does not want."""
-    skipped = skips(source.text)
+    if not findings:
+        return FileResult(source, source.data)
+    skipped, starts = skips(source.text), locate(tree)[1]
     told = {
-        _diagnosis(finding, tree.starts): None
+        _diagnosis(finding, starts): None
         for finding in findings
-        if not skipped.covers(_line(tree.starts, finding.node), finding.id)
+        if not skipped.covers(_line(starts, finding.node), finding.id)
     }
     return FileResult(source, source.data, diagnoses=tuple(sorted(told, key=lambda d: (d.line, d.column, d.id))))
 

@@ -297,11 +297,15 @@ def _is_wrapper(name: str) -> bool:
 
 def _fabrics(tree: cst.Module) -> Iterator[str]:
     """The names that a module gives to an object of Fabric."""
-    imported = False
+    imports = (small for line in tree.body if isinstance(line, cst.SimpleStatementLine) for small in line.body)
+    if not any(_is_lightning(tree, small) for small in imports):
+        return
     for node in descendants(tree):
-        if isinstance(node, (cst.Import, cst.ImportFrom)):
-            text = tree.code_for_node(node)
-            imported = imported or "lightning" in text
-        elif isinstance(node, cst.Assign) and imported and isinstance(node.value, cst.Call):
+        if isinstance(node, cst.Assign) and isinstance(node.value, cst.Call):
             if method_name(node.value) == "Fabric":
                 yield from filter(None, (dotted(target.target) for target in node.targets))
+
+
+def _is_lightning(tree: cst.Module, statement: cst.CSTNode) -> bool:
+    """Whether a statement imports Lightning, or a part of it."""
+    return isinstance(statement, (cst.Import, cst.ImportFrom)) and "lightning" in tree.code_for_node(statement)
