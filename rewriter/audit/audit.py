@@ -17,6 +17,7 @@ from ..pipeline import module_of
 from ..result import Diagnosis, FileResult, Result
 from ..source import Source
 from .catalogue import RULES
+from .ids import IDS
 from .program import AuditedProgram
 
 
@@ -64,7 +65,7 @@ def _told(source: Source, tree: cst.Module, findings: Sequence[Finding]) -> File
 
 def _enables(settings: Config, id: str) -> bool:
     """Whether a rule is to be told: a selection that names no rule of the audit selects rules of the migration."""
-    chosen = settings.select is not None and any(rule.id in settings.select for rule in RULES)
+    chosen = settings.select is not None and any(id in IDS for id in settings.select)
     return id not in settings.ignore and (not chosen or settings.enables(id))
 
 

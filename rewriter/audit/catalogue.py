@@ -11,6 +11,7 @@ RULES: tuple[AuditRule, ...] = (
     epochs.RULE,
     preparing.RULE,
     preparing.BACKWARD,
+    preparing.GATHERED,
     apart.RULE,
     writes.RULE,
     metrics.RULE,

@@ -52,7 +52,7 @@ def _preparation(program: AuditedProgram) -> Iterator[Violation]:
 
 
 def outside_backwards(program: AuditedProgram) -> Found:
-    """The backward passes that the accelerator does not see, and those through what was gathered."""
+    """The backward passes that the accelerator does not see."""
     if program.by_hand or not program.prepares:
         return
     for record in program.training.backwards:
@@ -60,7 +60,11 @@ def outside_backwards(program: AuditedProgram) -> Found:
             words = "this backward pass does not go through the accelerator: nothing scales or divides its loss"
             remedy = "write accelerator.backward(loss), or fabric.backward(loss)"
             yield record.unit, Finding("outside-backward", record.node, words, remedy, Severity.ERROR)
-    for violation in gradients.joined(program):
+
+
+def gathered_losses(program: AuditedProgram) -> Found:
+    """The collectives through which a backward pass flows."""
+    for violation in gradients.joined(program) if not program.by_hand else ():
         words = f"{violation.words}: its gradient is that of one process"
         remedy = "call backward on the loss of this process, and gather a detached copy for the log"
         yield violation.place.unit, Finding("gathered-loss", violation.place.node, words, remedy, Severity.ERROR)
@@ -72,3 +76,4 @@ def _optimizer_does(call: cst.Call) -> bool:
 
 RULE = AuditRule("misprepared", __doc__, misprepared)
 BACKWARD = AuditRule("outside-backward", __doc__, outside_backwards)
+GATHERED = AuditRule("gathered-loss", __doc__, gathered_losses)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from shutil import get_terminal_size
 
+from ..audit.ids import IDS
 from ..project.audits import Auditor, wrong
 from ..result import Result
 from ..rule import Entry
@@ -21,9 +22,7 @@ _UNREAD = 3
 
 def run_audit(catalogue: Sequence[Entry], request: Request) -> int:
     """Audit the programs of a command, report, and return the exit status."""
-    from ..audit.catalogue import RULES
-
-    auditor = Auditor([*(rule.id for rule in RULES), *(entry.id for entry in catalogue)], request.options)
+    auditor = Auditor([*IDS, *(entry.id for entry in catalogue)], request.options)
     if request.paths == ("-",):
         survey = auditor.look_at(sys.stdin.buffer.read(), "<stdin>")
     else:
@@ -32,6 +31,8 @@ def run_audit(catalogue: Sequence[Entry], request: Request) -> int:
     result = Result(tuple(survey.files), survey.checked, audited=survey.audited)
     status = _UNREAD if survey.refused else FOUND if wrong(result.files) else 0
     if request.html is not None:
+        from ..audit.catalogue import RULES
+
         write_page(Path(request.html), result, survey, None, {rule.id: rule.summary for rule in RULES})
     if request.format != "text":
         out(for_machines(request.format, result, survey, status, False, None))

@@ -42,7 +42,7 @@ class Auditor(Surveyor):
         inside = {path for program in programs for path in program.paths}
         for number, program in enumerate(working):
             self._progress(number, len(working))
-            for file in self._audited(program, inside):
+            for file in self._audited(program):
                 path = absolute(file.source.path)
                 known = told.get(path)
                 told[path] = file if known is None else _joined(known, file)
@@ -50,7 +50,7 @@ class Auditor(Surveyor):
         self.survey.files.extend(told.values())
         self.survey.checked += len({absolute(path) for path in inside} - self._judged)
 
-    def _audited(self, program: Program, inside: set[Path]) -> tuple[FileResult, ...]:
+    def _audited(self, program: Program) -> tuple[FileResult, ...]:
         from ..audit.audit import audit
 
         try:
@@ -59,7 +59,7 @@ class Auditor(Surveyor):
                 notebook.check()
             sources = [decode(file.data, file.path) for file in program.files]
             each = {file.path: final(self._raw(file.path), self.options, file.path) for file in program.files}
-            result = audit(sources, each[program.entry], layout_of(program, self.map.users(program, inside)), each)
+            result = audit(sources, each[program.entry], layout_of(program, {}), each)
         except SourceError as error:
             self._refuse(error)
             return ()

@@ -8,6 +8,7 @@ import pytest
 
 from torchlift.rewriter.audit.audit import audit
 from torchlift.rewriter.audit.catalogue import RULES
+from torchlift.rewriter.audit.ids import IDS
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.facts.module_paths import ENTRY, ModulePaths, Place
 from torchlift.rewriter.findings import Severity
@@ -163,6 +164,10 @@ def test_every_program_of_the_tests_is_read() -> None:
     for file in [*sorted((ROOT / "fixtures").rglob("*.py")), *sorted((ROOT / "rewriter" / "audit").glob("*.py"))]:
         source = decode(file.read_bytes(), file)
         audit([source], Config(), ModulePaths({ENTRY: Place(ENTRY)}))
+
+
+def test_the_names_alone_are_those_of_the_rules() -> None:
+    assert tuple(rule.id for rule in RULES) == IDS
 
 
 def test_each_rule_says_what_to_do() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,15 @@ def test_the_status_and_the_last_line(
     assert out == ""
     assert err.splitlines()[-1] == last
     assert ("wrong.py:25: error [unguarded-write]" in err) == bool(status)
+
+
+def test_files_that_are_not_distributed_cost_no_analysis(folder: Path) -> None:
+    """Neither libcst nor a rule is loaded for them."""
+    code = (
+        "import sys\nfrom torchlift.rewriter.cli.main import run\nassert run([], ['--audit', 'plain.py']) == 0\n"
+        "assert not {'libcst', 'torchlift.rewriter.audit.audit'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, timeout=60)
 
 
 def test_nothing_is_written(folder: Path) -> None:
