@@ -150,6 +150,10 @@ class Accelerator(Collectives, Records, ComesLater):
         )
         self._progress.looks_ahead = self._windows.steps > 1
         self.scaler = self._precision.scaler(**self._settings.scaler.to_kwargs())
+        if self._settings.sanitize:
+            from ..monitoring.sanitizer.start import with_the_accelerator  # not needed by most
+
+            with_the_accelerator()
         self._monitor = Monitor(self._settings.monitor and not self._world.alone and self._world.speaks)
         self._prepared = Preparation(
             self._settings,

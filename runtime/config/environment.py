@@ -31,6 +31,9 @@ class Environment:
     mixed_precision: str | None
     split_batches: bool | None
     monitor: bool | None
+    sanitize: bool | None
+    sanitize_folder: str | None
+    """Where the launcher wants the records of the sanitizer."""
     gradient_accumulation_steps: int | None
     dynamo_backend: str | None
     dynamo_mode: str | None
@@ -68,6 +71,8 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
         mixed_precision=_word(env, "TORCHLIFT_MIXED_PRECISION", "ACCELERATE_MIXED_PRECISION"),
         split_batches=_switch(env, "TORCHLIFT_SPLIT_BATCHES"),
         monitor=_switch(env, "TORCHLIFT_MONITOR"),
+        sanitize=_switch(env, "TORCHLIFT_SANITIZE"),
+        sanitize_folder=env.get("TORCHLIFT_SANITIZE_FOLDER") or None,
         gradient_accumulation_steps=_number(
             env, "TORCHLIFT_GRADIENT_ACCUMULATION_STEPS", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
         ),

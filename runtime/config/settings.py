@@ -66,6 +66,8 @@ class Settings:
     non_blocking: bool
     monitor: bool
     """Notice weights that drift apart, and what was not prepared."""
+    sanitize: bool
+    """Record what this rank does, for a comparison at the end."""
     mixed_precision: PrecisionType
     gradient_accumulation_steps: int
     cpu: bool
@@ -112,6 +114,7 @@ def resolve(
         even_batches=loaders.even_batches,
         non_blocking=loaders.non_blocking,
         monitor=environment.monitor is not False,
+        sanitize=bool(environment.sanitize),
         mixed_precision=parse_precision(mixed_precision or environment.mixed_precision or "no"),
         gradient_accumulation_steps=windows.num_steps or 1,
         cpu=cpu or environment.cpu,

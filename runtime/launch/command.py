@@ -15,6 +15,7 @@ from ..process.system import get_free_port
 from .logs import Logs, logs_of
 from .options import PRECISION_WORDS, Options, check_option, job_of
 from .plan import Job, plan
+from .sanitizing import FOUND, asked_for, attempt_folder, latest, new_folder
 from .spawn import run
 
 
@@ -105,6 +106,24 @@ def main() -> None:
 )
 @click.option("-t", "--tee", help="Streams that go to files and to the terminal, in the same form.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not report processes that fail.")
+@click.option(
+    "--sanitize",
+    is_flag=True,
+    help="Run under the sanitizer, which is slower: it reports what the ranks do differently, or several times, with "
+    "file and line. TORCHLIFT_SANITIZE=1 is the same.",
+)
+@click.option(
+    "--sanitize-dir",
+    type=click.Path(file_okay=False),
+    help="Where the sanitizer keeps its records and the trace of collective calls.  [default: a temporary folder]",
+)
+@click.option(
+    "--sanitize-status",
+    type=click.IntRange(0, 255),
+    default=FOUND,
+    show_default=True,
+    help="The exit status when the script succeeds and the sanitizer reports something.",
+)
 @click.option("--no-python", is_flag=True, help="SCRIPT is an executable program, not a Python script.")
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as for `python -m`.")
 @click.argument("script")
@@ -117,6 +136,9 @@ def launch(
     log_dir: str | None,
     redirects: str | None,
     tee: str | None,
+    sanitize: bool,
+    sanitize_dir: str | None,
+    sanitize_status: int,
     **given: Any,
 ) -> None:
     """Start SCRIPT on this machine as processes that know each other. What follows SCRIPT is the script's own."""
@@ -129,17 +151,31 @@ def launch(
         logs = logs_of(log_dir, redirects, tee)
         if logs is not None and not quiet:
             click.echo(f"torchlift: what the processes print is in {logs.folder}", err=True)
-        status = _run(job, max_restarts, quiet, logs)
+        if sanitize or sanitize_dir is not None or asked_for(os.environ):
+            status = _sanitized(job, sanitize_dir, sanitize_status, max_restarts, quiet, logs)
+        else:
+            status = _run(job, max_restarts, quiet, logs)
     except (TorchliftError, OSError) as error:
         _fail(str(error))
     sys.exit(status)
+
+
+def _sanitized(job: Job, folder: str | None, found: int, *how: Any) -> int:
+    """Run a job under the sanitizer, and show what that reports of the last attempt."""
+    from ..monitoring.sanitizer.report import report  # not needed by most
+
+    job = replace(job, sanitize=new_folder(folder))
+    status = _run(job, *how)
+    outcome = report(latest(job.sanitize or ""))
+    click.echo(outcome.text, err=True, nl=False)
+    return status or (found if outcome.reports else 0)
 
 
 def _run(job: Job, max_restarts: int, quiet: bool, logs: Logs | None = None) -> int:
     """Run a job, and again while it fails and may be started again; a signal to the launcher ends it for good."""
     status = 0
     for restart in range(max_restarts + 1):
-        attempt = replace(job, restart=restart)
+        attempt = replace(job, restart=restart, sanitize=job.sanitize and attempt_folder(job.sanitize, restart))
         if attempt.port == 0 and attempt.num_machines == 1:
             attempt = replace(attempt, port=get_free_port())
         status = run(plan(attempt, os.environ), quiet, logs, restart)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from ..errors import LaunchError
 
+_SANITIZER = "torchlift.runtime.monitoring.sanitizer"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -36,6 +38,8 @@ class Job:
     """How models are compiled: the ends of variables, and their values."""
     restart: int = 0
     """How often the job has been started before."""
+    sanitize: str | None = None
+    """The folder for the records of the sanitizer; None when nobody asks for it."""
 
     @property
     def num_local(self) -> int:
@@ -69,7 +73,8 @@ def plan(job: Job, environment: Mapping[str, str], cores: int | None = None) -> 
     if not job.command:
         raise LaunchError("there is no script to start. Write: torchlift launch --num-processes 2 script.py")
     _check(job)
-    python = () if job.no_python else (sys.executable, "-u", *(("-m",) if job.module else ()))
+    under = ("-m", _SANITIZER) if job.sanitize is not None else ()
+    python = () if job.no_python else (sys.executable, "-u", *under, *(("-m",) if job.module else ()))
     command = (*python, *job.command)
     shared = {**environment, **_settings(job)}
     if job.threads is not None:
@@ -116,6 +121,8 @@ def _settings(job: Job) -> dict[str, str]:
         settings["TORCHLIFT_GRADIENT_ACCUMULATION_STEPS"] = str(job.gradient_accumulation_steps)
     if job.gpu_ids not in (None, "all"):
         settings["CUDA_VISIBLE_DEVICES"] = str(job.gpu_ids)
+    if job.sanitize is not None:
+        settings.update(TORCHLIFT_SANITIZE="1", TORCHLIFT_SANITIZE_FOLDER=job.sanitize)
     settings.update((f"TORCHLIFT_DYNAMO_{name.upper()}", value) for name, value in job.dynamo.items())
     if job.restart:
         settings["TORCHELASTIC_RESTART_COUNT"] = str(job.restart)

@@ -136,6 +136,14 @@ class Monitor:
                 _state_weights(entry, f"save {entry.saves}", f"in save_state (call {entry.saves})")
 
 
+def kept_equal(weights: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Those of these weights that no context of the script lets differ between ranks."""
+    if _HERE.quiet:
+        return []
+    meant = {id(one) for model in _HERE.meant for one in model.parameters()}
+    return [one for one in weights if id(one) not in meant]
+
+
 def _entry_of(model: nn.Module) -> _PreparedModel | None:
     return next((entry for entry in _HERE.prepared.values() if entry.model() is model), None)
 
@@ -184,8 +192,7 @@ def _look(optimizer: Optimizer, steps: _Steps) -> None:
             _state_weights(entry, f"optimizer {own} step {steps.made}", f"after step {steps.made}")
     if reached:
         _state_rows(steps)
-    meant = {id(one) for model in _HERE.meant for one in model.parameters()}
-    loose = [one for one in stepped if id(one) not in owners and id(one) not in meant]
+    loose = [one for one in kept_equal(stepped) if id(one) not in owners]
     if loose:
         _state_loose(optimizer, steps, [one for one in loose if checksums.comparable(one)])
 

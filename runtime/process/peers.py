@@ -22,14 +22,14 @@ Home: TypeAlias = "tuple[str, int, str]"
 
 def here() -> Home:
     """Where this process runs; the first is empty where that cannot be told (it is told on Linux)."""
-    started = _started(os.getpid())
+    started = started_at(os.getpid())
     return (_machine() if started else "", os.getpid(), started)
 
 
 def ended(home: Home) -> bool:
     """That process has ended; False for those of other machines and containers."""
     machine, number, started = home
-    return bool(machine) and machine == _machine() and _started(number) != started
+    return bool(machine) and machine == _machine() and started_at(number) != started
 
 
 def _machine() -> str:
@@ -39,7 +39,7 @@ def _machine() -> str:
         return ""
 
 
-def _started(number: int) -> str:
+def started_at(number: int) -> str:
     """Empty when there is no such process, or nothing of it but its status."""
     try:
         state, *others = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from ..errors import CollectiveError, CollectiveMismatch
 from ..torch_internals import default_store
-from .call_log import Shown
+from .call_log import LoggedCall, Shown
 from .watchdog import PERIOD, Watch
 
 
@@ -37,6 +37,10 @@ class _Here:
     """This process is a fork of the one that the watch is of."""
     group: object = None
     """Whose processes are watched."""
+
+
+LISTENERS: list[Callable[[LoggedCall | None], None]] = []
+"""Told of every collective of this process when it begins, and with None when it is over."""
 
 
 def _in_a_fork() -> None:
@@ -96,6 +100,8 @@ def note(kind: str, signature: str = "", shapes: Shown = ()) -> None:
         if _CALL.left is not None:
             _settle(watch)
         watch.ring.note(kind, signature, shapes)
+        for listener in LISTENERS:
+            listener(watch.ring.entries[-1])
         watch.busy = True
 
 
@@ -177,6 +183,8 @@ def done() -> None:
     _CALL.left = None
     if _Here.watch is not None:
         _Here.watch.busy = False
+    for listener in LISTENERS:
+        listener(None)
 
 
 def finish(work: Any, more: Callable[[], bool] = lambda: True) -> None:

@@ -80,3 +80,15 @@ def job_text(forks: Any, tmp_path: Path) -> Callable[..., list[Any]]:
         return run_job(forks, script, *rest, **more)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def sanitized(forks: Any) -> Callable[..., list[Any]]:
+    """`sanitized("name.py", folder, *arguments)` runs a script of the jobs folder on two ranks, under the sanitizer."""
+
+    def run(name: str, folder: Path, *rest: Any, **more: Any) -> list[Any]:
+        under = ["-m", "torchlift.runtime.monitoring.sanitizer", JOBS / name]
+        place = {"TORCHLIFT_SANITIZE": "1", "TORCHLIFT_SANITIZE_FOLDER": str(folder)}
+        return run_job(forks, Path(under[0]), 2, *under[1:], *rest, **place, **more)
+
+    return run

@@ -1,0 +1,1 @@
+"""The sanitizer: records what each rank does, and reports what ranks do differently, or several times."""
