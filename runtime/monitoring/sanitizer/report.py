@@ -50,12 +50,13 @@ def report(folder: Path) -> RunReport:
         lines += _paragraph(f"Not reported, because each rank trains on its own rows: values at {listed}.")
     lines += [line for text in _limits(records) for line in _paragraph(text)]
     trace, calls = _write_trace(records, folder)
-    lines += _paragraph(f"Collective calls: {calls}, with their lines, in {trace} (for ui.perfetto.dev).")
+    lines += _paragraph(f"Collective calls: {calls}, with their lines, in {trace} (for Perfetto).")
     return RunReport(reports, "\n".join(lines) + "\n")
 
 
 def _table(reports: list[Report], base: str) -> list[str]:
-    rows = [(one.kind, _relative(one.at, base), str(one.times), one.text) for one in reports]
+    inside = base.rstrip(os.sep) + os.sep
+    rows = [(one.kind, _relative(one.at, base), str(one.times), one.text.replace(inside, "")) for one in reports]
     if not rows:
         return []
     heads = ("what", "where", "times", "details")
