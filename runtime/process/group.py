@@ -84,7 +84,7 @@ def start(
         _join(topology, _backend(device, backend), timeout, init_method)
         _Exit.ours_in = os.getpid()
         _watch_for_failure()
-        atexit.register(leave)
+        atexit.register(_leave_at_the_end)
     if dist.get_world_size() > 1:
         watched_calls.begin()
 
@@ -196,6 +196,21 @@ def leave() -> None:
         dist.destroy_process_group()
     if parted is not None:
         raise parted
+
+
+def _leave_at_the_end() -> None:
+    """
+    Leave when the interpreter ends. What is raised now would be shown, and the exit status be 0 all the same: the
+    launcher, and whoever looks at it, would take the job for a success.
+    """
+    try:
+        leave()
+    except TorchliftError as verdict:
+        sys.excepthook(type(verdict), verdict, verdict.__traceback__)
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _destroy_or_die(waited_for: bool) -> None:

@@ -69,3 +69,24 @@ def test_half_a_description_of_the_job_is_refused(job_text):
     ((status, text),) = job_text(source, 1, fails=True, WORLD_SIZE="2", MASTER_PORT="")
     assert status == 1
     assert "torchlift launch --num-processes 2" in text
+
+
+ENDS_AT_ONCE = """
+import atexit, logging, sys
+import torch
+from torchlift.runtime import Accelerator
+accelerator = Accelerator()
+logging.basicConfig(filename=sys.argv[1] + f"/{accelerator.process_index}.log", level=logging.INFO)
+atexit.register(print, "a callback of the script")
+loose = torch.nn.Linear(1, 1)
+loose(torch.full((1, 1), 1.0 + accelerator.process_index)).sum().backward()
+torch.optim.SGD(loose.parameters(), lr=0.1).step()
+logging.info("the last line")
+"""
+
+
+def test_a_fault_that_is_found_at_the_end_is_an_exit_status(job_text, tmp_path):
+    for rank, (status, output) in enumerate(job_text(ENDS_AT_ONCE, 2, tmp_path, fails=True)):
+        assert (status, "torchlift.runtime.errors.NotPreparedError: " in output) == (1, True), output
+        assert "a callback of the script" in output
+        assert "the last line" in (tmp_path / f"{rank}.log").read_text()
