@@ -24,6 +24,8 @@ class Report(NamedTuple):
     text: str
     times: int = 1
     """How often it was seen."""
+    of: str = ""
+    """The expression, where a line may have several."""
 
 
 class Judgement(NamedTuple):
@@ -54,12 +56,19 @@ def judge(records: list[RankRecord]) -> Judgement:
 
 
 def _deduplicated(reports: Iterable[Report]) -> list[Report]:
-    """One for each kind and line; the first text stands for all."""
-    first: dict[tuple[str, str], Report] = {}
+    """One for each kind and line; the first text stands for all, and other expressions of the line are named."""
+    each: dict[tuple[str, str], dict[str, Report]] = defaultdict(dict)
     for one in reports:
-        known = first.get((one.kind, one.at))
-        first[one.kind, one.at] = one if known is None else known._replace(times=known.times + one.times)
-    return list(first.values())
+        same = each[one.kind, one.at]
+        known = same.get(one.of)
+        same[one.of] = one if known is None else known._replace(times=known.times + one.times)
+    found = []
+    for same in each.values():
+        first, *others = same.values()
+        also = f"; also {', '.join(f'`{one.of}`' for one in others)}" if first.of and others else ""
+        times = max(one.times for one in same.values()) if first.of else sum(one.times for one in same.values())
+        found.append(first._replace(text=first.text + also, times=times))
+    return found
 
 
 def _in_order(at: str) -> tuple[str, int]:
@@ -162,7 +171,8 @@ def _compared(records: list[RankRecord]) -> Iterator[Report]:
         if parted or not (whole or first["time"]):
             ways = "they took different branches" if parted else "both took the same branch this time"
             values = _two(said, first, other)
-            yield Report("compared value differs", first["at"], f"`{first['x']}`: {', '.join(values)}; {ways}")
+            text = f"`{first['x']}`: {', '.join(values)}; {ways}"
+            yield Report("compared value differs", first["at"], text, of=first["x"])
 
 
 def _two(said: Said, first: Event, other: Event) -> list[str]:
@@ -212,7 +222,7 @@ def _values(records: list[RankRecord], kind: str, training: set[str]) -> tuple[l
             continue
         name = f"`{event['x']}`" + (f", entry `{key}`" if key else "")
         values = [f"{_number(said[rank]['v'].get(key, 'none'))} on rank {rank}" for rank in (one, other)]
-        reports.append(Report(f"{kind} value differs", event["at"], f"{name}: {', '.join(values)}"))
+        reports.append(Report(f"{kind} value differs", event["at"], f"{name}: {', '.join(values)}", of=event["x"]))
     return reports, natural
 
 

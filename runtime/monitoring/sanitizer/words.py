@@ -12,10 +12,10 @@ TIME = frozenset(
 )
 """Parts of names that mean a time, or what a machine has spent."""
 RANK = frozenset(
-    "rank ranks local_rank pid getpid hostname gethostname device devices process processes worker uuid "
-    "uuid1 uuid4 token_hex mkdtemp gettempdir rng".split()
+    "rank ranks process_index is_main_process is_local_main_process is_last_process current_device device_id "
+    "device_index gpu pid getpid hostname gethostname uuid uuid1 uuid4 mkdtemp rng".split()
 )
-"""Parts of names that mean the process itself."""
+"""Parts of names that mean the process itself, or whole names."""
 _NUMERIC = frozenset("max min round float int str abs sum repr format divmod range".split())
 """Functions whose result is of the kind of their arguments."""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)

@@ -90,6 +90,14 @@ def test_what_one_line_does_again_and_again_is_one_report():
     assert text == "`x`: 1 on rank 0, 1.5 on rank 1"
 
 
+def test_other_expressions_of_a_line_are_named():
+    def both(value):
+        return [logged(value, turn=(turn, 1)) | {"x": name} for turn in range(2) for name in ("x", "y")]
+
+    ((_, _, text, times),) = reports(both(1.0), both(1.5))
+    assert (text, times) == ("`x`: 1 on rank 0, 1.5 on rank 1; also `y`", 2)
+
+
 def test_a_branch_that_ranks_do_not_share_is_said():
     ((_, _, text, _),) = reports([compared(1.0, 2)], [compared(2.5, 2, way=False)])
     assert text == "`x < y`: 1 on rank 0, 2.5 on rank 1; they took different branches"
