@@ -144,10 +144,16 @@ class Preparation:
             return model
         engine = DataParallelEngine(model, self._world, self._precision, self._settings.parallel)
         engine.when_equal.append(self._equal)
+        if self._settings.parallel.broadcast_buffers and any(True for _ in model.buffers()):
+            engine.when_equal.append(self._buffers_are_equal)
         self.engines[id(model)] = engine
         extend(model, engine)
         self._monitor.keeps_equal(model)
         return model
+
+    def _buffers_are_equal(self, engine: DataParallelEngine) -> None:
+        if engine.model.training:
+            self._monitor.made_equal(engine.model)
 
     def _check_device_map(self, model: nn.Module) -> None:
         if spread(model) and not self._world.alone:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..process.statements import JUDGES, SharedVerdict
 
 WEIGHTS = "weights"
 """Statements about the weights of a prepared model."""
+BUFFERS = "buffers"
+"""Statements about its buffers."""
 LOOSE = "loose"
 """Statements about weights that an optimizer steps and no prepared model holds."""
 ROWS = "rows"
@@ -19,36 +21,43 @@ _ALIKE = 1e-4
 """Gradients of the same rows differ by less, whatever the device; those of other rows by more."""
 
 
-def enter(names_of: Callable[[int], tuple[str, list[str]]]) -> None:
-    """
-    Judge from now on.
+NamesOf: TypeAlias = "Callable[[int, str], tuple[str, list[str]]]"
+"""The class of the prepared model with a number, and the names of its WEIGHTS or BUFFERS."""
+_CAUSES = {
+    WEIGHTS: "weights that one rank loads, initialises or changes after prepare; an optimizer step or a clipping that "
+    "only some ranks make; gradients that one rank changes after backward; a learning rate that depends on a rank's "
+    "own metric; optimizer steps inside no_sync. If the weights should differ, write `with "
+    "accelerator.unsynchronized(model):` around the training.",
+    BUFFERS: "a buffer that only some ranks register, or whose class ignores what is copied into it. If they should "
+    "differ: Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)]).",
+}
+_ONE = {WEIGHTS: "parameter", BUFFERS: "buffer"}
 
-    Args:
-        names_of: the class of the prepared model with a number, and the names of its parameters.
-    """
-    JUDGES[WEIGHTS] = lambda said, _: weights(said, names_of)
+
+def enter(names_of: NamesOf) -> None:
+    """Judge from now on."""
+    JUDGES[WEIGHTS] = lambda said, _: differing(said, WEIGHTS, names_of)
+    JUDGES[BUFFERS] = lambda said, _: differing(said, BUFFERS, names_of)
     JUDGES[LOOSE] = loose
     JUDGES[ROWS] = same_rows
 
 
-def weights(said: dict[int, Any], names_of: Callable[[int], tuple[str, list[str]]]) -> SharedVerdict | None:
-    """Weights of a model that should be equal on all ranks."""
+def differing(said: dict[int, Any], kind: str, names_of: NamesOf) -> SharedVerdict | None:
+    """Weights or buffers of a model that should be equal on all ranks."""
     first, *others = sorted(said)
     for other in others:
         mine, theirs = said[first], said[other]
         pairs = list(zip(mine["sums"], theirs["sums"], strict=False))
         apart = [index for index, (a, b) in enumerate(pairs) if a != b]
         if apart or len(mine["sums"]) != len(theirs["sums"]):
-            model, names = names_of(mine["model"])
+            model, names = names_of(mine["model"], kind)
             index = apart[0] if apart else len(pairs)
-            name = f"`{names[index]}`" if index < len(names) else "its number of parameters"
+            one = _ONE[kind]
+            name = f"`{names[index]}`" if index < len(names) else f"its number of {one}s"
             text = (
-                f"the weights of the prepared model ({model}) differ between rank {first} and rank {other} "
-                f"{mine['when']}: the first parameter that differs is {name} ({len(apart)} of {len(pairs)} parameters "
-                f"differ).{_at(mine)} Likely causes: weights that one rank loads, initialises or changes after "
-                "prepare; an optimizer step or a clipping that only some ranks make; gradients that one rank changes "
-                "after backward; a learning rate that depends on a rank's own metric; optimizer steps inside no_sync. "
-                "If the weights should differ, write `with accelerator.unsynchronized(model):` around the training."
+                f"the {kind} of the prepared model ({model}) differ between rank {first} and rank {other} "
+                f"{mine['when']}: the first {one} that differs is {name} ({len(apart)} of {len(pairs)} {one}s "
+                f"differ).{_at(mine)} Likely causes: {_CAUSES[kind]}"
             )
             return SharedVerdict("DivergenceError", text)
     return None

@@ -23,6 +23,7 @@ from . import checksums, judges, script
 from .rows import Rows
 
 _KEY = "_torchlift_steps"
+_OFTEN = 2
 _RARELY = 250
 """After the first two, every such step is looked at."""
 _FEW = 16
@@ -37,6 +38,8 @@ class _PreparedModel:
         self.model = weakref.ref(model)
         self.optimizers = 0
         self.saves = 0
+        self.buffers = 0
+        """How often they were made equal."""
 
 
 class _Steps:
@@ -128,6 +131,14 @@ class Monitor:
         """The script gives every process its own part of something: batches may be equal before that."""
         _HERE.by_hand = True
 
+    def made_equal(self, model: nn.Module) -> None:
+        """The buffers of this model have those values now that rank 0 has."""
+        entry = _entry_of(model) if self._active and not _HERE.quiet else None
+        if entry is not None:
+            entry.buffers += 1
+            if entry.buffers <= _OFTEN or entry.buffers % _RARELY == 0:
+                _state_buffers(entry)
+
     def saves(self) -> None:
         """All processes save what they have trained."""
         if self._active and not _HERE.quiet:
@@ -148,13 +159,14 @@ def _entry_of(model: nn.Module) -> _PreparedModel | None:
     return next((entry for entry in _HERE.prepared.values() if entry.model() is model), None)
 
 
-def _names_of(number: int) -> tuple[str, list[str]]:
+def _names_of(number: int, kind: str) -> tuple[str, list[str]]:
     entry = _HERE.prepared.get(number)
     model = None if entry is None else entry.model()
     if model is None:
         return "gone by now", []
     own: type = getattr(type(model), "_torchlift_class", type(model))
-    return own.__name__, [name for name, one in model.named_parameters() if checksums.comparable(one)]
+    tensors = model.named_parameters() if kind == judges.WEIGHTS else model.named_buffers()
+    return own.__name__, [name for name, one in tensors if checksums.comparable(one)]
 
 
 # ---------------------------------------------------------------- steps
@@ -203,6 +215,15 @@ def _state_weights(entry: _PreparedModel, occasion: str, when: str) -> None:
         sums = checksums.sums([one for one in model.parameters() if checksums.comparable(one)])
         said = {"model": entry.number, "when": when, "at": _at(), "sums": sums}
         watched_calls.say(judges.WEIGHTS, f"model {entry.number}, {occasion}", said)
+
+
+def _state_buffers(entry: _PreparedModel) -> None:
+    model = entry.model()
+    if model is not None:
+        sums = checksums.sums([one for one in model.buffers() if checksums.comparable(one)])
+        when = f"after backward pass {entry.buffers}, where they were made equal"
+        said = {"model": entry.number, "when": when, "at": _at(), "sums": sums}
+        watched_calls.say(judges.BUFFERS, f"model {entry.number}, {entry.buffers}", said)
 
 
 def _state_loose(optimizer: Optimizer, steps: _Steps, weights: list[torch.Tensor]) -> None:

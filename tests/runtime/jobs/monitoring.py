@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from torchlift.runtime import Accelerator
 from torchlift.runtime.local_sgd import LocalSGD
 from torchlift.runtime.process.system import get_free_port
+from torchlift.runtime.strategies import data_parallel
 
 STEPS = 4
 
@@ -151,6 +152,21 @@ def weights_that_differ_when_they_are_saved(accelerator):
     accelerator.wait_for_everyone()
     time.sleep(1.5)
     accelerator.wait_for_everyone()
+
+
+def buffers_that_do_not_become_equal(accelerator):
+    model = net()
+    model[1].register_buffer("statistics", torch.full((2,), float(accelerator.process_index)))
+    model, optimizer, loader = trained(accelerator, model)
+    model[1].statistics.fill_(accelerator.process_index)
+    data_parallel.equalise = lambda world, tensors: None  # as though they could not be written to
+    fit(accelerator, model, optimizer, loader)
+
+
+def quiet_statistics_of_a_norm(accelerator):
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    model, optimizer, loader = trained(accelerator, model)
+    fit(accelerator, model, optimizer, loader)
 
 
 def quiet_not_a_number(accelerator):
