@@ -136,6 +136,10 @@ class EventLog:
             return None
         return self.clock, count.since
 
+    def give_back(self, expression: str) -> None:
+        """The value of that turn is not recorded: it does not count."""
+        self._counts[expression].taken -= 1
+
 
 def place(frame: FrameType) -> str:
     """File and line."""

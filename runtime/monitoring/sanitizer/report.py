@@ -86,6 +86,8 @@ def _relative(at: str, base: str) -> str:
 
 def _limits(records: list[RankRecord]) -> list[str]:
     """What these ranks could not see."""
+    if records[0].size == 1:
+        return ["There is one rank: nothing to compare. Use --num-processes 2."]
     said = [_UNSEEN]
     if any(record.started == "accelerator" for record in records):
         said.append(_LATE)

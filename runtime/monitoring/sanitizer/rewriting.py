@@ -190,10 +190,16 @@ class _Rewriter(ast.NodeTransformer):
             node.func.value = _loss(node.func.value)
 
     def _site(self, node: ast.expr, time: bool) -> ast.expr:
-        text = " ".join(ast.unparse(node).split())
-        text = text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-        SITES.append(Site(self._file, node.lineno, node.col_offset, text, time))
+        SITES.append(Site(self._file, node.lineno, node.col_offset, _text(node), time))
         return ast.Constant(len(SITES) - 1)
+
+
+def _text(node: ast.expr) -> str:
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except ValueError:  # before Python 3.12, some texts with quotes and backslashes cannot be written again
+        return "..."
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def _call(function: str, arguments: list[ast.expr], at: ast.AST) -> ast.Call:

@@ -68,7 +68,9 @@ class Values:
 
     def _decision(self, site: Site, values: list[Any], way: bool) -> None:
         turn = self._log.turn(site.key) if self._log.mine else None
-        if turn is not None and not self._inside_a_model_or_a_data_set():
+        if turn is not None and self._inside_a_model_or_a_data_set():
+            self._log.give_back(site.key)
+        elif turn is not None:
             self._log.write("compared", at=_at(site), x=site.text, n=turn, v=values, way=way, time=site.time)
 
     def logged(self, number: int, value: Any) -> Any:
@@ -127,11 +129,19 @@ def number_of(value: Any) -> Any:
         return value if type(value) in (bool, int, float) else float(value)
     if isinstance(value, torch.Tensor):
         whole = value.numel() == 1 and comparable(value) and not value.is_complex()
-        return value.detach().item() if whole else None
-    if hasattr(value, "dtype") and getattr(value, "size", 0) == 1 and hasattr(value, "item"):  # of numpy
+        return _item(value) if whole else None
+    if type(value).__module__ == "numpy" and getattr(value, "size", 0) == 1:
         one = value.item()
         return one if isinstance(one, (bool, int, float)) else None
     return None
+
+
+def _item(tensor: torch.Tensor) -> Any:
+    """None for one that has no value now: inside of torch.func, or of a graph that is captured."""
+    try:
+        return tensor.detach().item()
+    except RuntimeError:
+        return None
 
 
 def _figures(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
