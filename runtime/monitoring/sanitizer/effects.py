@@ -116,7 +116,8 @@ class Files:
         self._busy = True
         try:
             whole = os.path.realpath(path)
-            at = "" if whole.startswith(_NO_FILES) or whole.endswith(".lock") else self._opener()
+            of_none = whole.startswith(_NO_FILES) or whole.endswith(".lock") or os.path.isdir(whole)  # noqa: PTH112
+            at = "" if of_none else self._opener()  # in a folder: a file without a name
             if at:
                 self._log.write("open", at=at, path=whole)
         finally:

@@ -265,14 +265,15 @@ def _list(ranks: Iterable[int]) -> str:
 
 
 def _lines(records: list[RankRecord]) -> Iterator[Report]:
-    """Lines that several ranks print at the same place, unless each of them says which rank it is."""
+    """Lines that several ranks print at the same place, unless one of them says there which rank it is."""
     printed: dict[tuple[str, str], dict[int, list[str]]] = {}
     for record in records:
         for event in record.of("line"):
             shape = event["at"], " ".join(_NUMBER.sub("#", event["x"]).split())
             printed.setdefault(shape, {}).setdefault(record.rank, []).append(event["x"])
+    telling = {at for (at, _), said in printed.items() if len(said) > 1 and _tell_ranks(said)}
     for (at, _), said in printed.items():
-        if len(said) > 1 and not _tell_ranks(said):
+        if len(said) > 1 and at not in telling:
             text = said[min(said)][0].strip()
             shown = repr(text if len(text) <= 60 else text[:57] + "...")
             yield Report(

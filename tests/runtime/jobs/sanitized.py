@@ -7,6 +7,7 @@ Usage: sanitized.py [FOLDER]; files are written to the folder.
 import logging
 import math
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -111,6 +112,8 @@ for epoch in range(2):
     with (OUT / "log.txt").open("a") as file:  # a file of all ranks
         file.write("text")
     (OUT / f"log{RANK}.txt").write_text("own")
+    with tempfile.TemporaryFile(dir=OUT) as file:
+        file.write(b"own")
     accelerator.save({"best": best, "weights": model.state_dict()}, OUT / "best.pt")  # a value that is saved
 torch.save(model.state_dict(), OUT / "weights.pt")  # a file that torch writes
 torch.save({"own": RANK}, OUT / f"own{RANK}.pt")

@@ -127,6 +127,12 @@ def test_collectives_that_one_rank_makes_alone():
     assert reports(mine, theirs[:1], ended=False) == []  # nobody knows what it would have done
 
 
+def test_lines_beside_one_that_names_the_rank():
+    mine, theirs = ([line("Process index:"), line(f"  {rank}")] for rank in range(2))
+    assert reports(mine, theirs) == []
+    assert len(reports(mine[:1], theirs[:1])) == 1
+
+
 def test_files_are_of_those_who_have_opened_them():
     opened = {"e": "open", "at": "/job/a.py:3", "path": "/job/log"}
     other = {**opened, "at": "/job/b.py:7"}
