@@ -162,3 +162,30 @@ def test_without_our_launcher_rank_0_reports(job_text, tmp_path):
         f"{tmp_path}/", ""
     )
     assert "no value that it compares, logs or saves" in said
+
+
+FIXTURES = Path(__file__).resolve().parents[4] / "fixtures"
+MIGRATED = {
+    "best_model": "--epochs 3",
+    "bf16_autocast": "--epochs 1",
+    "fp16_scaler": "--epochs 1",
+    "gan": "--n_epochs 1",
+    "grad_accumulation": "--epochs 1",
+    "mnist_functions": "--epochs 1 --save-model",
+    "module_level": "",
+    "phases": "",
+    "resume_checkpoint": "--epochs 2",
+    "run_folder": "",
+    "scheduler_per_step": "--epochs 1",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MIGRATED)
+def test_nothing_is_reported_of_a_migrated_script(sanitized, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    sanitized(str(FIXTURES / name / "after.py"), tmp_path / "records", *MIGRATED[name].split())
+    found = report(tmp_path / "records")
+    assert found.reports == []
+    assert "(2 ranks)" in found.text
+    assert "Collective calls: 0" not in found.text
