@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         RemainderError,
         TopologyError,
         TorchliftError,
+        UnclearBatchError,
         UnknownTorchError,
         UnknownWordError,
     )
@@ -90,6 +91,7 @@ __all__ = [
     "NotPreparedError",
     "RemainderError",
     "TopologyError",
+    "UnclearBatchError",
     "UnknownTorchError",
     "UnknownWordError",
 ]

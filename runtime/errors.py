@@ -53,6 +53,10 @@ class DivergenceError(TorchliftError):
     """Weights that are to be equal on all processes differ."""
 
 
+class UnclearBatchError(TorchliftError):
+    """`backward` cannot tell which batch a loss was computed from, and so how much the loss of this process counts."""
+
+
 class RemainderError(TorchliftError, ValueError):
     """`gather_for_metrics` cannot tell which rows are duplicates."""
 

@@ -9,7 +9,8 @@ of this module fails, and says what is missing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -95,6 +96,44 @@ def heard_by_others(parameter: torch.Tensor) -> bool:
     """Somebody else, too, has a hook where gradients are accumulated; it may use them up."""
     hooks = getattr(parameter, "_post_accumulate_grad_hooks", None)
     return hooks is not None and len(hooks) > 1
+
+
+_CLOCK = _has("_C._autograd._get_sequence_nr")
+
+
+def graph_clock() -> int:
+    """The number that the next node of a graph will get in this thread; -1 where torch does not say."""
+    return torch._C._autograd._get_sequence_nr() if _CLOCK else -1
+
+
+def number_in_graph(loss: torch.Tensor) -> int | None:
+    """The number of the last node of the graph behind a loss; None where there is none."""
+    return None if loss.grad_fn is None or not _CLOCK else loss.grad_fn._sequence_nr()
+
+
+_SAVED = "_raw_saved_"
+
+
+def saved_by(node: Any) -> Iterator[torch.Tensor]:
+    """
+    Tensors that a node of a graph has kept for its backward pass, except for those that something else keeps for it.
+
+    To ask for those would run it: a checkpoint, for one, computes its part of the model again.
+    """
+    for name in _saved_names(node.__class__):
+        try:
+            kept = getattr(node, name, ())
+        except RuntimeError:  # a backward pass has used it up
+            continue
+        for one in kept if isinstance(kept, (list, tuple)) else (kept,):
+            tensor = getattr(one, "data", None) if getattr(one, "unpack_hook", None) is None else None
+            if isinstance(tensor, torch.Tensor):
+                yield tensor
+
+
+@cache
+def _saved_names(kind: type[object]) -> list[str]:
+    return [name for name in dir(kind) if name.startswith(_SAVED)]
 
 
 # ---------------------------------------------------------------- the reducer of DistributedDataParallel

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from ..collectives import gather as gathering
-from ..collectives.objects import broadcast_objects, gather_object_lists
-from ..collectives.reduce import NEUTRAL, reduce
-from ..collectives.trees import only_tensors, rebuild, tensors_of
+from ..collectives.objects import broadcast_objects
+from ..collectives.reduce import of_rows, reduce
 from ..collectives.world import World
-from ..data.remainder import real_rows
+from ..data.metrics import gather_for_metrics
 from ..types import Tree
 from .process_api import Placed
+from .raw_loaders import unprepared_loader
 
 
 class Collectives(Placed):
@@ -39,38 +39,31 @@ class Collectives(Placed):
         """
         `gather` without the duplicated rows that completed a batch, in the order of the script's loader.
 
+        Trees are gathered leaf by leaf: tensors as tensors; lists of other things (texts, ids, a dict for each row) and
+        arrays as objects, one for each row; a text or a number of its own gives a list with one for each process.
+        Batches of graphs that can be taken apart and put together (`to_data_list`) are.
+
         Args:
-            input_data: one row per row of the batch in hand, or of all batches of the pass so far when collected.
-                Scalars give one value per process. What is no tensor is gathered as objects, from a list.
-            use_gather_object: gather objects, whatever they are.
+            input_data: one row per row of the batch in hand, or several; or those of all batches of the pass so far
+                when collected. Scalars give one value per process.
+            use_gather_object: gather a list of objects, whatever they are.
 
         Raises:
             RemainderError: there are duplicates, and the rows do not fit the batch.
+            WrongKindError: an object that cannot be cut into rows; the message says what to hand over.
         """
         if self._world.alone:
             return input_data
-        if use_gather_object or not only_tensors(input_data):
-            parts = gather_object_lists(self._world, input_data)
-            segments = real_rows(self._progress, tuple(map(len, parts)))
-            return [item for rank, start, end in segments for item in parts[rank][start:end]]
-        tensors = tensors_of(input_data, "gather_for_metrics")
-        gathered = gathering.gather_pieces(self._world, tensors)
-        joined = []
-        for index, (tensor, pieces) in enumerate(zip(tensors, gathered.pieces, strict=True)):
-            if tensor.dim() == 0:
-                joined.append(torch.cat(pieces))
-            else:
-                kept = real_rows(self._progress, gathered.rows(index), tensors)
-                joined.append(torch.cat([pieces[0][:0], *(pieces[rank][start:end] for rank, start, end in kept)]))
-        return rebuild(input_data, joined)
+        return gather_for_metrics(self._world, self._progress, input_data, use_gather_object, unprepared_loader)
 
     def reduce(self, tensor: Tree, reduction: str = "sum", scale: float = 1.0) -> Tree:
         """
         Join tensors of equal shapes element by element; every process gets the result.
 
-        The mean of a single number (a loss) that is taken while a batch is in hand counts each process by the rows of
-        its share, so that it is the number of the whole batch also where shares differ. A number of a process that has
-        no rows of the batch in hand counts in no reduction.
+        In a loop over a prepared loader the tensors are taken to be those of the batch in hand. The mean of a single
+        number (a loss) counts each process by the rows of its shard, so that it is the number of the whole batch also
+        where shards differ. Tensors of a process that has no rows of the batch count in no reduction: the row that it
+        computes with there is another process's. What was collected over many batches is reduced after the loop.
 
         Args:
             tensor: a tensor or a tree of them.
@@ -81,12 +74,9 @@ class Collectives(Placed):
             UnknownWordError: no such reduction.
             CollectiveError: a mean of whole numbers, or shapes that differ.
         """
-        if isinstance(tensor, torch.Tensor) and not tensor.dim() and tensor.is_floating_point():
-            weight = self._progress.weight(self.process_index)
-            if not weight and reduction in NEUTRAL:  # a process without rows has nothing to say
-                tensor = torch.full_like(tensor.detach(), NEUTRAL[reduction])
-            elif weight != 1.0 and reduction in ("mean", "avg"):
-                tensor = tensor.detach() * weight
+        shares = self._progress.in_hand()
+        if shares is not None:
+            tensor = of_rows(tensor, reduction, shares.weights, self.process_index)
         return reduce(self._world, tensor, reduction, scale)
 
     def pad_across_processes(self, tensor: Tree, dim: int = 0, pad_index: float = 0, pad_first: bool = False) -> Tree:

@@ -30,6 +30,7 @@ from ..config.handlers import (
 from ..config.project import PathLike, ProjectConfiguration, project
 from ..config.settings import DataLoaderConfiguration, either, resolve, with_loaders
 from ..data.loader import pace_of, skip_first_batches
+from ..data.loss_batch import CURRENT, shares_of_loss
 from ..data.progress import Progress
 from ..data.timing import Pace
 from ..device.memory import clear_device_cache
@@ -148,7 +149,6 @@ class Accelerator(Collectives, Records, ComesLater):
         self._windows = Windows(
             plugin.num_steps or 1, self._progress.innermost, plugin.sync_with_dataloader, plugin.exact_windows
         )
-        self._progress.looks_ahead = self._windows.steps > 1
         self.scaler = self._precision.scaler(**self._settings.scaler.to_kwargs())
         if self._settings.sanitize:
             from ..monitoring.sanitizer.start import with_the_accelerator  # not needed by most
@@ -221,7 +221,6 @@ class Accelerator(Collectives, Records, ComesLater):
     def gradient_accumulation_steps(self, steps: int) -> None:
         length = window_length("gradient_accumulation_steps", steps)
         self._windows.steps = self._windows.divisor = length
-        self._progress.looks_ahead = length > 1
 
     @property
     def sync_gradients(self) -> bool:
@@ -351,7 +350,12 @@ class Accelerator(Collectives, Records, ComesLater):
     # ---------------------------------------------------------------- gradients
 
     def backward(
-        self, loss: torch.Tensor, reduction: str = "mean", num_items: int | torch.Tensor | None = None, **kwargs: Any
+        self,
+        loss: torch.Tensor,
+        reduction: str = "mean",
+        num_items: int | torch.Tensor | None = None,
+        batch: Any = CURRENT,
+        **kwargs: Any,
     ) -> None:
         """
         Compute gradients, and exchange them at the end of a window.
@@ -362,10 +366,19 @@ class Accelerator(Collectives, Records, ComesLater):
                 of all processes. "sum": those of the sum over them.
             num_items: the loss is the sum over so many items (tokens, for one) of this process; gradients are those of
                 the mean over all items of the window, on all processes.
+            batch: the batch that the loss was computed from, or a tensor of it as the loader yielded it. It matters
+                with `split_batches` alone, and is the one in hand where nothing is said; None for a loss of other data.
             kwargs: for `loss.backward` (`retain_graph=True`).
+
+        Raises:
+            UnclearBatchError: batches are split, shards can be uneven, and nothing tells which batch the loss is of.
         """
         expect("backward", loss, torch.Tensor, "the loss, a tensor that was computed from the weights")
-        factor = self._loss_factor(reduction) if num_items is None else self._factor_of_items(int(num_items))
+        sums = num_items is not None or reduction == LossReduction.SUM
+        shares = None if self._world.alone else shares_of_loss(self._progress, loss, batch, sums)
+        weight = 1.0 if shares is None else shares.weights[self.process_index]
+        self._progress.noted_backward()
+        factor = self._loss_factor(reduction, weight) if num_items is None else self._items_factor(num_items, weight)
         self._prepared.loss_factor = factor * (self._windows.divisor if num_items is None else 1)
         loss = loss if factor == 1.0 else loss * factor
         if self.scaler is not None:
@@ -387,18 +400,17 @@ class Accelerator(Collectives, Records, ComesLater):
             engine.after_backward()
         self._windows.noted_backward()
 
-    def _loss_factor(self, reduction: str) -> float:
+    def _loss_factor(self, reduction: str, weight: float) -> float:
         if reduction != LossReduction.MEAN and reduction not in LossReduction.list():
             raise UnknownWordError("backward(reduction=...)", reduction, LossReduction.list())
-        weight = self._progress.weight(self.process_index)
         if reduction == LossReduction.SUM and weight:
             weight = float(self.num_processes)
         return weight / self._windows.divisor
 
-    def _factor_of_items(self, items: int) -> float:
-        if not self._progress.weight(self.process_index):
+    def _items_factor(self, items: int | torch.Tensor, weight: float) -> float:
+        if not weight:
             return 0.0 * self._windows.factor_of_items(0, self._items_of_all)
-        return self._windows.factor_of_items(items, self._items_of_all)
+        return self._windows.factor_of_items(int(items), self._items_of_all)
 
     def _items_of_all(self, items: int) -> float:
         if self._world.alone:

@@ -82,6 +82,10 @@ class Preparation:
         self.gates: list[Gate] = []
         self.schedulers: list[LRScheduler] = []
         self.loaders: list[DataLoader[Any]] = []
+        progress.evaluates = self._evaluates
+
+    def _evaluates(self) -> bool:
+        return bool(self.models) and not any(model.training for model in self.models)
 
     def configure(self, settings: Settings) -> None:
         """Prepare what comes from now on in another way."""

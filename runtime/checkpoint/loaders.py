@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from ..data.batches import KEY
-from ..data.stateful import Stateful, is_ours
+from ..data.stateful import Stateful, has_workers, is_ours
 from ..errors import CheckpointError
 from .reading import check_readable, read
 
@@ -44,7 +44,8 @@ def shared_state(loader: DataLoader[Any]) -> dict[str, dict[str, Any]]:
     """
     Epoch counters and states of generators, by the part of the loader that holds them.
 
-    "pass" holds how many batches the pass that runs, or was left early, has handed out; 0 after a complete one.
+    "pass" holds how many batches the pass that runs, or was left early, has handed out (0 after a complete one), and
+    whether there are workers that persist.
     """
     state: dict[str, dict[str, Any]] = {}
     for name, holder in _holders(loader).items():
@@ -57,7 +58,10 @@ def shared_state(loader: DataLoader[Any]) -> dict[str, dict[str, Any]]:
     share = vars(loader).get(KEY)
     if share is not None:
         one = share.epochs.current
-        state["pass"] = {"position": one.position if one is not None and not one.exhausted else 0}
+        state["pass"] = {
+            "position": one.position if one is not None and not one.exhausted else 0,
+            "workers": has_workers(loader),
+        }
     return state
 
 
@@ -100,6 +104,8 @@ def load_loader_state(loader: DataLoader[Any], folder: Path, index: int, rank: i
             holder = holders.get(name)
             if holder is not None:
                 _restore(holder, kept)
+            elif name == "pass" and KEY in vars(loader):
+                vars(loader)[KEY].epochs.workers = kept.get("workers", False)
     own = folder / _name(_OWN, index)
     if own.is_file() and callable(getattr(loader, "load_state_dict", None)):
         found = read(own)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import torch
 
+from ..device.placement import map_tree
 from ..errors import CollectiveError, UnknownWordError
 from ..types import Reduction, Tree
 from .trees import rebuild, tensors_of
@@ -25,8 +27,48 @@ def parse_reduction(word: str) -> Reduction:
     return Reduction(word)
 
 
-NEUTRAL: dict[str, float] = {Reduction.SUM: 0.0, Reduction.MIN: inf, Reduction.MAX: -inf, Reduction.PRODUCT: 1.0}
-"""Numbers that change no result."""
+def of_rows(tree: Tree, reduction: str, weights: tuple[float, ...], rank: int) -> Tree:
+    """
+    Tensors that were computed from the rows of a batch, as they count in a reduction.
+
+    Those of a process without rows count in none: what stands for a row there is one of another process. The mean of
+    single numbers becomes that over the rows.
+
+    Args:
+        tree: of this process.
+        reduction: how they are going to be joined.
+        weights: what a mean over the rows of each process counts; 0 for those without rows.
+        rank: this process.
+    """
+    word = parse_reduction(reduction)
+    having = len([one for one in weights if one])
+
+    def counted(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if not weights[rank]:
+            return torch.full_like(leaf.detach(), _neutral(word, leaf.dtype))
+        if word is not Reduction.MEAN or not (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf
+        factor = len(weights) / having if leaf.dim() else weights[rank]
+        return leaf if factor == 1.0 else leaf.detach() * factor
+
+    return map_tree(counted, tree)
+
+
+def _neutral(word: Reduction, dtype: torch.dtype) -> float | bool:
+    """What changes no result."""
+    if word in (Reduction.SUM, Reduction.MEAN):
+        return 0
+    if word is Reduction.PRODUCT or dtype.is_complex:
+        return 1
+    least = word is Reduction.MAX
+    if dtype is torch.bool:
+        return not least
+    if dtype.is_floating_point:
+        return -inf if least else inf
+    limits = torch.iinfo(dtype)
+    return limits.min if least else limits.max
 
 
 def reduce(world: World, tree: Tree, reduction: str = "sum", scale: float = 1.0) -> Tree:

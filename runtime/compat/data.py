@@ -322,7 +322,6 @@ def _stateful(loader: DataLoader[Any], device: torch.device | None, skipped: int
     options = LoaderOptions(
         world=alone, progress=Progress(), device=device, non_blocking=False, split=False, even=True, stateful=True
     )
-    options.progress.looks_ahead = True
     return skip_first_batches(prepare_loader(loader, options), skipped)
 
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
 from time import perf_counter
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from .dispatch import Dispatched
 from .iterable import Tagged, cut_rows, rows_of
 from .order import LentState
+from .plan import certain_length, plan_of
 from .progress import Pass
-from .samplers import Rest
+from .samplers import Drawn
 from .shares import Shares, bounds, uniform, weighted
 from .transfer import sent
 
 KEY = "_torchlift_share"
 """Where a prepared loader keeps what it knows."""
+_nobody: Callable[[], object] = lambda: None  # noqa: E731
+_UNSEEN = object()
+"""Nobody has looked whether there is another batch."""
 
 
 class Batches:
@@ -33,9 +40,11 @@ class Batches:
 
     def _begin(self, loader: Any) -> None:
         share = self._share
-        self._shares: deque[Shares] = share.indices.shares if share.indices else deque()
-        self._pass = Pass(_length(loader), weakref.ref(self))
+        self._shares: deque[Shares] = deque() if share.indices is None else share.indices.shares
+        self._pass = Pass(certain_length(loader, share), weakref.ref(self))
         self._pass.loader = weakref.ref(loader)
+        self._pass.plan = plan_of(loader, share)
+        self._progress.began(self._pass)
         self._clock = share.epochs.clock
         self._waited: float | None = None
         """How long the loop has waited for the batch in hand; None where there is none."""
@@ -46,12 +55,13 @@ class Batches:
         read = isinstance(loader.dataset, IterableDataset) or (self._told and share.options.dispatch)
         # an iterator of torchdata that goes on has read some of them before
         self._drop = max(share.skip - getattr(self._batches, "_num_yielded", 0), 0) if read else 0
+        self._reads = 0
+        """Batches that have been read, and not left out."""
         self.sends = _can_send_ahead(loader, share.options)
         """Batches are on the device when they go out; the copy of the next one has begun by then."""
-        self._ahead = self.sends or (self._pass.length is None and self._progress.looks_ahead)
         self._state: Any = None
-        self._next: tuple[Any, Shares | None] | None = self._look_ahead() if self._ahead else None
-        self._simple = not self._told and not self._ahead and not self._drop and share.indices is None
+        self._next: tuple[Any, Shares | None] | object | None = self._look_ahead() if self.sends else _UNSEEN
+        self._simple = not self._told and not self.sends and not self._drop and share.indices is None
 
     def __iter__(self) -> Batches:
         return self
@@ -65,19 +75,22 @@ class Batches:
         return getattr(self._batches, name)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        """Workers that persist begin another pass."""
-        loader._torchlift_reset(self._batches, first_iter)
+        """Workers that persist begin another pass; what the one before left out, because it went on, is in this one."""
+        self._share = loader.__dict__[KEY]
+        self._pass.iterator = _nobody
+        self._batches = loader._torchlift_reset(self._batches, first_iter)
         self._begin(loader)
 
     def leave_out(self) -> None:
         """Draw, or read from a stream, what is to be skipped, now."""
         drawn = getattr(self._batches, "_sampler_iter", None)
-        if isinstance(drawn, Rest):
+        if isinstance(drawn, Drawn):
             drawn.leave_out()
         try:
             while self._drop:
                 self._drop -= 1
                 self._read()
+                self._reads -= 1
         except StopIteration:
             return
 
@@ -86,16 +99,19 @@ class Batches:
         if self._waited is not None:
             self._clock.count(self._waited, asked - self._given)
             self._waited = None
-        batch = self._step() if self._simple else self._advance()
+        batch = self._step() if self._simple and self._next is _UNSEEN else self._advance()
         self._given = perf_counter()
         self._waited = self._given - asked
         return batch
 
     def _advance(self) -> Any:
-        if self._ahead:
-            found, self._next = self._next, self._look_ahead()
-        else:
+        found: Any = self._next
+        if found is _UNSEEN:
             found = self._fetch()
+        elif self.sends and found is not None:
+            self._next = self._look_ahead()
+        else:
+            self._next, self._state = found and _UNSEEN, None
         if found is None:
             self._state = None
             self._end()
@@ -104,14 +120,30 @@ class Batches:
         if self.sends:
             batch = batch()
         self._progress.yielded(self._pass)
-        self._pass.advance(shares, self._ahead and self._next is None)
+        self._pass.advance(shares, self._next is None if self.sends else None)
         if self._told:
-            self._pass.remember(batch)
+            self._progress.handed_out(self._pass, batch)
         return batch
+
+    def is_last(self) -> bool:
+        """
+        Whether the batch in hand is the last one. Lengths are not trusted: it is looked whether there is another one.
+
+        Where indices tell that, nothing is read. A stream is read one batch ahead, and so only when this is asked.
+        """
+        if self._next is _UNSEEN:
+            drawn = getattr(self._batches, "_sampler_iter", None)
+            if isinstance(drawn, Drawn):
+                return not drawn.more_than(self._reads)
+            if isinstance(self._batches, Dispatched):
+                return self._batches.last
+            self._next = self._look_ahead()
+        return self._next is None
 
     def _end(self) -> None:
         if self._told:  # what others had in a last step that this process had no rows in
-            self._pass.history.extend(self._shares)
+            for shares in self._shares:
+                self._pass.history.add(shares)
         self._progress.finished(self._pass)
         self._share.epochs.end()
 
@@ -125,14 +157,11 @@ class Batches:
             raise
         if not one.position or self._progress.latest is not one:
             self._progress.yielded(one)
-        one.position += 1
-        if one.position == one.length:
-            one.ended = True
+        self._reads += 1
+        one.advance(None, None)
         return batch
 
     def _fetch(self) -> tuple[Any, Shares | None] | None:
-        if self._ahead and self._pass.position and self._next is None:
-            return None
         if self._drop:
             self.leave_out()
         try:
@@ -162,10 +191,10 @@ class Batches:
         return self._batches.state_dict() if self._state is None else self._state
 
     def _read(self) -> Any:
-        if self._lent is None:
-            return next(self._batches)
-        with self._lent.lent():
-            return next(self._batches)
+        with nullcontext() if self._lent is None else self._lent.lent():
+            batch = next(self._batches)
+        self._reads += 1
+        return batch
 
     def _cut(self, batch: Any) -> tuple[Any, Shares]:
         world = self._share.options.world
@@ -188,16 +217,3 @@ def _can_send_ahead(loader: Any, options: Any) -> bool:
         return False
     plain: bool = loader._torchlift_class.__iter__ is DataLoader.__iter__
     return plain
-
-
-def _length(loader: Any) -> int | None:
-    if isinstance(loader.dataset, IterableDataset):
-        return None  # a stream's own word about its length is often wrong with several workers
-    asked = loader.__dict__[KEY].options.progress
-    before = asked.length_asked
-    try:
-        return len(loader)
-    except TypeError:
-        return None
-    finally:
-        asked.length_asked = before  # this was not the script

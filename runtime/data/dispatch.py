@@ -22,6 +22,7 @@ from ..collectives.world import World
 from ..device.placement import is_container, map_items, map_tree, tensors_in
 from ..errors import CollectiveError
 from .iterable import Tagged, rows_of
+from .samplers import Drawn
 from .shares import Shares, bounds, uniform, weighted
 
 _AHEAD = 2
@@ -44,6 +45,7 @@ class _Parcel:
     contents: list[torch.Tensor]
     looks: list[bytes]
     shares: Shares
+    last: bool = False
 
 
 class Dispatched:
@@ -59,6 +61,10 @@ class Dispatched:
     """
 
     def __init__(self, batches: Any, world: World, split: bool, drop_last: bool, threaded: bool) -> None:
+        self.read = batches
+        """The script's batches."""
+        self.last = False
+        """The batch in hand is the last one."""
         self._world = world
         self._looks = b""
         self._sent = [b""] * world.size
@@ -68,7 +74,10 @@ class Dispatched:
         if batches is not None:
             steps = _split(batches, world.size) if split else _rounds(batches, world.size, drop_last)
             parcels = (_parcel(parts, shares, self._kept) for parts, shares in steps)
-            self._parcels = _ahead(parcels) if threaded else parcels
+            drawn = getattr(batches, "_sampler_iter", None)
+            plain = split and isinstance(drawn, Drawn) and not threaded
+            told = _told_by_indices(parcels, drawn) if plain else _told(parcels)
+            self._parcels = _ahead(told) if threaded else told
 
     def __iter__(self) -> Dispatched:
         return self
@@ -98,7 +107,7 @@ class Dispatched:
         Returns:
             The header, and the contents of this process.
         """
-        length = 1 + 4 * self._world.size
+        length = 2 + 4 * self._world.size
         return self._world.scatter_bytes(header + [0] * (length - len(header)), contents)
 
     def _send(self, parcel: _Parcel) -> Tagged:
@@ -109,17 +118,19 @@ class Dispatched:
             for content, new in zip(parcel.contents, news, strict=True)
         ]
         starts, sizes = [len(content) for content in parcel.contents], [len(new) for new in news]
-        header = [_BATCH, *parcel.shares.rows, *parcel.shares.valid, *starts, *sizes]
+        self.last = parcel.last
+        header = [_BATCH, int(parcel.last), *parcel.shares.rows, *parcel.shares.valid, *starts, *sizes]
         _, mine = self._scatter(header, full)
         return Tagged(parcel.own if self._kept else _unpacked(parcel.looks[0], mine), parcel.shares)
 
     def _receive(self) -> Tagged:
         size = self._world.size
-        (kind, *numbers), mine = self._scatter([])
+        (kind, last, *numbers), mine = self._scatter([])
         if kind == _END:
             raise StopIteration
         if kind == _FAILED:
             raise CollectiveError("rank 0 reads for all processes and failed to read a batch: see its error.")
+        self.last = bool(last)
         rows, valid, starts, sizes = (numbers[i * size : (i + 1) * size] for i in range(4))
         if new := sizes[self._world.rank]:
             start = starts[self._world.rank]
@@ -268,6 +279,23 @@ def _unpacked(look: bytes, mine: torch.Tensor) -> Any:
     map_tree(note, tree)
     tensors = iter(unpack(mine, [one.shape for one in slots], [one.dtype for one in slots]))
     return map_tree(lambda leaf: next(tensors) if isinstance(leaf, _Slot) else leaf, tree)
+
+
+def _told(parcels: Iterator[_Parcel]) -> Iterator[_Parcel]:
+    """The last one says so: it is found out by reading one ahead."""
+    parcel = next(parcels, None)
+    while parcel is not None:
+        following = next(parcels, None)
+        parcel.last = following is None
+        yield parcel
+        parcel = following
+
+
+def _told_by_indices(parcels: Iterator[_Parcel], drawn: Any) -> Iterator[_Parcel]:
+    """The same, where every batch is a parcel, without reading ahead: that may draw random numbers."""
+    for parcel in parcels:
+        parcel.last = not drawn.more()
+        yield parcel
 
 
 def _ahead(parcels: Iterator[_Parcel]) -> Iterator[_Parcel]:

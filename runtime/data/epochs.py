@@ -31,6 +31,8 @@ class Epochs:
         """How it began, where loaders keep that."""
         self.go_on: Any = None
         """How the pass began that the next one continues."""
+        self.workers = False
+        """Workers that persist were there when the state was saved: the next pass draws no seed for new ones."""
         self.clock = Clock()
         self._running = False
 

@@ -26,7 +26,7 @@ from .epochs import Epochs, in_order_of_epochs
 from .iterable import ShardedStream, TaggedCollate
 from .order import LentState, generators_of, make_equal
 from .progress import Progress
-from .samplers import KeptDistributedSampler, Sharded, Skipping, WholeItems
+from .samplers import KeptDistributedSampler, Sharded, Skipping, Watched, WholeItems
 from .shares import RoundRules, count_rounds
 from .stateful import Stateful, go_on, note_beginning
 from .timing import Pace
@@ -70,6 +70,8 @@ class Share:
     epochs: Epochs = field(default_factory=Epochs)
     skip: int = 0
     """How many batches every pass leaves out at its start."""
+    left_out: int = 0
+    """How many batches of the script are left out before they are shared."""
     by_hand: bool = False
     """Made to skip batches of a loader that no accelerator has prepared: it may still be."""
 
@@ -141,7 +143,8 @@ def _share(loader: DataLoader[Any], options: LoaderOptions, skipped: int) -> Sha
     # an order of epochs needs no agreement: every process has the same seed
     generators = [] if order is not None else generators_of(loader.sampler, source, getattr(source, "sampler", None))
     source = Skipping(source, skipped) if skipped else source
-    return Share(options, Sharded(source, world, rules, generators, batched, order is not None), epochs=epochs)
+    sharded_indices = Sharded(source, world, rules, generators, batched, order is not None)
+    return Share(options, sharded_indices, epochs=epochs, left_out=skipped)
 
 
 def _rules(options: LoaderOptions, batch_size: int | None, drop_last: bool) -> RoundRules | None:
@@ -242,38 +245,52 @@ class PreparedLoader(Front):
     @property
     def _index_sampler(self) -> Any:
         share: Share = self.__dict__[KEY]
-        source = share.indices
+        source: Any = share.indices
         if source is None:
             source = share.order if share.order is not None else super()._index_sampler  # type: ignore[misc]
         streams = isinstance(self.dataset, IterableDataset)  # type: ignore[attr-defined]
-        alone = not share.options.dispatch or share.options.world.alone
-        return Skipping(source, share.skip) if share.skip and not streams and alone else source
+        if streams or (share.options.dispatch and not share.options.world.alone):
+            return source
+        source = Skipping(source, share.skip) if share.skip else source
+        return source if is_of_torchdata(self) and not self._torchlift_stateful else Watched(source)
 
     def _get_iterator(self) -> Any:
         share: Share = self.__dict__[KEY]
         if share.epochs.go_on is not None:
             return go_on(self, share, self._torchlift_iterator)
-        # a pass that goes on has had its iterator before: what torch draws for another one is not drawn twice
-        with torch.random.fork_rng(devices=[]) if share.skip else nullcontext():
-            return self._torchlift_iterator(share)
+        if share.skip:
+            # a pass that goes on has had its iterator before: what torch draws for another one is not drawn twice
+            with torch.random.fork_rng(devices=[]):
+                return self._torchlift_iterator(share, False)
+        quiet, share.epochs.workers = share.epochs.workers, False
+        return self._torchlift_iterator(share, quiet)
 
-    def _torchlift_iterator(self, share: Share) -> Any:
+    def _torchlift_iterator(self, share: Share, quiet: bool) -> Any:
         world = share.options.world
         if share.options.dispatch and not world.alone:
-            batches = super()._get_iterator() if world.rank == 0 else None  # type: ignore[misc]
-            threaded = self.num_workers > 0  # type: ignore[attr-defined]
-            dispatched = Dispatched(batches, world, share.options.split, self.drop_last, threaded)  # type: ignore[attr-defined]
-            return Batches(dispatched, self, share, None)
+            with _underneath(self, share, quiet):
+                read = super()._get_iterator() if world.rank == 0 else None  # type: ignore[misc]
+            return Batches(self._torchlift_dispatched(read), self, share, None)
         streams = isinstance(self.dataset, IterableDataset) and not world.alone  # type: ignore[attr-defined]
         lent = LentState(world, generators_of(self)) if streams else None
-        with _underneath(self, share), lent.first() if lent else nullcontext():
+        with _underneath(self, share, quiet), lent.first() if lent else nullcontext():
             batches = super()._get_iterator()  # type: ignore[misc]
         return Batches(batches, self, share, lent if self.num_workers == 0 else None)  # type: ignore[attr-defined]
 
-    def _torchlift_reset(self, batches: Any, first_iter: bool) -> None:
-        """Workers that persist begin another pass."""
-        with _underneath(self, self.__dict__[KEY]):
-            batches._reset(self, first_iter)
+    def _torchlift_dispatched(self, read: Any) -> Dispatched:
+        """What rank 0 reads (None elsewhere), sent to all."""
+        options: LoaderOptions = self.__dict__[KEY].options
+        threaded = self.num_workers > 0  # type: ignore[attr-defined]
+        return Dispatched(read, options.world, options.split, self.drop_last, threaded)  # type: ignore[attr-defined]
+
+    def _torchlift_reset(self, batches: Any, first_iter: bool) -> Any:
+        """Workers that persist begin another pass. Returns what to read it from."""
+        read = batches.read if isinstance(batches, Dispatched) else batches
+        if read is not None:
+            read._index_sampler = self._index_sampler
+            with _underneath(self, self.__dict__[KEY]):
+                read._reset(self, first_iter)
+        return self._torchlift_dispatched(read) if isinstance(batches, Dispatched) else batches
 
 
 def tell_epoch(loader: Any, epoch: int) -> None:
@@ -382,15 +399,21 @@ def set_even_batches(loader: Any, even: bool) -> bool | None:
 
 
 class _underneath(AbstractContextManager[None]):
-    """While the iterator is built, the stream and its collate function take the place of the script's."""
+    """
+    While the iterator is built, the stream and its collate function take the place of the script's.
 
-    def __init__(self, loader: Any, share: Share) -> None:
+    With `quiet`, no random number of the script's is drawn: workers that persist would have been there already.
+    """
+
+    def __init__(self, loader: Any, share: Share, quiet: bool = False) -> None:
         self._attributes = loader.__dict__
-        self._own = {name: self._attributes[name] for name in ("dataset", "collate_fn")}
+        self._own = {name: self._attributes[name] for name in ("dataset", "collate_fn", "generator")}
         self._instead: dict[str, Any] = {}
         if share.stream is not None:
             collate = TaggedCollate(self._own["collate_fn"], loader.batch_sampler is not None)
             self._instead = {"dataset": share.stream, "collate_fn": collate}
+        if quiet:  # the seed of the workers comes from elsewhere
+            self._instead["generator"] = torch.Generator()
 
     def __enter__(self) -> None:
         self._attributes.update(self._instead)
@@ -402,6 +425,6 @@ class _underneath(AbstractContextManager[None]):
 def _on_device(batches: Iterator[Any], options: LoaderOptions) -> Iterator[Any]:
     for batch in batches:
         moved = sent(batch, options.device or torch.device("cpu"), options.non_blocking)()
-        if not options.world.alone and options.progress.latest is not None:
-            options.progress.latest.remember(moved)
+        if not options.world.alone:
+            options.progress.moved(moved)
         yield moved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import torch
@@ -173,3 +174,53 @@ class Rest:
             next(self._drawn, None)
             if self._shares:
                 self._shares.popleft()
+
+
+class Watched:
+    """Draws what another sampler draws, and can tell of a pass whether there is more to come."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __iter__(self) -> Drawn:
+        return Drawn(iter(self._source))
+
+
+class Drawn:
+    """
+    What an iterator draws. It is asked for one item more where somebody wants to know whether there is one.
+
+    Args:
+        items: the iterator.
+    """
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items = items
+        self._ahead: deque[Any] = deque()
+        self._given = 0
+
+    def __iter__(self) -> Drawn:
+        return self
+
+    def __next__(self) -> Any:
+        item = self._ahead.popleft() if self._ahead else next(self._items)
+        self._given += 1
+        return item
+
+    def more(self) -> bool:
+        """There is another item to be drawn."""
+        if not self._ahead:
+            self._ahead.extend(islice(self._items, 1))
+        return bool(self._ahead)
+
+    def more_than(self, count: int) -> bool:
+        """There are more than so many, those included that have been drawn (workers read ahead)."""
+        return self._given > count or self.more()
+
+    def leave_out(self) -> None:
+        """Draw what comes first now, where something is to be left out."""
+        if isinstance(self._items, Rest):
+            self._items.leave_out()

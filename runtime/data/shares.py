@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat
+from operator import add
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -32,6 +33,45 @@ class Shares:
     def exact(self) -> bool:
         """No row is a duplicate."""
         return self.rows == self.valid
+
+
+class History:
+    """The shares of the batches of a pass, with running totals: to add one costs the same however many there are."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[Shares, int]] = []
+        self.totals: tuple[int, ...] = ()
+        """Rows that each process has been handed."""
+        self.batches = 0
+        """How many batches there are."""
+
+    def add(self, shares: Shares) -> None:
+        """Another batch has gone out."""
+        if self._runs and self._runs[-1][0] == shares:
+            self._runs[-1] = shares, self._runs[-1][1] + 1
+        else:
+            self._runs.append((shares, 1))
+        self.batches += 1
+        self.totals = tuple(map(add, self.totals, shares.rows)) if self.totals else shares.rows
+
+    def __iter__(self) -> Iterator[Shares]:
+        for shares, count in self._runs:
+            yield from repeat(shares, count)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is certain about all batches of a pass before it begins."""
+
+    even: bool = True
+    """Every process has equally many rows of each, or the weight of a loss does not depend on them."""
+    full: bool = True
+    """Every process has a row of each, or the weight of a loss does not depend on it."""
+    key: tuple[int, ...] | None = None
+    """Passes with the same key have the same shards at the same positions; None where that is not certain."""
+
+
+EVEN = Plan()
 
 
 def uniform(rows: int, size: int) -> Shares:

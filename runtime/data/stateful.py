@@ -29,6 +29,8 @@ class Beginning:
     """Those of the generators that the loader and its samplers were given."""
     before: int = 0
     """Batches that were handed out before the pass was gone on with."""
+    workers: bool = False
+    """Workers that persist were there: no new seed was drawn for them."""
 
 
 def _generators(loader: Any) -> list[torch.Generator]:
@@ -39,27 +41,33 @@ def note_beginning(loader: Any, share: Any) -> None:
     """A pass begins; one that is gone on with has begun before."""
     if share.epochs.go_on is None:
         states = [generator.get_state() for generator in _generators(loader)]
-        share.epochs.beginning = Beginning(torch.get_rng_state(), states)
+        share.epochs.beginning = Beginning(torch.get_rng_state(), states, workers=has_workers(loader))
 
 
-def go_on(loader: Any, share: Any, make: Callable[[Any], Any]) -> Any:
+def has_workers(loader: Any) -> bool:
+    """Workers that persist are there, or were when the state was saved that the loader goes on from."""
+    return vars(loader).get("_iterator") is not None or loader.__dict__[KEY].epochs.workers
+
+
+def go_on(loader: Any, share: Any, make: Callable[[Any, bool], Any]) -> Any:
     """
     The iterator of a pass, from where it was when the state of its loader was saved.
 
     Args:
         loader: prepared.
         share: of the loader.
-        make: makes the iterator, for a share.
+        make: makes the iterator, for a share, and with workers that were there or not.
     """
     beginning: Beginning = share.epochs.go_on
     share.epochs.go_on, share.epochs.beginning = None, beginning
+    share.epochs.workers = False
     now = torch.get_rng_state()
     torch.set_rng_state(beginning.noise)
     for generator, state in zip(_generators(loader), beginning.generators, strict=True):
         generator.set_state(state)
     loader.__dict__[KEY] = replace(share, skip=share.skip + beginning.before)
     try:
-        batches = make(loader.__dict__[KEY])
+        batches = make(loader.__dict__[KEY], beginning.workers)
         batches.leave_out()
     finally:
         loader.__dict__[KEY] = share
@@ -74,13 +82,16 @@ class Stateful:
         """Where this process is: the epoch, the batches of it that were handed out, how it began."""
         epochs = self.__dict__[KEY].epochs
         state: dict[str, Any] = {"epoch": epochs.number, "position": 0, "processes": _processes(self)}
+        if has_workers(self):
+            state["workers"] = True
         one, beginning = epochs.current, epochs.beginning
         if epochs.go_on is not None:  # loaded, and not begun since
             one, beginning = None, epochs.go_on
         if beginning is None or (one is not None and one.exhausted):
             return state
         position = beginning.before + (0 if one is None else one.position)
-        return {**state, "position": position, "torch": beginning.noise, "generators": beginning.generators}
+        kept = {"torch": beginning.noise, "generators": beginning.generators, "began_with_workers": beginning.workers}
+        return {**state, "position": position, **kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """
@@ -102,12 +113,14 @@ class Stateful:
             )
         epochs.set(state["epoch"])
         epochs.current = epochs.beginning = epochs.go_on = None
+        epochs.workers = state.get("workers", False)
         self.__dict__["_iterator"] = None  # workers that persist are in a pass that is over now
         if state["position"]:
             kept = [one.clone() for one in state["generators"]]
             if len(kept) != len(_generators(self)):
                 raise CheckpointError("this loader has different generators from the one whose state was saved.")
-            epochs.go_on = Beginning(state["torch"].clone(), kept, state["position"])
+            workers = state.get("began_with_workers", False)
+            epochs.go_on = Beginning(state["torch"].clone(), kept, state["position"], workers)
 
 
 def is_ours(state: Any) -> bool:

@@ -19,7 +19,9 @@ from ..errors import MixedUseError
 class RunningData(Protocol):
     """What a window must know of the loop over the data that it is in."""
 
-    ended: bool
+    @property
+    def ended(self) -> bool:
+        """The batch in hand is the last one. To ask may take reading another one."""
 
     def remaining(self) -> int | None:
         """Batches still to come, the one in hand included; None when not known."""
@@ -72,6 +74,7 @@ class Windows:
         self.with_data = with_data
         self.entries = 0
         """Batches entered since the beginning, or the end of the data."""
+        self._data: RunningData | None = None
         self._counts: dict[tuple[int, ...], _Count] = {}
         self._first = 0
         self._current: tuple[_Count, Callable[[], Iterable[torch.Tensor]]] | None = None
@@ -86,7 +89,11 @@ class Windows:
         """
         count = self._counts.setdefault(key, _Count(self._first, self.steps))
         data = self.running()
-        at_end = data is not None and data.ended and self.with_data
+        if self.steps == 1 and data is not self._data:
+            self.entries = 0
+        self._data = data
+        # every batch is a window of its own where they are of one batch: then nobody has to know the last one
+        at_end = self.steps > 1 and data is not None and self.with_data and data.ended
         self.entries = 0 if at_end else self.entries + 1
         if count.entered == 0:
             remaining = data.remaining() if data is not None and self.exact else None

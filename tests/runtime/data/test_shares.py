@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchlift.runtime.data.progress import Pass, Progress
-from torchlift.runtime.data.remainder import real_rows
+from torchlift.runtime.data.remainder import Handed, real_rows
 from torchlift.runtime.data.shares import RoundRules, bounds, count_rounds, rounds, split_one
 from torchlift.runtime.errors import RemainderError
 
@@ -15,13 +15,18 @@ def batches_of(length, size, drop_last):
     return [batch for batch in cut if len(batch) == size] if drop_last else cut
 
 
+def rows_kept(progress, sizes, kind=None):
+    (segments,) = real_rows(progress, [Handed(sizes, kind)])
+    return segments
+
+
 def gathered(steps, progress):
     """What gather_for_metrics keeps of the indices themselves, and each rank's batch sizes."""
     kept = []
     for parts, shares in steps:
         progress[0].advance(shares, False)
         progress[1].yielded(progress[0])
-        for rank, start, end in real_rows(progress[1], tuple(map(len, parts))):
+        for rank, start, end in rows_kept(progress[1], tuple(map(len, parts))):
             kept += parts[rank][start:end]
     return kept
 
@@ -98,15 +103,15 @@ def test_collected_rows_are_put_back_in_the_order_of_the_loader():
     steps = [split_one(batch, 2) for batch in batches_of(7, 3, False)]
     progress, _one = progress_at(steps)
     held = [[row for parts, _ in steps for row in parts[rank]] for rank in range(2)]
-    kept = real_rows(progress, tuple(map(len, held)))
+    kept = rows_kept(progress, tuple(map(len, held)))
     assert [row for rank, a, b in kept for row in held[rank][a:b]] == list(range(7))
 
 
 def test_several_values_per_row_are_cut_in_proportion():
     rules = RoundRules(size=2, batch_size=2, drop_last=False, even=True)
     progress, _one = progress_at(list(rounds(batches_of(5, 2, False), rules)))
-    assert real_rows(progress, (2, 2)) == [(0, 0, 1), (1, 0, 0)]
-    assert real_rows(progress, (6, 6)) == [(0, 0, 3), (1, 0, 0)]
+    assert rows_kept(progress, (2, 2)) == [(0, 0, 1), (1, 0, 0)]
+    assert rows_kept(progress, (6, 6)) == [(0, 0, 3), (1, 0, 0)]
 
 
 def test_rows_that_fit_nothing_are_refused_only_where_duplicates_exist():
@@ -114,9 +119,9 @@ def test_rows_that_fit_nothing_are_refused_only_where_duplicates_exist():
     script = batches_of(5, 2, False)
     progress, _one = progress_at(list(rounds(script, rules)))
     with pytest.raises(RemainderError, match=r"one row per row of the batch"):
-        real_rows(progress, (7, 5))
+        rows_kept(progress, (7, 5))
     clean, _two = progress_at(list(rounds(script[:2], rules)))
-    assert real_rows(clean, (7, 5)) == [(0, 0, 7), (1, 0, 5)]
+    assert rows_kept(clean, (7, 5)) == [(0, 0, 7), (1, 0, 5)]
 
 
 def test_a_pass_that_was_left_is_remembered_until_another_one_begins():
@@ -125,7 +130,6 @@ def test_a_pass_that_was_left_is_remembered_until_another_one_begins():
     progress.yielded(one)
     assert alive() is None
     assert progress.innermost() is None, "its loop is over"
-    assert progress.weight(0) == 2.0, "but its batch may still be in hand"
-    assert real_rows(progress, (1, 1)) == [(0, 0, 1), (1, 0, 0)]
-    progress.finished(one)
-    assert progress.weight(0) == 1.0
+    assert progress.in_hand() is None, "a value that is reduced now is not of its batch"
+    assert rows_kept(progress, (1, 1)) == [(0, 0, 1), (1, 0, 0)]
+    assert progress.left() == [one]

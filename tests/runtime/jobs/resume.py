@@ -24,7 +24,7 @@ class Stream(IterableDataset):
         return iter(self.rows)
 
 
-def train(kind, split, middle, load, stateful=False):
+def train(kind, split, middle, load, stateful=False, persists=False):
     """The weights and draws at the end; `load` begins where the checkpoint of the other run was saved."""
     config = DataLoaderConfiguration(
         use_seedable_sampler=kind == "seedable",
@@ -42,9 +42,11 @@ def train(kind, split, middle, load, stateful=False):
     order = {"shuffle": True, "generator": generator if kind == "generator" else None}
     if kind == "stream":
         data, order = Stream(list(data)), {}
-    loader = DataLoader(data, batch_size=4, **order, num_workers=2 * (kind == "workers"))
+    workers = 1 if persists else 2 * (kind == "workers")
+    loader = DataLoader(data, batch_size=4, **order, num_workers=workers, persistent_workers=persists)
     net, optimizer, scheduler, loader = accelerator.prepare(net, optimizer, scheduler, loader)
-    place = folder / f"{kind}-{split}-{middle}-{stateful}"
+    place = folder / f"{kind}-{split}-{middle}-{stateful}-{persists}"
+    whole = sum(1 for _ in range(0, 22, 4 if split else 4 * accelerator.num_processes))
     skip = 0
     if load:
         accelerator.load_state(place)
@@ -59,6 +61,7 @@ def train(kind, split, middle, load, stateful=False):
             scheduler.step()
             if not load and epoch == AT and number == middle:
                 accelerator.save_state(place)
+        assert number == whole, (epoch, number, "an epoch is not whole")
         skip = 0
         if not load and epoch == AT and not middle:
             accelerator.save_state(place)
@@ -76,6 +79,12 @@ def main():
         for split, middle in ((True, 2), (False, 1)):
             went_on, came_back = (train(kind, split, middle, load, stateful=True) for load in (False, True))
             assert went_on == came_back, ("stateful", kind, split, middle, went_on[:3], came_back[:3])
+    for kind in ("seedable", "plain", "stream", "dispatched"):
+        for split, middle in ((True, 2), (False, 1), (True, 0))[: 3 if kind in ("seedable", "plain") else 1]:
+            for stateful in (False, True) if kind == "seedable" or not middle else (True,):
+                case = kind, split, middle
+                went_on, came_back = (train(*case, load, stateful, persists=True) for load in (False, True))
+                assert went_on == came_back, ("persistent", *case, stateful, went_on[:3], came_back[:3])
     print("RESULT " + json.dumps(True), flush=True)
 
 
