@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -35,6 +36,17 @@ from ..strategies.data_parallel import DataParallelEngine, PrecisionEngine
 from ..strategies.extend import extend, restore
 from ..strategies.join import joined
 from ..strategies.unwrap import device_maps, spread
+
+
+def _weakly(method: Callable[[], bool]) -> Callable[[], bool]:
+    """A method that does not keep its object alive; False when that is gone."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> bool:
+        found = reference()
+        return found is not None and found()
+
+    return call
 
 
 class Preparation:
@@ -82,7 +94,9 @@ class Preparation:
         self.gates: list[Gate] = []
         self.schedulers: list[LRScheduler] = []
         self.loaders: list[DataLoader[Any]] = []
-        progress.evaluates = self._evaluates
+        progress.evaluates = _weakly(
+            self._evaluates
+        )  # loaders know of the progress, and live no longer than the script
 
     def _evaluates(self) -> bool:
         return bool(self.models) and not any(model.training for model in self.models)
