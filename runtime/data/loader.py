@@ -26,7 +26,7 @@ from .epochs import Epochs, in_order_of_epochs
 from .iterable import ShardedStream, TaggedCollate
 from .order import LentState, generators_of, make_equal
 from .progress import Progress
-from .samplers import KeptDistributedSampler, Sharded, Skipping, Watched, WholeItems
+from .samplers import KeptDistributedSampler, PeekableSampler, Sharded, Skipping, WholeItems
 from .shares import RoundRules, count_rounds
 from .stateful import Stateful, go_on, note_beginning
 from .timing import Pace
@@ -252,7 +252,7 @@ class PreparedLoader(Front):
         if streams or (share.options.dispatch and not share.options.world.alone):
             return source
         source = Skipping(source, share.skip) if share.skip else source
-        return source if is_of_torchdata(self) and not self._torchlift_stateful else Watched(source)
+        return source if is_of_torchdata(self) and not self._torchlift_stateful else PeekableSampler(source)
 
     def _get_iterator(self) -> Any:
         share: Share = self.__dict__[KEY]

@@ -54,7 +54,7 @@ def shares_of_loss(progress: Progress, loss: torch.Tensor, batch: Any, sums: boo
         return _of_batch(progress, batch)
     if batch != CURRENT:
         raise WrongKindError(f'backward(batch={batch!r}): give a batch as the loader yielded it, None, or "{CURRENT}".')
-    return _Search(progress, loss, sums).shares()
+    return _BatchOfLoss(progress, loss, sums).shares()
 
 
 def _shares_that_are_even(progress: Progress) -> Shares | None:
@@ -76,7 +76,7 @@ def _of_batch(progress: Progress, batch: Any) -> Shares | None:
     return found.pop()
 
 
-class _Search:
+class _BatchOfLoss:
     """
     Looks for the batch of one loss.
 

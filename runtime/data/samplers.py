@@ -176,7 +176,7 @@ class Rest:
                 self._shares.popleft()
 
 
-class Watched:
+class PeekableSampler:
     """Draws what another sampler draws, and can tell of a pass whether there is more to come."""
 
     def __init__(self, source: Any) -> None:
