@@ -19,7 +19,7 @@ from ..device.placement import tensors_in
 from ..errors import UnclearBatchError, WrongKindError
 from ..torch_internals import number_in_graph, saved_by
 from .progress import HandedOut, Pass, Progress, memory_of
-from .shares import Plan, Shares
+from .shares import ShardPlan, Shares
 
 _LOOKS = 3
 """So often it is looked whether a batch that seems to be aside is in the loss: a walk through its graph."""
@@ -118,7 +118,7 @@ class _BatchOfLoss:
         """It was handed out for training."""
         return bool(getattr(batch, self._served))
 
-    def _certain(self, plan: Plan) -> bool:
+    def _certain(self, plan: ShardPlan) -> bool:
         return plan.full if self._sums else plan.even
 
     def _agree(self, one: _Candidate, other: _Candidate) -> bool:

@@ -15,7 +15,7 @@ from torch.utils.data import (
 
 from .epochs import EpochOrder, SeedableRandomSampler
 from .samplers import KeptDistributedSampler
-from .shares import EVEN, Plan
+from .shares import EVEN, ShardPlan
 
 _EXACT = (
     *(SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler),
@@ -24,7 +24,7 @@ _EXACT = (
 """Samplers that draw as many rows as they say. Those of a script may not."""
 
 
-def plan_of(loader: Any, share: Any) -> Plan:
+def plan_of(loader: Any, share: Any) -> ShardPlan:
     """
     What is certain about the batches of the next pass over a prepared loader.
 
@@ -38,10 +38,10 @@ def plan_of(loader: Any, share: Any) -> Plan:
     stream = isinstance(loader.dataset, IterableDataset)
     batches = loader.batch_sampler
     if loader.batch_size is None or not (stream or type(batches) is BatchSampler):
-        return Plan(even=False, full=False)
+        return ShardPlan(even=False, full=False)
     size, rows, count = int(loader.batch_size), None if stream else _rows(batches.sampler), options.world.size
     last = 0 if loader.drop_last else None if rows is None else rows % size
-    return Plan(
+    return ShardPlan(
         even=size % count == 0 and last is not None and last % count == 0,
         full=size >= count and last is not None and (not last or last >= count),
         key=None if rows is None else (size, rows, int(loader.drop_last), share.skip + share.left_out),

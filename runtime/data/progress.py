@@ -12,7 +12,7 @@ import torch
 
 from ..device.placement import tensors_in
 from ..torch_internals import graph_clock
-from .shares import EVEN, History, Plan, Shares
+from .shares import EVEN, History, ShardPlan, Shares
 
 _LATEST = 8
 """So many batches of a pass, and so many passes that were left, are remembered one by one."""
@@ -81,7 +81,7 @@ class Pass:
         """Answers None once the loop has let go of its iterator."""
         self.length = length
         """How many batches this process will see; None where that is not certain beforehand."""
-        self.plan: Plan = EVEN
+        self.plan: ShardPlan = EVEN
         """What is certain about its shards beforehand."""
         self.began = 0
         """The number of the event."""

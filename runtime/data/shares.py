@@ -60,7 +60,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ShardPlan:
     """What is certain about all batches of a pass before it begins."""
 
     even: bool = True
@@ -71,7 +71,7 @@ class Plan:
     """Passes with the same key have the same shards at the same positions; None where that is not certain."""
 
 
-EVEN = Plan()
+EVEN = ShardPlan()
 
 
 def uniform(rows: int, size: int) -> Shares:
