@@ -180,3 +180,11 @@ def test_an_error_is_wrong_and_a_note_is_not() -> None:
     result = audit([decode(UNGUARDED.encode(), Path("t.py"))], Config(), ModulePaths({ENTRY: Place(ENTRY)}))
     assert result is not None
     assert [d.severity for d in result.files[0].diagnoses] == [Severity.ERROR]
+
+
+@pytest.mark.parametrize("name", ["a rebound loader", "a class that is named like its base"])
+def test_what_leads_back_to_itself_is_followed(name: str) -> None:
+    source = decode(STRANGE[name].encode(), Path("t.py"))
+    result = audit([source], Config(), ModulePaths({ENTRY: Place(ENTRY)}))
+    assert result is not None
+    assert not [d for d in result.files[0].diagnoses if "too deeply" in d.message]
