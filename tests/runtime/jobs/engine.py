@@ -89,8 +89,8 @@ def a_pass_that_has_failed_and_is_tried_again(backward):
         raise torch.OutOfMemoryError("on purpose")
 
     backward = plain if backward is plain else HASTY.backward
-    for late in (None, 0, 1):
-        for where in ("body", "middle", "head", "head" if rank else "body"):
+    for late in (0, 1):
+        for where in ("body", "middle", "head" if rank else "body"):
             net = HASTY.prepare(Wide())  # another one: after a failed pass a model has no reducer any more
             slow = net.body.weight.register_hook(lambda _: time.sleep(0.2 if late == rank else 0))  # noqa: B023
             handle = getattr(net, where).weight.register_hook(fail)
