@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -64,6 +64,7 @@ def _has(path: str) -> bool:
 
 _NEEDED = {
     "_C._current_graph_task_id": "tells backward passes apart",
+    "nn.Module._call_impl": "tells frames of a forward pass from those of a script",
     "autograd.Variable._execution_engine.queue_callback": "says that a backward pass is over",
 }
 
@@ -78,6 +79,14 @@ def _check() -> None:
 
 
 _check()
+
+# ---------------------------------------------------------------- modules
+
+
+def code_of_a_call() -> CodeType:
+    """What runs when a module is called: a frame of it says that the frames above belong to a forward pass."""
+    return nn.Module._call_impl.__code__
+
 
 # ---------------------------------------------------------------- backward passes
 

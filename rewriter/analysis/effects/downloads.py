@@ -28,7 +28,7 @@ class Fetches:
         """What is to become of a call, if it is one that brings files."""
         if in_turn(self.state, self.unit, call):
             return None
-        if (asked := keyword(call, "download")) is not None and not _is_off(asked):
+        if (asked := keyword(call, "download")) is not None and not self._is_off(asked):
             return self._line(call, optional=False)
         if self._loads_weights(call):
             return self._line(call, optional=True)
@@ -42,6 +42,12 @@ class Fetches:
         if not isinstance(statement, cst.SimpleStatementLine) or self.together(self.unit, statement):
             return None
         return Effect(statement, EffectKind.DOWNLOAD, _TESTS, optional=optional)
+
+    def _is_off(self, asked: cst.BaseExpression) -> bool:
+        """Whether a download is never asked for here; what a caller asks for is seen at the call."""
+        binding = self.unit.names.binding(asked) if isinstance(asked, cst.Name) else None
+        handed = binding is not None and any(isinstance(d, cst.Param) for d in binding.definitions)
+        return handed or (isinstance(asked, cst.Name) and asked.value in ("False", "None"))
 
     def _loads_weights(self, call: cst.Call) -> bool:
         """``resnet18(pretrained=True)``: a model whose weights are downloaded, where they are not there yet."""
@@ -86,10 +92,6 @@ class Fetches:
         if self.together(self.unit, statement):
             return _used(call)
         return Effect(statement, EffectKind.FETCH, "every process would download the same files")
-
-
-def _is_off(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Name) and node.value in ("False", "None")
 
 
 def _used(call: cst.Call) -> Finding:

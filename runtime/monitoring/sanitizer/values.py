@@ -13,6 +13,7 @@ from zlib import crc32
 import torch
 from torch import nn
 
+from ...torch_internals import code_of_a_call
 from .. import checksums
 from ..checksums import comparable
 from .events import EventLog
@@ -20,7 +21,7 @@ from .rewriting import COMPARED, LOGGED, LOSS, SAVED, SITES, TESTED, Site
 from .words import kind_of
 
 _OPERATIONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-_FORWARD = torch.nn.Module._call_impl.__code__
+_FORWARD = code_of_a_call()
 _DATA = os.path.dirname(torch.utils.data.__file__) + os.sep  # noqa: PTH120
 _LOSSES = 16
 _MOST_ENTRIES = 2_000

@@ -35,3 +35,13 @@ def test_a_data_set_that_may_be_downloaded(asked: str, trained: Trained) -> None
 def test_a_data_set_that_is_never_downloaded(asked: str, trained: Trained) -> None:
     text, _ = trained(top="import torchvision", built=f'data = torchvision.datasets.MNIST("mnist", download={asked})')
     assert "main_process_first" not in text
+
+
+def test_what_a_class_is_asked_for_is_seen_where_it_is_made(trained: Trained) -> None:
+    """A turn within a turn of the main process would hang."""
+    top = (
+        "import torchvision\n\n\nclass Pairs(torch.utils.data.Dataset):\n    def __init__(self, download=False):\n"
+        '        self.digits = torchvision.datasets.MNIST("mnist", download=download)\n'
+    )
+    text, _ = trained(top=top, built="pairs = Pairs(download=True)")
+    assert f"{FIRST}pairs = Pairs(download=True)\n" in text and text.count("main_process_first") == 1
