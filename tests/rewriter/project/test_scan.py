@@ -294,7 +294,7 @@ def test_a_script_that_trains_nothing_needs_nothing(look: Look) -> None:
 
 
 COMMANDS = {
-    "click": "import click\nfrom engine import train\n\n\n@click.command()\ndef main():\n    train(*build())\n",
+    "a library": "import runner\nfrom engine import train\n\n\n@runner.task()\ndef main():\n    train(*build())\n",
     "console script": '"""A command."""\nfrom engine import train\nNAME = 1\ndef main():\n    train(*build())\n',
 }
 
