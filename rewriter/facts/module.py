@@ -167,6 +167,8 @@ class Gather(NamedTuple):
     """For ``REDUCE``: ``mean``, or ``sum`` for a loss that is itself a sum over the batch."""
     counts: tuple[tuple[cst.Name, str], ...] = ()
     """Names of inputs of which only the rows are counted, and what is counted in their place."""
+    recounts: tuple[str, ...] = ()
+    """For ``GATHER``: statements that count the rows anew, because the script has counted those of its batch before."""
     means: tuple[str, ...] = ()
     """For ``GATHER``: single numbers among what is read (a loss that the model computed), to be averaged."""
 

@@ -28,7 +28,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
 from ..config import Config
 from ..facts.effects import EffectKind
-from ..facts.module import ModuleFacts, Move, Unsynced
+from ..facts.module import ModuleFacts, Unsynced
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 from ..findings import Severity
@@ -169,9 +169,8 @@ class _Analyses(ProgramFacts):
         if self.flag is None and self.existing is None:
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
             self.flag = kept_device(self.state, self.reach, gone)
-        taken = {p.node for part in collected.values() for p in part.placements if p.move is Move.HOST}
         asks = self.existing is None and self.flag is None
-        stays = cpu_only(self.state, self.reach, self.training, taken, partial(self._early, plan_)) if asks else None
+        stays = cpu_only(self.state, self.reach, self.training, partial(self._early, plan_)) if asks else None
         if stays is not None:
             self.flag, told = always_cpu(stays[0]), [*told, stays]
         for unit, finding in told:

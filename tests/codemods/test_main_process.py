@@ -191,7 +191,7 @@ HOISTED: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.parametrize(("before", "after"), HOISTED.values(), ids=HOISTED)
 def test_all_compute_and_one_writes(before: str, after: list[str], lines: Lines) -> None:
-    top = "def sample(n):\n    return model(torch.zeros(n, 8)).detach()"
+    top = "def sample(n):\n    return model(torch.zeros(n, 8, device=next(model.parameters()).device)).detach()"
     out, new, findings = lines(imports="import numpy as np", top=top, end=before)
     assert (out, findings) == ([before], [])
     assert new == [after[0], "if accelerator.is_main_process:", f"    {after[1]}"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from ...facts.roles import SHARES, TENSORS, Origin, Role
+from ...facts.roles import SHARES, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import plain_values
+from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, whole
 from .moves import stateless
 
@@ -26,18 +28,16 @@ def cpu_only(
     state: State,
     reach: Reach,
     training: Training,
-    taken: Container[cst.CSTNode] = (),
     early: Callable[[cst.Call, Origin], bool] = lambda call, model: False,
 ) -> tuple[Unit, Finding] | None:
     """
     Why a script must stay on the CPU, where it trained so far; None where it names a device, or needs none.
 
-    ``taken``: the calls whose tensor the migrated script takes to the CPU; ``early``: whether a call of a model stands
-    in front of its ``prepare``, so that both are on the CPU still.
+    ``early``: whether a call of a model stands in front of its ``prepare``, so that both are on the CPU still.
     """
     if any(_names_device(state, record.node) for record in state.calls.values()) or _has_device(state):
         return None
-    for unit, node, what, remedy in _meetings(state, reach, training, taken, early):
+    for unit, node, what, remedy in _meetings(state, reach, training, early):
         return unit, Finding(
             "cpu-only",
             node,
@@ -52,7 +52,6 @@ def _meetings(
     state: State,
     reach: Reach,
     training: Training,
-    taken: Container[cst.CSTNode],
     early: Callable[[cst.Call, Origin], bool],
 ) -> Iterator[tuple[Unit, cst.CSTNode, str, str]]:
     """Where a tensor of the CPU would meet the GPU: each with what happens, and the remedy."""
@@ -62,12 +61,6 @@ def _meetings(
         yield unit, node, f"creates this tensor on the CPU: {mismatch}", remedy
     for unit, node in _fed(state, reach, training, early):
         yield unit, node, f"gives the model what no data loader has yielded: {mismatch}", "add .to(accelerator.device)"
-    for record in state.calls.values():
-        node = record.node
-        if method_name(node) == "numpy" and node not in taken and origins(record.receiver, *TENSORS):
-            if reach.function_of(node) in reach.reachable:
-                what = "gives this tensor to NumPy, which reads only CPU memory"
-                yield record.unit, node, what, "add .cpu() before .numpy()"
 
 
 def _names_device(state: State, call: cst.Call) -> bool:
@@ -120,8 +113,16 @@ def _fed(
             continue  # a model calls its parts, and others of the same class may have been fed
         value = call.args[0].value if call.args and not call.args[0].star else None
         if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
-            if not origins(state.values.get(value), *SHARES):
+            if not origins(state.values.get(value), *SHARES) and not _placed(unit, value):
                 yield unit, value
+
+
+def _placed(unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether an expression, or what a variable was given, says where it is to be: ``torch.zeros(4, device=d)``."""
+    values = plain_values(unit.names, value) if isinstance(value, cst.Name) else [value]
+    nodes = [node for each in values for node in descendants(each)]
+    named = any(isinstance(n, cst.Arg) and n.keyword is not None and n.keyword.value == "device" for n in nodes)
+    return named or any(isinstance(n, cst.Call) and method_name(n) in _FOLLOWS for n in nodes)
 
 
 def _is_by_hand(state: State, call: cst.Call) -> bool:

@@ -61,9 +61,16 @@ class _Host:
         """The new tensors of the CPU that a node joins with what a loader has put on the device."""
         operands = [value for value in _operands(node) if isinstance(value, _PLAIN)]
         if len(operands) > 1 and (not isinstance(node, cst.Call) or self._of_torch(node)):
-            new = [value for value in operands if self.mover.made_on_host.new_tensor(self.unit, value)]
+            made = self.mover.made_on_host
+            new = [v for v in operands if made.new_tensor(self.unit, v) and not self._grows(node, v)]
             if new and any(self._raw(value) for value in operands if value not in new):
                 yield from new
+
+    def _grows(self, node: cst.CSTNode, operand: cst.BaseExpression) -> bool:
+        """``rows = torch.cat((rows, batch))``: what the script collects on the CPU stays there."""
+        around = self.unit.names.parents.get(node)
+        targets = [t.target for t in around.targets] if isinstance(around, cst.Assign) else []
+        return any(target.deep_equals(operand) for target in targets)
 
     def _of_torch(self, call: cst.Call) -> bool:
         record = self.state.calls.get(call)

@@ -24,7 +24,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
 from ..training.training import Training, method_name
-from .batch_shapes import batch_sizes, shaped_by, shaped_by_rows
+from .batch_shapes import batch_sizes, is_row_count, shaped_by, shaped_by_rows
 from .padding import ragged
 from .row_counts import counted
 from .rowwise import by_rows
@@ -84,8 +84,12 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     inline = _inline(step, training)
     if inline:
         rows, counts = step.counted_outside(training)
-        names = tuple(b.name for b in rows)
-        gather = Gather(forward, names, because, side=Side.BEFORE, inline=tuple(inline), counts=counts)
+        names, recounts = tuple(b.name for b in rows), step.recounts(rows)
+        if recounts is None:
+            return answer(None, False, _COUNTED)
+        gather = Gather(
+            forward, names, because, side=Side.BEFORE, inline=tuple(inline), counts=counts, recounts=recounts
+        )
         return answer(gather, True, because)
     parts = tuple(step.parts(because))
     later = [b for b in step.read_behind() if not step.is_result(b)]
@@ -93,11 +97,15 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
         nothing = "nothing of the batch is read after the forward pass"
         return Evaluation(loop, unit, reach.loaders(loop), None, True, because if parts else nothing, parts)
     rows, counts = counted(state, unit, training, loop, [b for b in later if not step.is_scalar(b)], step.behind)
-    means = tuple(b.name for b in later if step.is_scalar(b))
-    gather = Gather(_behind(unit, forward), tuple(b.name for b in rows), because, means=means, counts=counts)
+    means, recounts = tuple(b.name for b in later if step.is_scalar(b)), step.recounts(rows)
+    if recounts is None:
+        return answer(None, False, _COUNTED)
+    names = tuple(b.name for b in rows)
+    gather = Gather(_behind(unit, forward), names, because, means=means, counts=counts, recounts=recounts)
     return Evaluation(loop, unit, reach.loaders(loop), gather, True, because, parts)
 
 
+_COUNTED = "it counts the rows of its batch before the forward pass and uses that number after it"
 _COPYING = frozenset("numpy tolist array asarray".split())
 
 
@@ -196,6 +204,28 @@ class Step:
                     return True
         return False
 
+    def recounts(self, gathered: list[Binding]) -> tuple[str, ...] | None:
+        """
+        What counts the rows anew behind the gather: ``n = y.shape[0]``, for each number of rows that the script takes
+        in front of the forward and reads behind it. None where one cannot be had.
+        """
+        found: list[str] = []
+        code = self.unit.names.module.code_for_node
+        for statement in self.front:
+            for target, value in _row_counts(statement):
+                reads = [n for n in descendants(target) if isinstance(n, cst.Name)][:1]
+                binding = self.unit.names.binding(reads[0]) if reads else None
+                if binding is None or not any(read in self.behind for read in binding.reads):
+                    continue
+                base = next((n for n in descendants(value) if isinstance(n, cst.Name) and n.value != "len"), None)
+                if base is None or not self.is_number(binding):
+                    continue
+                if not isinstance(target, cst.Name) or not is_row_count(value) or not gathered:
+                    return None
+                same = self.unit.names.binding(base) in gathered
+                found.append(f"{target.value} = {code(value) if same else f'len({gathered[0].name})'}")
+        return tuple(found)
+
     def is_number(self, binding: Binding) -> bool:
         """Whether a variable holds a number computed from the batch, and no tensor."""
         return bool(origins(self.state.binding(binding), Role.LOCAL)) and not self.is_tensor(binding)
@@ -289,6 +319,19 @@ def _doubt(step: Step, training: Training) -> str | None:
             if isinstance(target, cst.Subscript) and step.is_local(node) and not step.counts_rows(target):
                 return "it writes results to positions that do not depend on the batch"
     return None
+
+
+def _row_counts(statement: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Each variable that a statement gives the number of rows of a tensor, and the value: ``n = x.size(0)``,
+    ``n, c = x.shape``."""
+    lines = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    for small in lines:
+        if isinstance(small, cst.Assign) and len(small.targets) == 1:
+            target, value = small.targets[0].target, small.value
+            shape = value.func if isinstance(value, cst.Call) and not value.args else value
+            whole = isinstance(shape, cst.Attribute) and shape.attr.value in ("shape", "size")
+            if (isinstance(target, (cst.Tuple, cst.List)) and whole) or any(map(is_row_count, descendants(value))):
+                yield target, value
 
 
 def _collecting(state: State, statement: cst.CSTNode) -> list[cst.CSTNode]:

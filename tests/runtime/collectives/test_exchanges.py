@@ -48,7 +48,7 @@ def test_a_process_is_known_to_have_ended_by_its_own_machine_alone():
     assert peers.ended((machine, number, started + "0")), "another one with the same number"
     assert not peers.ended(("elsewhere", number, started + "0"))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        home = (machine, other.pid, peers._started(other.pid))
+        home = (machine, other.pid, peers.started_at(other.pid))
         assert home[2] and not peers.ended(home)
         other.stdin.close()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)

@@ -1,0 +1,46 @@
+"""Evaluation loops whose metric is gathered: what the script has counted before is counted anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Trained = Callable[..., tuple[str, list[str]]]
+EVALUATION = """\
+with torch.no_grad():
+    right, seen = 0, 0
+    for x, y in test_loader:
+        {counted}
+        out = model(x)
+        right += (out.argmax(1) == y).sum().item()
+        seen += n
+    print(right / seen)"""
+
+
+@pytest.mark.parametrize(
+    ("counted", "anew"),
+    [
+        ("n = y.shape[0]", "n = y.shape[0]"),
+        ("n = y.size(0)", "n = y.size(0)"),
+        ("n = len(y)", "n = len(y)"),
+        ("n = x.size(0)", "n = len(out)"),
+    ],
+)
+def test_rows_that_were_counted_before_the_forward_are_counted_anew(counted: str, anew: str, trained: Trained) -> None:
+    """The number of rows of one process would divide what all of them have right."""
+    text, findings = trained(epoch=EVALUATION.format(counted=counted))
+    assert f"out, y = accelerator.gather_for_metrics((out, y))\n            {anew}\n" in text
+    assert findings == []
+
+
+@pytest.mark.parametrize("counted", ["n, _ = x.shape", "n = float(y.size(0))", "n, *_ = x.size()"])
+def test_a_count_that_cannot_be_repeated_leaves_the_loop(counted: str, trained: Trained) -> None:
+    text, findings = trained(epoch=EVALUATION.format(counted=counted))
+    assert "gather" not in text and findings == ["prepare"]
+
+
+def test_a_count_that_only_the_forward_reads_is_left(trained: Trained) -> None:
+    counted = "m = x.size(0)\n        x = x.view(m, -1)\n        n = 1"
+    text, _ = trained(epoch=EVALUATION.format(counted=counted))
+    assert text.count("m = x.size(0)") == 1
