@@ -254,7 +254,7 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
         source,
         after,
         changes=tuple(sorted((_change(e, file) for e in made), key=lambda c: (c.line, c.column))),
-        diagnoses=tuple(sorted((_diagnosis(f, starts) for f in findings), key=lambda d: (d.line, d.column))),
+        diagnoses=tuple(sorted((diagnosis_of(f, starts) for f in findings), key=lambda d: (d.line, d.column))),
         roles=tuple(
             RoleReport(r.name, r.scope, r.role.value, r.because, start(starts, r.node)[0])
             for r in file.known.facts.roles
@@ -313,7 +313,8 @@ def _change(edit: Edit, file: Answered) -> Change:
     return Change(edit.rule, line, column, edit.reason, edit.severity, _group(edit, file))
 
 
-def _diagnosis(finding: Finding, starts: Starts) -> Diagnosis:
+def diagnosis_of(finding: Finding, starts: Starts) -> Diagnosis:
+    """A finding with its place."""
     line, column = start(starts, finding.node)
     return Diagnosis(finding.id, finding.severity, finding.message, finding.remedy, line, column)
 

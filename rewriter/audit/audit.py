@@ -9,11 +9,11 @@ import libcst as cst
 
 from ..analysis.dataflow.solver import TooComplex
 from ..config import Config
-from ..editing.positions import Starts, locate, start
+from ..editing.positions import locate, start
 from ..editing.suppressions import skips
 from ..facts.module_paths import ModulePaths
 from ..findings import Finding, Severity
-from ..pipeline import module_of
+from ..pipeline import diagnosis_of, module_of
 from ..result import Diagnosis, FileResult, Result
 from ..source import Source
 from .catalogue import RULES
@@ -56,9 +56,9 @@ def _told(source: Source, tree: cst.Module, findings: Sequence[Finding]) -> File
         return FileResult(source, source.data)
     skipped, starts = skips(source.text), locate(tree)[1]
     told = {
-        _diagnosis(finding, starts): None
+        diagnosis_of(finding, starts): None
         for finding in findings
-        if not skipped.covers(_line(starts, finding.node), finding.id)
+        if not skipped.covers(start(starts, finding.node)[0], finding.id)
     }
     return FileResult(source, source.data, diagnoses=tuple(sorted(told, key=lambda d: (d.line, d.column, d.id))))
 
@@ -67,15 +67,6 @@ def _enables(settings: Config, id: str) -> bool:
     """Whether a rule is to be told: a selection that names no rule of the audit selects rules of the migration."""
     chosen = settings.select is not None and any(id in IDS for id in settings.select)
     return id not in settings.ignore and (not chosen or settings.enables(id))
-
-
-def _line(starts: Starts, node: cst.CSTNode | None) -> int:
-    return start(starts, node)[0]
-
-
-def _diagnosis(finding: Finding, starts: Starts) -> Diagnosis:
-    line, column = start(starts, finding.node)
-    return Diagnosis(finding.id, finding.severity, finding.message, finding.remedy, line, column)
 
 
 def _note(cause: str) -> Diagnosis:

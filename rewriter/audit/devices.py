@@ -17,6 +17,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.syntax.nodes import keyword
 from ..analysis.training.training import method_name, outside_name, outside_names
 from ..facts.roles import TENSORS, Role
 from ..facts.torch_api import questions
@@ -25,7 +26,6 @@ from ..validation import loaders
 from ..validation.violation import Violation
 from .program import AuditedProgram
 from .rule import AuditRule, Found, line_of
-from .tracing import keyword
 
 _MOVES = frozenset({"to", "cuda"})
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 import libcst as cst
 
 from ..analysis.dataflow.values import CallRecord, Unit
+from ..analysis.syntax.nodes import keyword
 from ..analysis.training.training import outside_name
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .program import AuditedProgram
 from .rule import AuditRule, Found
-from .tracing import keyword
 
 
 def without_epoch(program: AuditedProgram) -> Found:

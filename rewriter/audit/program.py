@@ -10,7 +10,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import CallRecord, Unit, origins
-from ..analysis.syntax.nodes import dotted
+from ..analysis.syntax.nodes import dotted, keyword
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_name, outside_names, whole
 from ..facts.module_paths import ModulePaths
@@ -19,7 +19,7 @@ from ..facts.torch_api import questions
 from ..validation.program import PREPARES, EmittedProgram
 from .guards import AuditGuards
 from .ranks import RankQuestions
-from .tracing import Tracer, ValueSource, keyword
+from .tracing import Tracer, ValueSource
 
 SETUPS = frozenset({"setup", "setup_module", "setup_optimizers", "setup_dataloaders"})
 """Methods of Fabric that prepare what they are given."""

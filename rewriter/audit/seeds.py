@@ -19,12 +19,12 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.values import CallRecord, Unit
+from ..analysis.syntax.nodes import keyword
 from ..analysis.training.training import method_name, outside_name
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .program import AuditedProgram
 from .rule import AuditRule, Found
-from .tracing import keyword
 
 _SEEDS = {
     "torch.manual_seed": "torch", "torch.random.manual_seed": "torch", "torch.cuda.manual_seed": "cuda",

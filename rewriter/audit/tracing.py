@@ -185,14 +185,3 @@ def argument_of(
 def _decorated(function: cst.FunctionDef | cst.Lambda) -> Iterator[str]:
     for decorator in function.decorators if isinstance(function, cst.FunctionDef) else ():
         yield dotted(decorator.decorator).rpartition(".")[2]
-
-
-def keyword(call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
-    """The value of an argument by its keyword, or by its position; None where it is not given."""
-    for arg in call.args:
-        if arg.keyword is not None and arg.keyword.value == name:
-            return arg.value
-    plain = [arg for arg in call.args if arg.keyword is None]
-    if position is None or len(plain) <= position or any(arg.star for arg in plain[: position + 1]):
-        return None
-    return plain[position].value

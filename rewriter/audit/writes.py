@@ -22,6 +22,7 @@ import libcst as cst
 from ..analysis.dataflow.values import Unit, origins
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
+from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_name
 from ..facts.effects import EffectKind
@@ -29,7 +30,6 @@ from ..facts.roles import Role
 from ..findings import Finding, Severity
 from .program import AuditedProgram
 from .rule import AuditRule, Found, first_row
-from .tracing import keyword
 
 _ONCE = {EffectKind.WRITE: "writes", EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "fetches"}
 _QUIET = frozenset({"makedirs", "mkdir", "add_scalar", "flush", "close"})

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..config import RawConfig, check_rules, final
+from ..config import RawConfig, check_rules
 from ..findings import Severity
 from ..result import Diagnosis, FileResult
-from ..source import SourceError, decode
+from ..source import SourceError
 from .entry_points import layout_of
 from .import_graph import Program, absolute
 from .scan import Surveyor
@@ -54,11 +54,7 @@ class Auditor(Surveyor):
         from ..audit.audit import audit
 
         try:
-            notebook = self.library.notebooks.get(absolute(program.entry))
-            if notebook is not None:
-                notebook.check()
-            sources = [decode(file.data, file.path) for file in program.files]
-            each = {file.path: final(self._raw(file.path), self.options, file.path) for file in program.files}
+            notebook, sources, each = self._read(program)
             result = audit(sources, each[program.entry], layout_of(program, {}), each)
         except SourceError as error:
             self._refuse(error)

@@ -7,16 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import RawConfig, check_rules, check_word, final, load
+from ..config import Config, RawConfig, check_rules, check_word, final, load
 from ..facts.module_paths import ENTRY
 from ..findings import Severity
 from ..gate.prefilter import helps, syntax_error, trains
-from ..source import SourceError, decode, discover
+from ..source import Source, SourceError, decode, discover
 from .entry_points import Map, layout_of
 from .import_graph import File, Library, Program, absolute, follow, shortened
 from .migrations import Given, Migrations
 
 if TYPE_CHECKING:
+    from ..notebooks.document import Notebook
     from ..result import FileResult, Result
     from ..rule import Entry
 
@@ -272,11 +273,7 @@ class Surveyor:
 
     def _migrated(self, program: Program, inside: Collection[Path]) -> Result | None:
         try:
-            notebook = self.library.notebooks.get(absolute(program.entry))
-            if notebook is not None:
-                notebook.check()
-            sources = [decode(file.data, file.path) for file in program.files]
-            each = {file.path: final(self._raw(file.path), self.options, file.path) for file in program.files}
+            notebook, sources, each = self._read(program)
             layout = layout_of(program, self.map.users(program, inside))
             given = Given(tuple(sources), each[program.entry], layout, each, notebook)
             self.survey.programs = [known for known in self.survey.programs if known.sources != given.sources]
@@ -285,6 +282,15 @@ class Surveyor:
         except SourceError as error:
             self._refuse(error)
             return None
+
+    def _read(self, program: Program) -> tuple[Notebook | None, list[Source], dict[Path, Config]]:
+        """The notebook that a program is started from, its files, and the settings of each. Raises ``SourceError``."""
+        notebook = self.library.notebooks.get(absolute(program.entry))
+        if notebook is not None:
+            notebook.check()
+        sources = [decode(file.data, file.path) for file in program.files]
+        each = {file.path: final(self._raw(file.path), self.options, file.path) for file in program.files}
+        return notebook, sources, each
 
     def _raw(self, path: Path) -> RawConfig:
         raw = load(path.parent, self._folders)

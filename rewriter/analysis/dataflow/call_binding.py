@@ -13,6 +13,9 @@ from .containers import element, members
 from .solver import Slot, Thing
 from .values import Bound, Function, Instance, Mapping, State, Trace, Unit
 
+Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
+"""What gives the slot of an expression's value; handed down, because it stands above."""
+
 
 @dataclass(eq=False)
 class EvaluatedCall:

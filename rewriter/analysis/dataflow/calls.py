@@ -5,19 +5,15 @@ something outside that a table knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import libcst as cst
 
 from ...facts.roles import TENSORS, Origin, Role
-from .call_binding import EvaluatedCall, bind, host, relate, trailing
+from .call_binding import Evaluate, EvaluatedCall, bind, host, relate, trailing
 from .external_calls import outside_call
 from .methods import method_call
 from .registries import handed, looked_up
 from .solver import Slot, Thing
 from .values import Bound, CallRecord, External, Function, Instance, Klass, State, Unit, Unknown
-
-Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
 
 
 def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Evaluate) -> None:

@@ -7,20 +7,15 @@ function; ``fire.Fire()`` hands it all of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import libcst as cst
 
 from ...facts.torch_api import questions
-from .call_binding import EvaluatedCall
-from .solver import Slot, Thing
+from .call_binding import Evaluate, EvaluatedCall
+from .solver import Thing
 from .values import External, Function, State, Unit, Unknown
 
 _OF_GROUPS = ("command", "group")
 """What a function has that a library has made a group of commands of."""
-
-
-Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
 
 
 def started(state: State, unit: Unit, node: cst.FunctionDef, decorator: cst.BaseExpression, evaluate: Evaluate) -> None:

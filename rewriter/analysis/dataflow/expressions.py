@@ -199,7 +199,7 @@ def bind_loop(
 ) -> None:
     """Let the target of a loop (or a comprehension's clause) hold the elements of what is iterated."""
     source = evaluate(state, unit, iterable)
-    opened: dict[Thing, None] = {}
+    opened: set[Thing] = set()
     """What a loop rebinds may wrap itself (``loader = tqdm(loader)``): it is opened once."""
 
     def arrive(thing: Thing) -> None:
@@ -208,7 +208,7 @@ def bind_loop(
         elif isinstance(thing, Unknown):
             state.used(thing, "iterated")
         elif isinstance(thing, Sequence) and thing not in opened:
-            opened[thing] = None
+            opened.add(thing)
             for wrapped in thing.wraps:
                 state.solver.watch(wrapped, arrive)
 

@@ -28,7 +28,7 @@ def cpu_only(
     state: State,
     reach: Reach,
     training: Training,
-    early: Callable[[cst.Call, Origin], bool] = lambda call, model: False,
+    early: Callable[[cst.Call, Origin], bool],
 ) -> tuple[Unit, Finding] | None:
     """
     Why a script must stay on the CPU, where it trained so far; None where it names a device, or needs none.

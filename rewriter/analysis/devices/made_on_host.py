@@ -16,6 +16,7 @@ import libcst as cst
 from ...facts.roles import Role
 from ...facts.torch_api.kinds import tensors
 from ...facts.torch_api.loading import row
+from ..dataflow.call_binding import argument_of
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
@@ -153,13 +154,12 @@ class MadeOnHost:
         if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
             return
         names = [each.name.value for each in positional(function)]
+        index = names.index(param.name.value) if param.name.value in names else len(names)
         for site in self.reach.sites(function):
             shift = 1 if names[:1] in (["self"], ["cls"]) and isinstance(site.func, cst.Attribute) else 0
-            for index, arg in enumerate(site.args):
-                named = arg.keyword is not None and arg.keyword.value == param.name.value
-                placed = arg.keyword is None and names[index + shift : index + shift + 1] == [param.name.value]
-                if named or placed:
-                    yield _At(self.state.calls[site].unit, arg.value)
+            given = argument_of(site, param, index - shift)
+            if given is not None:
+                yield _At(self.state.calls[site].unit, given.value)
 
     def _called(self, unit: Unit, call: cst.Call) -> Iterator[_At]:
         record = self.state.calls.get(call)

@@ -11,6 +11,7 @@ import libcst as cst
 
 from ...facts.roles import Role
 from ..dataflow.values import State, Unit, origins
+from ..layouts.rowwise import dimension_of
 from ..syntax.definitions import bindings_value
 from ..training.training import method_name
 
@@ -57,8 +58,6 @@ def _of_batch(state: State, unit: Unit, node: cst.BaseExpression, depth: int = 0
 
 def _over_rows(call: cst.Call, position: int) -> bool:
     """Whether a reduction goes over the rows: over all dimensions, or the first."""
-    named = [a.value for a in call.args if a.keyword is not None and a.keyword.value in ("dim", "axis")]
-    plain = [a.value for a in call.args if a.keyword is None]
-    asked = named[0] if named else (plain[position] if len(plain) > position else None)
+    asked = dimension_of(call, position)
     dims = [e.value for e in asked.elements] if isinstance(asked, (cst.Tuple, cst.List)) else [asked]
     return any(dim is None or (isinstance(dim, cst.Integer) and dim.evaluated_value == 0) for dim in dims)

@@ -10,7 +10,8 @@ from ...facts.roles import Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
-from ..effects.existing_guards import guarded, keyword
+from ..effects.existing_guards import guarded
+from ..syntax.nodes import keyword
 from ..training.training import Training, outside_name
 
 

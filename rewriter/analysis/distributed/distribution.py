@@ -21,7 +21,7 @@ from ..dataflow import ranks
 from ..dataflow.call_binding import argument_of
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
-from ..syntax.nodes import is_docstring, positional
+from ..syntax.nodes import is_docstring, keyword, positional
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name
 from .init_sites import Start
@@ -109,7 +109,7 @@ class _DistributionReader:
             for r in self.state.calls.values()
             if outside_name(r) == OPENS
             for word, name in (("rank", ranks.RANK), ("world_size", ranks.WORLD_SIZE))
-            if (value := _keyword(r.node, word)) is not None
+            if (value := keyword(r.node, word)) is not None
         ]
         seen: set[cst.CSTNode] = set()
         while pending:
@@ -179,14 +179,14 @@ class _DistributionReader:
         )
 
     def _opens(self, unit: Unit, call: cst.Call) -> None:
-        timeout = _keyword(call, "timeout")
+        timeout = keyword(call, "timeout")
         if timeout is not None:
             self.result.arguments["InitProcessGroupKwargs"] = f"timeout={_text(unit, timeout)}"
         self._goes(unit, call, "the accelerator opens the group, under torchrun as well")
 
     def _settings(self, call: cst.Call) -> None:
         unit = self.state.calls[call].unit
-        given = {name: _text(unit, value) for name in _SETTINGS if (value := _keyword(call, name)) is not None}
+        given = {name: _text(unit, value) for name in _SETTINGS if (value := keyword(call, name)) is not None}
         if self.abilities.transparent_models:
             given = {name: text for name, text in given.items() if name in _MATTER}
         given = {name: text for name, text in given.items() if (name, text) != ("broadcast_buffers", "True")}
@@ -239,9 +239,9 @@ class _DistributionReader:
         target = call.args[0].value
         index = 2 if method_name(call) == "reduce" else 1  # ``reduce`` says who gets the result: now all processes do
         plain = [arg.value for arg in call.args if arg.keyword is None]
-        op = _keyword(call, "op") or (plain[index] if len(plain) > index else None)
+        op = keyword(call, "op") or (plain[index] if len(plain) > index else None)
         reduction = _SUMS.get(_text(unit, op).rpartition(".")[2] if op is not None else "")
-        waits = _keyword(call, "async_op")
+        waits = keyword(call, "async_op")
         if reduction is None or waits is not None or not self._is_own(unit, target):
             return False
         text = _text(unit, target)
@@ -401,7 +401,7 @@ class _DistributionReader:
         for record in self.state.calls.values():
             for loader in origins(record.result, Role.LOADER):
                 words = ("sampler", "batch_sampler") if loader.node is record.node else ()
-                given = [value for word in words if (value := _keyword(record.node, word)) is not None]
+                given = [value for word in words if (value := keyword(record.node, word)) is not None]
                 if any(not samplers.isdisjoint(self._made(value, 2)) for value in given):
                     yield loader
 
@@ -426,16 +426,12 @@ def _text(unit: Unit, node: cst.CSTNode) -> str:
     return unit.names.module.code_for_node(node)
 
 
-def _keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
-    return next((a.value for a in call.args if a.keyword is not None and a.keyword.value == name), None)
-
-
 def _has(call: cst.Call, index: int, name: str) -> bool:
     plain = [a for a in call.args if a.keyword is None]
-    return len(plain) > index or _keyword(call, name) is not None
+    return len(plain) > index or keyword(call, name) is not None
 
 
 def _given(call: cst.Call, index: int, name: str) -> cst.BaseExpression:
     """An argument by position or keyword, which is there."""
-    named = _keyword(call, name)
+    named = keyword(call, name)
     return named if named is not None else call.args[index].value

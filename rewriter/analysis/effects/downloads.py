@@ -8,9 +8,10 @@ from ...facts.effects import Effect, EffectKind
 from ...facts.torch_api import questions
 from ...findings import Finding
 from ..dataflow.values import State, Unit, Unknown
+from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name
-from .existing_guards import Together, in_turn, is_elif, keyword
+from .existing_guards import Together, in_turn, is_elif
 from .handles import asks_existence
 
 _COMMANDS = ("wget", "curl", "unzip", "tar ", "git clone", "gdown", "7z ", "gunzip")

@@ -10,10 +10,11 @@ from ...facts.effects import Effect, EffectKind, Handle
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Trail, Unit, Unknown, traces
+from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, outside_names
 from .downloads import Fetches
-from .existing_guards import Together, guarded, keyword, names_main, starred
+from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
 from .handles import Handles
 

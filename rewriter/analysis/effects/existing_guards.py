@@ -13,11 +13,6 @@ from ..syntax.walk import descendants
 from ..training.training import Training, method_name
 
 
-def keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
-    """The value of a keyword argument of a call; None where it is not given."""
-    return next((a.value for a in call.args if a.keyword is not None and a.keyword.value == name), None)
-
-
 def starred(call: cst.Call) -> bool:
     """Whether a call hides some of its keywords behind ``**``."""
     return any(arg.star == "**" for arg in call.args)

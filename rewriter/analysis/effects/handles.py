@@ -15,10 +15,10 @@ from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import External, State, Unit, Unknown
-from ..syntax.nodes import dotted
+from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name, outside_names
-from .existing_guards import guarded, keyword, names_main, starred
+from .existing_guards import guarded, names_main, starred
 
 INERT = "Inert()"
 

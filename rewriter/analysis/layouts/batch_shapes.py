@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import libcst as cst
 
@@ -46,7 +47,8 @@ def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Cal
 def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.CSTNode]) -> bool:
     """Whether statements shape something by a number of rows that was counted in front of them:
     ``n = x.size(0)``, and then ``out.view(n, -1)``."""
-    counts = {b for statement in front for b in _row_counts(unit, statement)}
+    found = (count for statement in front for count in row_counts(unit, statement))
+    counts = {count.binding for count in found if count.form != "computed"}
     for node in (n for statement in tail for n in descendants(statement)) if counts else ():
         if isinstance(node, cst.Call) and method_name(node) in _SHAPING:
             names = (n for arg in node.args for n in descendants(arg) if isinstance(n, cst.Name))
@@ -55,20 +57,32 @@ def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.
     return False
 
 
-def _row_counts(unit: Unit, statement: cst.CSTNode) -> Iterator[Binding]:
-    """The variables that a statement gives the number of a tensor's rows: the first of its sizes."""
+class RowCount(NamedTuple):
+    """A variable that an assignment gives the number of a tensor's rows."""
+
+    binding: Binding
+    assign: cst.Assign
+    form: Literal["number", "first of sizes", "computed"]
+    """``n = x.size(0)``; ``n, c = x.shape``; ``n = float(x.size(0))``, ``n, m = x.size(0), 1``."""
+
+
+def row_counts(unit: Unit, statement: cst.CSTNode) -> Iterator[RowCount]:
+    """The variables that a statement gives the number of a tensor's rows."""
     for node in descendants(statement):
         if not isinstance(node, cst.Assign):
             continue
-        target: cst.BaseExpression = node.targets[0].target
-        value = node.value
-        if isinstance(target, (cst.Tuple, cst.List)) and _is_shape(value):
-            target = target.elements[0].value
-        elif not is_row_count(value):
+        target, value = node.targets[0].target, node.value
+        several = isinstance(target, (cst.Tuple, cst.List))
+        first = target.elements[0].value if isinstance(target, (cst.Tuple, cst.List)) else target
+        binding = unit.names.binding(first) if isinstance(first, cst.Name) else None
+        if binding is None:
             continue
-        binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
-        if binding is not None:
-            yield binding
+        if several and _is_shape(value):
+            yield RowCount(binding, node, "first of sizes")
+        elif is_row_count(value) and not several:
+            yield RowCount(binding, node, "number")
+        elif any(map(is_row_count, descendants(value))):
+            yield RowCount(binding, node, "computed")
 
 
 def _is_shape(value: cst.BaseExpression) -> bool:

@@ -24,7 +24,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
 from ..training.training import Training, method_name
-from .batch_shapes import batch_sizes, is_row_count, shaped_by, shaped_by_rows
+from .batch_shapes import batch_sizes, row_counts, shaped_by, shaped_by_rows
 from .padding import ragged
 from .row_counts import counted
 from .rowwise import by_rows
@@ -211,19 +211,17 @@ class Step:
         """
         found: list[str] = []
         code = self.unit.names.module.code_for_node
-        for statement in self.front:
-            for target, value in _row_counts(statement):
-                reads = [n for n in descendants(target) if isinstance(n, cst.Name)][:1]
-                binding = self.unit.names.binding(reads[0]) if reads else None
-                if binding is None or not any(read in self.behind for read in binding.reads):
-                    continue
-                base = next((n for n in descendants(value) if isinstance(n, cst.Name) and n.value != "len"), None)
-                if base is None or not self.is_number(binding):
-                    continue
-                if not isinstance(target, cst.Name) or not is_row_count(value) or not gathered:
-                    return None
-                same = self.unit.names.binding(base) in gathered
-                found.append(f"{target.value} = {code(value) if same else f'len({gathered[0].name})'}")
+        lines = (statement for statement in self.front if isinstance(statement, cst.SimpleStatementLine))
+        for count in (count for line in lines for count in row_counts(self.unit, line)):
+            name, value = count.binding.name, count.assign.value
+            base = next((n for n in descendants(value) if isinstance(n, cst.Name) and n.value != "len"), None)
+            read = any(read in self.behind for read in count.binding.reads)
+            if base is None or not read or not self.is_number(count.binding) or len(count.assign.targets) > 1:
+                continue
+            if count.form != "number" or not gathered:
+                return None
+            same = self.unit.names.binding(base) in gathered
+            found.append(f"{name} = {code(value) if same else f'len({gathered[0].name})'}")
         return tuple(found)
 
     def is_number(self, binding: Binding) -> bool:
@@ -319,19 +317,6 @@ def _doubt(step: Step, training: Training) -> str | None:
             if isinstance(target, cst.Subscript) and step.is_local(node) and not step.counts_rows(target):
                 return "it writes results to positions that do not depend on the batch"
     return None
-
-
-def _row_counts(statement: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """Each variable that a statement gives the number of rows of a tensor, and the value: ``n = x.size(0)``,
-    ``n, c = x.shape``."""
-    lines = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
-    for small in lines:
-        if isinstance(small, cst.Assign) and len(small.targets) == 1:
-            target, value = small.targets[0].target, small.value
-            shape = value.func if isinstance(value, cst.Call) and not value.args else value
-            whole = isinstance(shape, cst.Attribute) and shape.attr.value in ("shape", "size")
-            if (isinstance(target, (cst.Tuple, cst.List)) and whole) or any(map(is_row_count, descendants(value))):
-                yield target, value
 
 
 def _collecting(state: State, statement: cst.CSTNode) -> list[cst.CSTNode]:

@@ -46,9 +46,14 @@ def _along_rows(call: cst.Call, position: int) -> bool:
     """``scores.max(1)``, ``torch.sum(scores, dim=-1)``: reduced along the rows, so that each keeps its result."""
     if method_name(call) not in ("max", "min", "sum", "mean", "amax", "amin", "prod", "norm", "any", "all"):
         return False
-    named = [a.value for a in call.args if a.keyword is not None and a.keyword.value in ("dim", "axis")]
-    plain = [a.value for a in call.args if a.keyword is None]
-    value = named[0] if named else (plain[position] if len(plain) > position else None)
+    value = dimension_of(call, position)
     if isinstance(value, cst.Integer):
         return value.evaluated_value > 0
     return isinstance(value, cst.UnaryOperation) and isinstance(value.operator, cst.Minus)
+
+
+def dimension_of(call: cst.Call, position: int) -> cst.BaseExpression | None:
+    """The dimension that a call is asked for, by keyword or position; None where it is asked for none."""
+    named = [a.value for a in call.args if a.keyword is not None and a.keyword.value in ("dim", "axis")]
+    plain = [a.value for a in call.args if a.keyword is None]
+    return named[0] if named else (plain[position] if len(plain) > position else None)

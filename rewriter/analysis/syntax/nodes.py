@@ -52,3 +52,14 @@ def is_none(node: cst.CSTNode | None) -> bool:
 def is_zero(node: cst.CSTNode) -> bool:
     """Whether an expression is the number 0, written out."""
     return isinstance(node, cst.Integer) and node.evaluated_value == 0
+
+
+def keyword(call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
+    """The value of an argument by its keyword, or by its position; None where it is not given."""
+    for arg in call.args:
+        if arg.keyword is not None and arg.keyword.value == name:
+            return arg.value
+    plain = [arg for arg in call.args if arg.keyword is None]
+    if position is None or len(plain) <= position or any(arg.star for arg in plain[: position + 1]):
+        return None
+    return plain[position].value
