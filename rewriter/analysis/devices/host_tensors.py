@@ -62,7 +62,9 @@ class _Host:
         operands = [value for value in _operands(node) if isinstance(value, _PLAIN)]
         if len(operands) > 1 and (not isinstance(node, cst.Call) or self._of_torch(node)):
             made = self.mover.made_on_host
-            new = [v for v in operands if made.new_tensor(self.unit, v) and not self._grows(node, v)]
+            new = [value for value in operands if made.new_tensor(self.unit, value)]
+            if any(self._grows(node, value) for value in new):
+                return
             if new and any(self._raw(value) for value in operands if value not in new):
                 yield from new
 

@@ -81,3 +81,10 @@ def test_a_batch_that_the_script_moves_first_meets_what_it_moved(trained: Traine
     loss = "noise = torch.rand(len(x), 8)\nx = x.to(device)\nnoise = noise.to(device)\nx = x + noise\n"
     text, _ = trained(top=DEVICE, loss=f"{loss}loss = torch.nn.functional.cross_entropy(model(x), y.to(device))")
     assert "x = x + noise\n" in text and "noise = noise.to(accelerator.device)" in text
+
+
+def test_what_the_script_builds_on_the_cpu_stays_there(trained: Trained) -> None:
+    """It is not the batch that the others meet: placed without it they would be on another device."""
+    loss = "x = torch.tensor(x.tolist())\nx = torch.cat([x, torch.zeros(len(x), 4)], dim=1)\nx = x.to(device)\n"
+    text, _ = trained(top=DEVICE, loss=f"{loss}loss = torch.nn.functional.cross_entropy(model(x), y.to(device))")
+    assert "x = torch.cat([x, torch.zeros(len(x), 4)], dim=1)\n" in text and "x = x.to(accelerator.device)" in text
