@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .device.empty import init_empty_weights, init_on_device
     from .device.memory import find_executable_batch_size
     from .errors import (
+        BatchShapeError,
         CheckpointError,
         CollectiveError,
         CollectiveMismatch,
@@ -82,6 +83,7 @@ __all__ = [
     "ParallelismConfig",
     # errors
     "TorchliftError",
+    "BatchShapeError",
     "CheckpointError",
     "CollectiveError",
     "CollectiveMismatch",

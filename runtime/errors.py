@@ -57,6 +57,10 @@ class UnclearBatchError(TorchliftError):
     """`backward` cannot tell which batch a loss was computed from, and so how much the loss of this process counts."""
 
 
+class BatchShapeError(TorchliftError, ValueError):
+    """A batch cannot be cut into the rows of the processes."""
+
+
 class RemainderError(TorchliftError, ValueError):
     """`gather_for_metrics` cannot tell which rows are duplicates."""
 

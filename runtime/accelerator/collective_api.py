@@ -10,6 +10,7 @@ from ..collectives import gather as gathering
 from ..collectives.objects import broadcast_objects
 from ..collectives.reduce import of_rows, reduce
 from ..collectives.world import World
+from ..data.hand_batches import HandBatches
 from ..data.metrics import gather_for_metrics
 from ..types import Tree
 from .process_api import Placed
@@ -21,6 +22,36 @@ class Collectives(Placed):
 
     _world: World
     _trigger: bool
+    _hand_batches: HandBatches
+
+    def shard_batch(self, batch: Tree, dim: int = 0) -> Tree:
+        """
+        This process's rows of a batch that the script makes without a loader.
+
+        The batch can be drawn at random, sliced from a table, or be the whole data at once. That of rank 0 counts, so
+        that a random draw needs no common seed; all processes call this alike. Its rows are cut into one run for each
+        process, as evenly as possible. `backward` weights the losses of uneven shards, so that N processes compute
+        what one process computes. A process for which there is no row gets one of another process, which counts
+        nothing.
+
+            for step in range(1000):
+                rows = accelerator.shard_batch(torch.randint(len(x), (64,)))
+                loss = criterion(model(x[rows]), y[rows])
+                accelerator.backward(loss)
+
+        Args:
+            batch: a tensor, an array, a list with one thing for each row, or a tree of them. All have the same length
+                along `dim`; numbers and texts beside them stay.
+            dim: the dimension of the rows. The columns of a text, `(steps, batch)`, are `dim=1`.
+
+        Returns:
+            The same tree with the rows of this process: new tensors of the same type, on the device on which they
+            were. On one process the batch itself.
+
+        Raises:
+            BatchShapeError: no rows, different numbers of them, or a tensor that was computed from weights.
+        """
+        return self._hand_batches.shard(batch, dim)
 
     def gather(self, tensor: Tree) -> Tree:
         """

@@ -24,6 +24,7 @@ from ..config.handlers import (
 )
 from ..config.project import PathLike, ProjectConfiguration, project
 from ..config.settings import DataLoaderConfiguration, either, resolve, with_loaders
+from ..data.hand_batches import HandBatches
 from ..data.loader import pace_of, skip_first_batches
 from ..data.progress import Progress
 from ..data.timing import Pace
@@ -137,6 +138,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         )
         self._progress = Progress()
         self._progress.gradient_state = state.GradientState(accelerator=self)
+        self._hand_batches = HandBatches(self._world, self._progress)
         plugin = self._settings.accumulation
         self._windows = Windows(
             plugin.num_steps or 1, self._progress.innermost, plugin.sync_with_dataloader, plugin.exact_windows

@@ -66,6 +66,7 @@ class Dispatched:
         self.last = False
         """The batch in hand is the last one."""
         self._world = world
+        self._splits = split
         self._looks = b""
         self._sent = [b""] * world.size
         self._kept = batches is not None and world.device.type == "cpu"
@@ -78,6 +79,15 @@ class Dispatched:
             plain = split and isinstance(drawn, Drawn) and not threaded
             told = _told_by_indices(parcels, drawn) if plain else _told(parcels)
             self._parcels = _ahead(told) if threaded else told
+
+    @classmethod
+    def of_parts(cls, steps: Iterator[tuple[list[Any], Shares]] | None, world: World) -> Dispatched:
+        """An iterator over what is cut already: for each step the part of every process, on rank 0; None elsewhere."""
+        made = cls(None, world, split=True, drop_last=False, threaded=False)
+        if steps is not None:
+            made._kept = kept = world.device.type == "cpu"
+            made._parcels = _told(_parcel(parts, shares, kept) for parts, shares in steps)
+        return made
 
     def __iter__(self) -> Dispatched:
         return self
@@ -135,11 +145,12 @@ class Dispatched:
         if new := sizes[self._world.rank]:
             start = starts[self._world.rank]
             self._looks = mine[start : start + new].cpu().numpy().tobytes()
-        return Tagged(_unpacked(self._looks, mine), _shares(tuple(rows), tuple(valid)))
+        return Tagged(_unpacked(self._looks, mine), _shares(tuple(rows), tuple(valid), self._splits))
 
 
-def _shares(rows: tuple[int, ...], valid: tuple[int, ...]) -> Shares:
-    if rows == valid:
+def _shares(rows: tuple[int, ...], valid: tuple[int, ...], split: bool) -> Shares:
+    """What rank 0 knows of a step, from the numbers that it sends: in a round every process counts alike."""
+    if split or rows == valid:
         return weighted(rows, valid)
     return Shares(rows, valid, (1.0,) * len(rows)) if len(set(rows)) == 1 and all(rows) else weighted(rows, valid)
 

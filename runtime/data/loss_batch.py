@@ -103,6 +103,8 @@ class _BatchOfLoss:
         if not training:
             return self._by_graph(found)
         first, *others = training
+        if first.one.by_hand:
+            first = self._by_hand(first)
         others += self._left_since(first)
         for other in others:
             if not self._agree(first, other) and not self._aside(first, other):
@@ -110,9 +112,19 @@ class _BatchOfLoss:
         for batch in self._progress.held_since(first.batch.event):  # of loops that have run to their end since
             if not self._agree(first, _Candidate(first.one, batch)) and self._in_graph(batch):
                 raise _unclear("the loss contains batches of two loaders", first.batch, batch)
-        if not self._certain(first.batch.plan) and any(self._earlier(first)):
+        if not (first.one.by_hand or self._certain(first.batch.plan)) and any(self._earlier(first)):
             raise _unclear("the script holds several batches of a loader", first.batch)
         return first.batch.shares
+
+    def _by_hand(self, latest: _Candidate) -> _Candidate:
+        """Of the batches that the script has had cut, the one in the loss. It matters only where shards differ."""
+        held = [batch for batch in self._progress.held() if batch.by_hand and batch.clock <= self._computed]
+        if all(batch.shares == latest.batch.shares for batch in held):
+            return latest
+        found = [batch for batch in held if self._in_graph(batch)]
+        if len({batch.shares for batch in found}) != 1:
+            raise _unclear("the script holds batches with different numbers of rows", latest.batch)
+        return _Candidate(latest.one, found[-1])
 
     def _serves(self, batch: HandedOut) -> bool:
         """It was handed out for training."""

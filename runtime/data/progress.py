@@ -23,7 +23,19 @@ _KEPT = 64
 class HandedOut:
     """A batch that a pass has handed out."""
 
-    __slots__ = ("clock", "collects", "event", "loader", "looked", "plan", "position", "shares", "tensors", "trains")
+    __slots__ = (
+        "by_hand",
+        "clock",
+        "collects",
+        "event",
+        "loader",
+        "looked",
+        "plan",
+        "position",
+        "shares",
+        "tensors",
+        "trains",
+    )
 
     def __init__(self, one: Pass, event: int, evaluates: bool) -> None:
         self.event = event
@@ -34,6 +46,7 @@ class HandedOut:
         self.shares = one.shares
         self.plan = one.plan
         self.loader = one.loader
+        self.by_hand = one.by_hand
         self.looked = 0
         """How often it was looked for in the graph of a loss of another loop."""
         self.collects = torch.is_grad_enabled()
@@ -62,6 +75,7 @@ class Pass:
         "_last",
         "began",
         "beside",
+        "by_hand",
         "exhausted",
         "handed",
         "history",
@@ -81,6 +95,8 @@ class Pass:
         """Answers None once the loop has let go of its iterator."""
         self.length = length
         """How many batches this process will see; None where that is not certain beforehand."""
+        self.by_hand = False
+        """There is no loader: the script makes its batches, and has them cut."""
         self.plan: ShardPlan = EVEN
         """What is certain about its shards beforehand."""
         self.began = 0
