@@ -16,6 +16,7 @@ _IDS = (
     "tracking",
     "downloads",
     "prepare",
+    "shard_batch",
     "backward",
     "accumulation",
     "autocast",

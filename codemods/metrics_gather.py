@@ -85,5 +85,6 @@ def _gathered(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
-    text = f'{facts.accelerator}.reduce({gather.names[0]}.detach(), reduction="{gather.reduction}")'
+    how = f', reduction="{gather.reduction}"' if gather.reduction else ""
+    text = f"{facts.accelerator}.reduce({gather.names[0]}.detach(){how})"
     return Replace(ID, gather.node, lambda _: cst.parse_expression(text), reason=gather.because, whole=True)

@@ -22,6 +22,8 @@ class Abilities(NamedTuple):
     """A prepared loader keeps a DistributedSampler that it has; otherwise the rows would be shared twice."""
     inert: bool
     """It has ``Inert``, which stands in for a handle on the processes that have none."""
+    shards_batches: bool
+    """It has ``shard_batch``, which cuts a batch that the script makes without a loader."""
 
 
 TORCHLIFT = Abilities(
@@ -32,6 +34,7 @@ TORCHLIFT = Abilities(
     loads_to_device=True,
     keeps_samplers=True,
     inert=True,
+    shards_batches=True,
 )
 ACCELERATE = Abilities(
     "accelerate",
@@ -41,4 +44,5 @@ ACCELERATE = Abilities(
     loads_to_device=False,
     keeps_samplers=False,
     inert=False,
+    shards_batches=False,
 )

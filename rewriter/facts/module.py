@@ -164,7 +164,8 @@ class Gather(NamedTuple):
     inline: tuple[cst.BaseExpression, ...] = ()
     """Forward calls to gather where they stand, because no name holds their result."""
     reduction: str = "mean"
-    """For ``REDUCE``: ``mean``, or ``sum`` for a loss that is itself a sum over the batch."""
+    """For ``REDUCE``: ``mean``, or ``sum`` for a loss that is itself a sum over the batch; empty for a sum inside a
+    text, in which no other text can be written."""
     counts: tuple[tuple[cst.Name, str], ...] = ()
     """Names of inputs of which only the rows are counted, and what is counted in their place."""
     recounts: tuple[str, ...] = ()
@@ -192,6 +193,33 @@ class MixedPrecision(NamedTuple):
     """``scaler.scale(loss)``."""
     parameters: tuple[cst.Param, ...] = ()
     arguments: tuple[cst.Arg, ...] = ()
+
+
+class HandBatch(NamedTuple):
+    """A batch that the script makes without a loader, and where it is cut into shards."""
+
+    node: cst.CSTNode
+    """The expression that gives it; where ``names`` are cut before they are used, the loop before which that is."""
+    dim: int = 0
+    """The dimension of the rows."""
+    names: tuple[str, ...] = ()
+    news: tuple[str, ...] = ()
+    """The names of the shards, where the whole data is read elsewhere; else they take the names of the data."""
+    reads: tuple[cst.Name, ...] = ()
+    """The reads that are of the shard then."""
+
+    def renamed(self, name: str) -> str:
+        """What the shard of a variable is called."""
+        return dict(zip(self.names, self.news or self.names, strict=True)).get(name, name)
+
+
+class ShardCount(NamedTuple):
+    """A number of rows of the whole batch, where that of a shard is needed."""
+
+    node: cst.CSTNode
+    of: str
+    """The name of the shard."""
+    dim: int
 
 
 class Accumulation(NamedTuple):
@@ -343,6 +371,8 @@ class ModuleFacts(NamedTuple):
     inner_models: tuple[cst.Attribute, ...] = ()
     """``model.module`` of models that were wrapped."""
     prepares: tuple[Prepare, ...] = ()
+    hand_batches: tuple[HandBatch, ...] = ()
+    row_counts: tuple[ShardCount, ...] = ()
     gathers: tuple[Gather, ...] = ()
     effects: tuple[Effect, ...] = ()
     handles: tuple[Handle, ...] = ()

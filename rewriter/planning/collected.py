@@ -27,10 +27,11 @@ from ..analysis.effects.read_back import read_back
 from ..analysis.layouts import metrics
 from ..analysis.layouts.batch_artifacts import filled_batches, mean_of_batches, one_share
 from ..analysis.layouts.batch_shapes import tied_shapes
+from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.decisions import decisions
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.epoch_averages import averages
-from ..analysis.layouts.losses import Reducer, closures, weights
+from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.reductions import reduction_of
 from ..analysis.precision.scalers import ScalerUse
 from ..analysis.syntax.nodes import is_docstring
@@ -39,7 +40,7 @@ from ..analysis.training.cached_batches import kept_batches
 from ..analysis.training.gradient_path import backward_operand
 from ..analysis.training.step_counts import counts
 from ..analysis.training.training import is_loss, method_name, outside_name
-from ..facts.effects import Folder, Received
+from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import (
     Behaviour,
     Call,
@@ -93,8 +94,13 @@ class Collected:
         asked = [c for c in unit.names.calls if c in state.calls and _called_name(state.calls[c]) in _ASKED]
         self.calls = [c for c in asked if c not in probes]
         understood = [e for e in evaluations if e.unit is unit and e.understood]
-        self.loops = [*training.train_loops, *(e.loop for e in understood)]
+        cut = program.batches if isinstance(program.batches, ShardedBatches) else ShardedBatches()
+        own = [loop for loop in training.train_loops if loop not in cut.loops]
+        self.loops = [*own, *(e.loop for e in understood)]
+        self.hand_batches = [batch for u, batch in cut.batches if u is unit]
+        self.row_counts = [count for u, count in cut.counts if u is unit]
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
+        self.gathers += [g for u, g in cut.gathers if u is unit]
         totals = averages(state, unit, reach, training, program.gradient_path)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
         self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
@@ -124,6 +130,7 @@ class Collected:
             *kept_batches(state, unit, reach, training),
             *remarks(state, unit, reach, training),
             *same_noise(state, unit, reach, training),
+            *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
             *(a for a in seen if isinstance(a, Finding)),
             *(a for a in answers if isinstance(a, Finding)),
@@ -164,6 +171,7 @@ class Collected:
             if record.unit is self.unit:
                 answers.extend(weights(state, training, reducer, record, backward_operand(record)))
         answers.extend(closures(state, self.unit, training))
+        answers.extend(self._printed(reducer))
         known = {gather.node for gather in self.gathers}
         cut = [a for a in answers if isinstance(a, Gather) and self.program.gradient_path.cuts(self.unit, a)]
         answers = [*(a for a in answers if a not in cut), *(_trained_on(a.node) for a in cut)]
@@ -179,11 +187,33 @@ class Collected:
             self.findings.extend(mean_of_batches(state, self.unit, equality.shared))
             self.findings.extend(filled_batches(self.unit, training, self.gathers))
 
+    def _printed(self, reducer: Reducer) -> Iterable[Gather]:
+        """Losses of a step that are printed, where the step's batch is cut: that of one process is a part of them."""
+        loops = self.program.batches.loops if isinstance(self.program.batches, ShardedBatches) else []
+        inside = {node for loop in loops if loop in self.unit.names.parents for node in descendants(loop)}
+        for effect in self.effects:
+            if effect.kind is EffectKind.PRINT and effect.node in inside:
+                because = "it is printed, and each process holds only its shard"
+                for gather in printed(reducer, self.unit, self.unit.names.parents[effect.node], because):
+                    yield self._by_its_loss(gather)
+
+    def _by_its_loss(self, gather: Gather) -> Gather:
+        """A reduction by what the loss was found to be, where its batch is cut."""
+        for record in self.program.training.backwards:
+            operand = backward_operand(record)
+            assert isinstance(self.program.batches, ShardedBatches)
+            op = self.program.batches.reductions.get(record.node)
+            same = isinstance(operand, cst.Name) and operand.value == gather.names[0] and record.unit is self.unit
+            if same and op is not None and gather.reduction:
+                return gather._replace(reduction=op)
+        return gather
+
     def needs(self, apart: Container[cst.CSTNode] = ()) -> Iterable[tuple[Code, cst.CSTNode]]:
         """The code in which the accelerator is needed, and for what; without some effects that are no reason."""
         names = self.unit.names
         found: list[cst.CSTNode] = [c for c in self.calls if names.function(c) in self.program.reach.reachable]
         found += [g.node for g in self.gathers]
+        found += [b.node for b in self.hand_batches]
         found += [e.node for e in self.effects if e.node not in apart]
         found += [h.call for h in self.handles]
         found += [r.source for r in self.received]
@@ -276,6 +306,8 @@ class Collected:
             settings=tuple(self.hand.imports()) if self.hand is not None and home is not None else (),
             inner_models=tuple(self.inner_models),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
+            hand_batches=tuple(b for b in self.hand_batches if here(b.node)),
+            row_counts=tuple(self.row_counts),
             gathers=tuple(g for g in self.gathers if here(g.node)),
             effects=tuple(e for e in effects if attained(e.node)),
             handles=tuple(h for h in self.handles if attained(h.call)),
@@ -371,7 +403,11 @@ class Collected:
         elif name == "backward" and record in training.backwards:
             loss, because = is_loss(state, training, record, reach)
             role = Role.LOSS if loss else None
-        reduction = "mean" if self.program.settled else reduction_of(state, record.unit, backward_operand(record))
+        cut = self.program.batches
+        if isinstance(cut, ShardedBatches) and call in cut.reductions:
+            reduction = cut.reductions[call]
+        else:
+            reduction = "mean" if self.program.settled else reduction_of(state, record.unit, backward_operand(record))
         return Call(call, name, outside_name(record), role, because, here, reduction)
 
 

@@ -13,10 +13,12 @@ from ..analysis.devices.device_names import DeviceName, device_names
 from ..analysis.diagnostics.refusals import refusals
 from ..analysis.distributed.distribution import by_hand, settled
 from ..analysis.distributed.manual_ddp import ByHand
+from ..analysis.layouts.by_hand.plan import ShardedBatches, batches_by_hand
+from ..analysis.layouts.by_hand.trial import Obstacle
 from ..analysis.layouts.random_splits import unseeded
 from ..analysis.precision.precision import PrecisionSetting
 from ..analysis.training.gradient_path import GradientPath
-from ..analysis.training.training import Training, find
+from ..analysis.training.training import Training, find, updated_by_hand
 from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
 from ..facts.module import Unsynced
@@ -45,7 +47,10 @@ class ProgramFacts:
         self.hand = self._by_hand()
         self.settled = self.hand is not None or (self.existing is not None and settled(state))
         """The script was written for several processes: who prints and what is summed is left to its author."""
-        self.blocked = list(refusals(state, self.reach, self.training, self.hand))
+        self.batches = self._batches()
+        """How the batches are cut that no loader yields; None where loaders feed the training."""
+        obstacle = self.batches if isinstance(self.batches, Obstacle) else None
+        self.blocked = list(refusals(state, self.reach, self.training, self.hand, obstacle))
         self.fields = [field for unit in self.reach.units for field in device_fields(state, unit)]
         self.redefined: set[str] = set()
         """Attributes that hold the accelerator's device, wherever they are set."""
@@ -73,6 +78,17 @@ class ProgramFacts:
         if self.existing is not None or not self.config.enables("hand_written_ddp"):
             return None
         return by_hand(self.state, self.reach, self.training, self.abilities, self.shared)
+
+    def _batches(self) -> ShardedBatches | Obstacle | None:
+        training = self.training
+        if training.train_loops or not training.backwards or self.hand is not None:
+            return None
+        found = batches_by_hand(self.state, self.reach, training, self.abilities.shards_batches)
+        if isinstance(found, ShardedBatches):
+            training.train_loops.update(dict.fromkeys(found.loops))
+            if not training.optimizers:
+                updated_by_hand(self.state, self.reach, training)
+        return found
 
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():

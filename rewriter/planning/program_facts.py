@@ -20,6 +20,7 @@ from ..analysis.devices.moves import Mover
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.existing_guards import in_turn
 from ..analysis.layouts import metrics
+from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.divergence import Equality
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
 from ..analysis.syntax.names import Names
@@ -162,7 +163,8 @@ class _Analyses(ProgramFacts):
             part.leave_to_turn(inside)
         shared = [loop for loop, held in self.state.loaders.items() if not plan_.prepared.isdisjoint(held)]
         gathers = [(unit, gather) for unit, part in collected.items() for gather in part.gathers]
-        equality = Equality(self.state, self.reach, self.training, shared, gathers)
+        cut = self.batches.shards if isinstance(self.batches, ShardedBatches) else ()
+        equality = Equality(self.state, self.reach, self.training, shared, gathers, cut)
         for part in collected.values():
             part.decide(equality)
         self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])

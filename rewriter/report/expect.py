@@ -23,8 +23,8 @@ def expectations(result: Result) -> Iterator[str]:
             "The script was already distributed: every process takes batches of the script's size, as before, and N "
             "processes compute what N processes computed."
         )
-    yield from () if by_hand else _batch(kept)
     said = {diagnosis.id for file in result.files for diagnosis in file.diagnoses}
+    yield from () if by_hand else _batch(kept or "sharded-batch" in said)
     if "batch-norm" in said:
         by_kind.pop("statistics", None)
     if found := by_kind.get("statistics"):
@@ -81,7 +81,7 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool, kept: bool) -> Iterato
 
 def _batch(kept: bool) -> Iterator[str]:
     if kept:
-        yield "The script's batch size is the global batch size; each process takes its shard of every batch."
+        yield "The script's batch size is the global batch size: each process takes its shard of every batch."
         return
     yield (
         "On N processes the global batch is N times the script's: every process takes its own whole batch. Scale the "

@@ -14,10 +14,10 @@ from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.result import FileResult
 from torchlift.rewriter.source import decode
 
-SPEAKING = ("scheduler", "data_parallel")
-"""Rules that say in a note what their edits change at run time."""
+SPEAKING = {"scheduler": "scheduler", "data_parallel": "data_parallel", "shard_batch": "sharded-batch"}
+"""Rules that say in a note what their edits change at run time, and the id of that note."""
 EXAMPLES = [
-    pytest.param(before, after, [entry.id] if entry.id in SPEAKING else [], id=f"{entry.id}-{number}")
+    pytest.param(before, after, [SPEAKING[entry.id]] if entry.id in SPEAKING else [], id=f"{entry.id}-{number}")
     for entry in CATALOGUE
     for number, (before, after) in enumerate(entry.load().examples, 1)
 ]

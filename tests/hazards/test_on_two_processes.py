@@ -119,7 +119,7 @@ def test_rates_are_those_of_the_original(tmp_path: Path) -> None:
 
 
 @pytest.mark.hazard("R1", "R2")
-def test_every_process_draws_batches_of_its_own(tmp_path: Path) -> None:
+def test_every_process_trains_on_its_own_rows_of_a_draw(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(DRAWN.replace("RESULT\n", ""))
     assert _run("migrate", "--write", "train.py", cwd=tmp_path).returncode == 0

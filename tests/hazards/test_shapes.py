@@ -37,8 +37,6 @@ for step in range(100):
 """
 WITHOUT = {
     "a graph, all of it every step": "x, y = data.x, data.y",
-    "rows that numpy draws": "i = np.random.randint(0, 90, 16)\n    x, y = data.x[i], data.y[i]",
-    "rows that python draws": "i = random.sample(range(90), 16)\n    x, y = data.x[i], data.y[i]",
     "an environment": "x = torch.from_numpy(environment.step(action))\n    y = policy(x)",
 }
 
@@ -54,26 +52,32 @@ def test_nothing_to_distribute(batch: str, migrated: Migrated, findings: Finding
 @pytest.mark.hazard("R2")
 @pytest.mark.parametrize(
     "batch",
-    ["i = torch.randint(90, (16,))\n    x, y = data.x[i], data.y[i]", "x, y = draw()"],
-    ids=["in the loop", "in a function"],
+    [
+        "i = torch.randint(90, (16,))\n    x, y = data.x[i], data.y[i]",
+        "i = np.random.randint(0, 90, 16)\n    x, y = data.x[i], data.y[i]",
+        "i = random.sample(range(90), 16)\n    x, y = data.x[i], data.y[i]",
+        "x, y = draw()",
+    ],
+    ids=["torch", "numpy", "python", "in a function"],
 )
-def test_batches_that_torch_draws(batch: str, migrated: Migrated, findings: Findings) -> None:
+def test_batches_that_are_drawn(batch: str, migrated: Migrated, findings: Findings) -> None:
     function = """
 def draw():
     starts = torch.randint(90, (16,))
     return torch.stack([data.x[i : i + 8] for i in starts]).to("cuda"), data.y[starts].to("cuda")
 """
-    text = function + LOOP.format(batch=batch)
+    text = "import random\nimport numpy as np\n" + function + LOOP.format(batch=batch)
     new = migrated(text)
+    assert new.count("accelerator.shard_batch(") == 1
     assert "model, optimizer = accelerator.prepare(\n    model, optimizer\n)" in new
     assert new.count(".to(accelerator.device)") == (2 if "draw()" in batch else 0)
-    assert "random-batches" in findings(text)
+    assert "sharded-batch" in findings(text)
 
 
 def test_batches_that_torch_draws_after_a_single_step(findings: Findings) -> None:
     loop = LOOP.format(batch="i = torch.randint(90, (16,))\n    x, y = data.x[i], data.y[i]")
     first = "F.cross_entropy(model(data.x[:1]), data.y[:1]).backward()\noptimizer.step()\n"
-    assert "random-batches" in findings(loop.replace("for step", f"{first}for step"))
+    assert "sharded-batch" in findings(loop.replace("for step", f"{first}for step"))
 
 
 def test_noise_alone_is_no_batch(findings: Findings) -> None:

@@ -42,6 +42,10 @@ class Reach:
         """The module in which a function (or module-level code) stands."""
         return self._unit_of[code]
 
+    def unit_of(self, node: cst.CSTNode, otherwise: Unit) -> Unit:
+        """The module in which a node stands."""
+        return next((unit for unit in self.units if node in unit.names.parents), otherwise)
+
     def function_of(self, call: cst.Call) -> Code:
         """The function (or module) whose code makes a call."""
         return self.state.calls[call].unit.names.function(call)

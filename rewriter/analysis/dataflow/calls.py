@@ -9,6 +9,7 @@ import libcst as cst
 
 from ...facts.roles import TENSORS, Origin, Role
 from .call_binding import Evaluate, EvaluatedCall, bind, host, relate, trailing
+from .containers import members
 from .external_calls import outside_call
 from .methods import method_call
 from .registries import handed, looked_up
@@ -129,6 +130,12 @@ def _forward(call: EvaluatedCall, model: Origin, kind: Thing) -> None:
         bind(call, forward, model, gives=False)
 
 
+def _layer(call: EvaluatedCall, layer: Thing) -> None:
+    """``nn.Sequential`` runs its layers."""
+    if isinstance(layer, Origin) and layer.role is Role.MODEL:
+        call.state.solver.watch(call.state.kinds(layer), lambda kind: _forward(call, layer, kind))
+
+
 def _called(call: EvaluatedCall, thing: Origin | Instance) -> None:
     """A thing itself is called: a model's forward, a criterion, an object with ``__call__``."""
     state = call.state
@@ -143,6 +150,9 @@ def _called(call: EvaluatedCall, thing: Origin | Instance) -> None:
         if klass is not None:
             state.solver.add(state.kinds(thing), klass)
         state.solver.watch(state.kinds(thing), lambda kind: _forward(call, thing, kind))
+        if thing.qualified == "torch.nn.Sequential" and isinstance(thing.node, cst.Call):
+            for arg in thing.node.args:
+                state.solver.watch(members(state, state.slot(arg.value)), lambda layer: _layer(call, layer))
     elif thing.role is Role.CRITERION:
         call.make(Role.LOSS, f"given by {thing.qualified or 'a loss module'}", source=thing)
     elif thing.role in TENSORS:

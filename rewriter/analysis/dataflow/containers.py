@@ -8,6 +8,8 @@ from ...facts.roles import SHARES, Origin, Role
 from .solver import Slot, Thing
 from .values import External, Function, Klass, Mapping, Sequence, State
 
+_CONTAINERS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential"})
+
 
 def element(state: State, source: Slot) -> Slot:
     """What iterating the things in a slot gives."""
@@ -19,6 +21,8 @@ def element(state: State, source: Slot) -> Slot:
                 state.solver.add(result, batch(state, thing))
             elif thing.role in SHARES or thing.role is Role.PARAMETERS:
                 state.solver.add(result, thing)
+            else:
+                _layers(state, thing, result)
         elif isinstance(thing, Sequence):
             for item in thing.items:
                 state.solver.flow(item, result)
@@ -26,6 +30,13 @@ def element(state: State, source: Slot) -> Slot:
 
     state.solver.watch(source, arrive)
     return result
+
+
+def _layers(state: State, container: Origin, result: Slot) -> None:
+    """The layers in ``nn.ModuleList([...])`` and ``nn.Sequential(...)``."""
+    if container.qualified in _CONTAINERS and isinstance(container.node, cst.Call):
+        for arg in container.node.args:
+            state.solver.flow(members(state, state.slot(arg.value)), result)
 
 
 def batch(state: State, loader: Origin) -> Origin:
@@ -40,6 +51,8 @@ def at(state: State, source: Slot, position: int) -> Slot:
     def arrive(thing: Thing) -> None:
         if isinstance(thing, Origin) and (thing.role in SHARES or thing.role is Role.PARAMETERS):
             state.solver.add(result, thing)
+        elif isinstance(thing, Origin):
+            _layers(state, thing, result)
         elif isinstance(thing, Sequence):
             if -len(thing.items) <= position < len(thing.items):
                 state.solver.flow(thing.items[position], result)

@@ -14,14 +14,25 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import Function, State, Unit, origins
 from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
+from ..layouts.by_hand.trial import Obstacle
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import import_source
-from ..training.random_windows import drawn_alike, find_windows
 from ..training.training import Training, method_name, outside_name
 
 
-def refusals(state: State, reach: Reach, training: Training, hand: ByHand | None) -> Iterator[tuple[Unit, Finding]]:
-    """What stands in the way of migrating a program at all; ``hand``: how it distributes itself, if that goes."""
+def refusals(
+    state: State, reach: Reach, training: Training, hand: ByHand | None, uncut: Obstacle | None = None
+) -> Iterator[tuple[Unit, Finding]]:
+    """
+    What stands in the way of migrating a program at all.
+
+    Args:
+        state: the solved program.
+        reach: its call graph.
+        training: what it trains.
+        hand: how it distributes itself, if that can be replaced.
+        uncut: why the batches that it makes without a loader cannot be cut into shards.
+    """
     by_hand = list(distributed(state, reach.units)) if hand is None else hand.obstacles
     if by_hand:
         yield from by_hand
@@ -43,9 +54,7 @@ def refusals(state: State, reach: Reach, training: Training, hand: ByHand | None
         yield from [search] if unstarted and search is not None else unstarted  # whoever searches starts it
         return
     if not training.train_loops:
-        yield from find_windows(state, reach, training)
-    if not training.train_loops:
-        yield _unfed(state, reach, training)
+        yield _unfed(state, reach, training, uncut)
 
 
 _EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
@@ -70,7 +79,7 @@ def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             )
 
 
-def _unfed(state: State, reach: Reach, training: Training) -> tuple[Unit, Finding]:
+def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | None) -> tuple[Unit, Finding]:
     """No known loader feeds the training: say whether there is none, or one that cannot be seen."""
     record = training.backwards[0]
     for loop in reach.loops(record.node, record.unit):
@@ -95,13 +104,12 @@ def _unfed(state: State, reach: Reach, training: Training) -> tuple[Unit, Findin
                     f"cannot tell whether `{name}`, which feeds this training, is a data loader",
                     f"pass --assume loader={name} if it is a torch.utils.data.DataLoader",
                 )
-    alike = drawn_alike(state, reach, training)
-    if alike is not None:
-        return alike.unit, _blocked(
+    if uncut is not None:
+        return uncut.unit, _blocked(
             "no-data-parallel-axis",
-            alike.node,
-            "Python or NumPy draws the batches of this training, and draws the same ones on every process",
-            "draw the rows with torch (torch.randint), or feed the training from a torch.utils.data.DataLoader",
+            uncut.node,
+            f"no data loader feeds this training, and its batches cannot be cut into shards: {uncut.reason}",
+            "feed it from a torch.utils.data.DataLoader, or keep it on one device",
         )
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,

@@ -18,7 +18,7 @@ from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, External, Instance, State, Unit, origins
 from ..syntax.definitions import reaching
-from ..syntax.nodes import FunctionNode, is_zero, positional
+from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
 from ..training.training import Training, method_name, outside_name
@@ -76,6 +76,7 @@ class Equality:
     Args:
         shared: loops whose loader gives each process its own share.
         gathers: what is made whole, and where.
+        cut: expressions that give the rows of one process, of a batch that no loader yields.
     """
 
     def __init__(
@@ -85,9 +86,11 @@ class Equality:
         training: Training,
         shared: Iterable[cst.CSTNode],
         gathers: Iterable[tuple[Unit, Gather]],
+        cut: Iterable[cst.CSTNode] = (),
     ) -> None:
         self.state, self.reach, self.training = state, reach, training
         self.shared = set(shared)
+        self._cut = set(cut)
         self._whole: set[cst.CSTNode] = set()
         self._covered: dict[Binding, list[int]] = {}
         for unit, gather in gathers:
@@ -272,7 +275,9 @@ class Equality:
         for unit, value, definition in self._writes.get(key.binding if isinstance(key, Variable) else key, ()):
             if definition is not None and definition not in seen:
                 continue
-            if isinstance(value, Part):
+            if isinstance(value, Part) and value.call in self._cut:
+                yield DivergenceSource(value.call)
+            elif isinstance(value, Part):
                 yield from self._call(unit, value.call, value.place) if value.call not in self._whole else ()
             elif value in self.shared and isinstance(value, (cst.For, cst.CompFor)):
                 yield DivergenceSource(value)
@@ -292,7 +297,10 @@ class Equality:
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What an expression hangs on."""
-        if node in self._whole:
+        if node in self._whole or _asks_for_none(node):
+            return
+        if node in self._cut:
+            yield DivergenceSource(node)
             return
         if isinstance(node, cst.Name):
             yield from self._name(unit, node)
@@ -431,3 +439,11 @@ def _is_width(node: cst.CSTNode) -> bool:
     if isinstance(first, cst.Index):
         return not is_zero(first.value)
     return isinstance(first, cst.Slice) and isinstance(first.lower, cst.Integer) and not is_zero(first.lower)
+
+
+def _asks_for_none(node: cst.CSTNode) -> bool:
+    """``targets is None``: whether there is a value is the same on all processes, whatever it is."""
+    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        return False
+    asked = node.comparisons[0]
+    return isinstance(asked.operator, (cst.Is, cst.IsNot)) and is_none(asked.comparator)

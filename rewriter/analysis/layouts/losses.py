@@ -153,6 +153,20 @@ def _weight(
             yield from found
 
 
+def printed(reducer: Reducer, unit: Unit, call: cst.CSTNode, because: str) -> Iterator[Gather]:
+    """
+    The losses in a print, to be made those of all processes; none where something else in it cannot be.
+
+    In an f-string no other text can be written, before Python 3.12, and so only sums are: their reduction needs none.
+    """
+    for gather in reducer.whole(unit, call, because) or ():
+        texts = isinstance(next(unit.names.enclosing(gather.node, cst.FormattedString), None), cst.FormattedString)
+        if not texts:
+            yield gather
+        elif gather.reduction == "sum":
+            yield gather._replace(reduction="")
+
+
 def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | Finding]:
     """What the closures of an optimizer return that decides by it how far it goes: LBFGS, with or without a search."""
     for record in training.steps:

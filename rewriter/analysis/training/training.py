@@ -59,7 +59,7 @@ def find(state: State, reach: Reach) -> Training:
             found.eval_loops[loop] = None
     _without_probes(reach, found)
     if not found.optimizers:
-        _by_hand(state, reach, found)
+        updated_by_hand(state, reach, found)
     return found
 
 
@@ -91,7 +91,7 @@ def _looped(reach: Reach, call: cst.Call, unit: Unit, seen: frozenset[cst.CSTNod
     return not sites or any(_looped(reach, site, reach.state.calls[site].unit, seen | {code}) for site in sites)
 
 
-def _by_hand(state: State, reach: Reach, found: Training) -> None:
+def updated_by_hand(state: State, reach: Reach, found: Training) -> None:
     """Without an optimizer the script updates parameters by itself: those of the models that its loops run forward."""
     for loop in found.train_loops:
         unit = _unit_of(reach, loop)

@@ -11,12 +11,16 @@ class Loss(NamedTuple):
     default: Literal["mean", "sum", "batchmean", "none"] = "mean"
     reduction: int | None = None
     """The position of ``reduction``; None where it is given by keyword only."""
+    classes: bool = False
+    """Targets are class numbers, or texts of them: they have another shape than what is compared with them."""
 
 
 class Criterion(NamedTuple):
     """A loss as a class."""
 
     default: Literal["mean", "sum", "batchmean", "none"] = "mean"
+    classes: bool = False
+    """As in `Loss`."""
 
 
 class ModelClass(NamedTuple):
@@ -26,6 +30,9 @@ class ModelClass(NamedTuple):
     """In training, rows of a batch have an influence on one another."""
     random: bool = False
     gives: Literal["tensor", "output and state", "modules"] = "tensor"
+    rows: Literal["first", "all but the last", "any", "along", "sequence", "unknown"] = "first"
+    """The dimensions in which the rows of a batch can be, and stay; ``along``: all but the one that ``dim`` names;
+    ``sequence``: the first or the second, as ``batch_first`` says."""
     weights: str = ""
     """The keywords that ask for pretrained weights, which are downloaded; ``always`` where none is needed."""
 

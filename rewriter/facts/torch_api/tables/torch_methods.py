@@ -209,6 +209,7 @@ ROWS: Table = {
     "torch.Tensor.bmm": ("product", {"batched": True}),
     "torch.Tensor.baddbmm": ("product", {"batched": True}),
     # new tensors on the same device
+    "torch.Tensor.new": ("create", {}),
     "torch.Tensor.new_zeros": ("create", {}),
     "torch.Tensor.new_ones": ("create", {}),
     "torch.Tensor.new_full": ("create", {}),

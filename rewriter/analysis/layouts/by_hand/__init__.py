@@ -1,0 +1,1 @@
+"""Batches that a script makes without a loader, and where they are cut into shards."""

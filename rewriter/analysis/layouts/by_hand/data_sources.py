@@ -1,0 +1,133 @@
+"""How the data of a batch is spelled: random draws, their sizes, tensors and arrays of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ....facts.roles import Role
+from ....facts.torch_api.kinds import tensors
+from ....facts.torch_api.loading import row, transfer
+from ...dataflow.values import Function, State, Unit, origins
+from ...syntax.definitions import bindings_value
+from ...syntax.nodes import dotted, keyword
+from ...syntax.walk import descendants
+from ...training.training import method_name, outside_names
+
+
+def size_of_draw(name: str, call: cst.Call) -> cst.BaseExpression | None:
+    """The argument of a random draw that says how many rows it gives; None where it draws a single number."""
+    place = {"torch.randint": -1, "numpy.random.randint": 2, "random.sample": 1}.get(
+        name, 1 if name.startswith("numpy.random.choice") else 0
+    )
+    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+    asked = keyword(call, "size") or keyword(call, "k")
+    if asked is None and name.startswith(("torch.", "numpy.random.rand", "random.sample", "numpy.random.choice")):
+        asked = plain[place] if len(plain) > max(place, 0) else None
+    if isinstance(asked, (cst.Tuple, cst.List)):
+        asked = asked.elements[0].value if asked.elements else None
+    return asked
+
+
+def is_new(name: str) -> bool:
+    """Whether random values are rows of their own, and not noise on a tensor that is there."""
+    return not name.startswith("torch.nn.") and not name.endswith(("_like", "bernoulli", "multinomial", "poisson"))
+
+
+def spelled(node: cst.CSTNode) -> list[str]:
+    """The names that are added up in an expression, calls and what they are called left out."""
+    if isinstance(node, cst.BinaryOperation):
+        return [*spelled(node.left), *spelled(node.right)]
+    return [dotted(node)] if dotted(node) else []
+
+
+def chooses(unit: Unit, call: cst.Call) -> bool:
+    """Whether what is drawn is used as an index, or looped over to be one."""
+    kinds = (cst.SubscriptElement, cst.CompFor)
+    if any(isinstance(a, kinds) for a in unit.names.ancestors(call)):
+        return True
+    statement = unit.names.statement(call)
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    target = small.targets[0].target if isinstance(small, cst.Assign) and len(small.targets) == 1 else None
+    binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
+    reads = binding.reads if binding is not None else ()
+    return any(isinstance(a, kinds) for read in reads for a in unit.names.ancestors(read))
+
+
+def without_gradient(unit: Unit, node: cst.CSTNode) -> bool:
+    return any(
+        isinstance(around, cst.With)
+        and any(dotted(getattr(i.item, "func", i.item)).endswith("no_grad") for i in around.items)
+        for around in unit.names.ancestors(node)
+    )
+
+
+def calls_in(node: cst.CSTNode) -> Iterator[cst.Call]:
+    return (n for n in descendants(node) if isinstance(n, cst.Call))
+
+
+def elements_of(arg: cst.Arg) -> list[cst.BaseExpression]:
+    value = arg.value
+    return [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else [value]
+
+
+def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]) -> bool:
+    """Whether an expression gives a tensor or an array of data, as far as its spelling tells."""
+    if value in seen:
+        return False
+    seen.add(value)
+    if isinstance(value, cst.Name):
+        binding = unit.names.binding(value)
+        values = bindings_value(unit.names, binding) if binding is not None else []
+        return any(is_data(state, unit, v, seen) for v in values)
+    if isinstance(value, (cst.Tuple, cst.List)):
+        return any(is_data(state, unit, e.value, seen) for e in value.elements)
+    if isinstance(value, (cst.Subscript, cst.UnaryOperation)):
+        return is_data(state, unit, value.value if isinstance(value, cst.Subscript) else value.expression, seen)
+    if isinstance(value, cst.BinaryOperation):
+        return is_data(state, unit, value.left, seen) or is_data(state, unit, value.right, seen)
+    if isinstance(value, cst.Attribute):
+        return value.attr.value in ("data", "T") and is_data(state, unit, value.value, seen)
+    if not isinstance(value, cst.Call):
+        return False
+    if any(a.keyword is not None and a.keyword.value == "requires_grad" for a in value.args):
+        return False
+    record = state.calls.get(value)
+    if record is None or origins(record.result, *(role for role in Role if role not in _OF_TENSORS)):
+        return False
+    for name in outside_names(record):
+        found = row(name)
+        if found is not None and isinstance(found.transfer, _OF_DATA):
+            return name.rpartition(".")[2] not in _OF_NOTHING
+        if found is None and name.startswith(("torch.", "numpy.")):
+            return True
+    for thing in record.callees:
+        if isinstance(thing, Function):
+            given = (r.value for r in thing.unit.names.returns.get(thing.node, ()))
+            if any(is_data(state, thing.unit, v, seen) for v in given if v is not None):
+                return True
+    if not isinstance(value.func, cst.Attribute):
+        return False
+    shape = transfer(f"torch.Tensor.{method_name(value)}", tensors.Reshape)
+    if shape is not None and shape.how != "split":  # nothing but tensors and arrays has such methods
+        return True
+    found = row(f"torch.Tensor.{method_name(value)}")
+    return found is not None and isinstance(found.transfer, _OF_DATA) and is_data(state, unit, value.func.value, seen)
+
+
+_OF_TENSORS = (Role.BATCH, Role.OUTPUT, Role.LOSS, Role.LOCAL, Role.CHECKPOINT)
+_OF_NOTHING = frozenset("zeros ones empty full eye".split())
+"""What is made with one value everywhere is a state or a mask, and no data."""
+_OF_DATA = (
+    tensors.Pointwise,
+    tensors.Reshape,
+    tensors.Concat,
+    tensors.Product,
+    tensors.Create,
+    tensors.Convert,
+    tensors.Random,
+    tensors.Same,
+    tensors.AlongDim,
+    tensors.Detach,
+)

@@ -1,0 +1,193 @@
+"""
+Batches that a script makes without a loader: random draws, slices, columns of a text, the whole data at once.
+
+Where a batch comes from suggests where it can be cut into shards. A suggestion counts only if the interpreter, which
+takes it for granted and goes through the whole training, finds that each loss is a mean or a sum over the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ....facts.module import Gather, HandBatch, ShardCount
+from ....facts.roles import Role
+from ....findings import Finding, Severity
+from ...dataflow.call_graph import Reach
+from ...dataflow.values import CallRecord, State, Unit, origins
+from ...training.training import Training, method_name
+from ..engine.layout import Layout, Partial, Shard, inner
+from .suggestions import Cut, Suggestions
+from .trainings import HandTraining, trainings
+from .trial import Obstacle, Trial, TrialOutcome
+
+
+@dataclass
+class ShardedBatches:
+    """How the batches of a program are cut into shards."""
+
+    batches: list[tuple[Unit, HandBatch]] = field(default_factory=list)
+    counts: list[tuple[Unit, ShardCount]] = field(default_factory=list)
+    reductions: dict[cst.Call, str] = field(default_factory=dict)
+    """For each backward pass, whether its loss is a mean or a sum over the rows."""
+    loops: list[cst.CSTNode] = field(default_factory=list)
+    shards: list[cst.CSTNode] = field(default_factory=list)
+    """Expressions that give the rows of one process."""
+    gathers: list[tuple[Unit, Gather]] = field(default_factory=list)
+    """What is made in the training and read as a whole after it."""
+    findings: list[tuple[Unit, Finding]] = field(default_factory=list)
+
+    def add(self, other: ShardedBatches, loops: Sequence[cst.CSTNode]) -> None:
+        """Take in the batches of another training."""
+        self.batches += other.batches
+        self.counts += other.counts
+        self.reductions.update(other.reductions)
+        self.shards += other.shards
+        self.gathers += other.gathers
+        self.findings += other.findings
+        self.loops += loops
+
+
+def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) -> ShardedBatches | Obstacle | None:
+    """
+    How the batches of a training without a loader are cut; why they cannot be; None where there are none.
+
+    Args:
+        state: the solved program.
+        reach: its call graph.
+        training: what it trains.
+        able: the runtime that the migrated script calls can cut batches.
+    """
+    found = ShardedBatches()
+    done = [r for r in state.calls.values() if method_name(r.node) == "shard_batch" and _is_ours(r)]
+    for each in trainings(state, reach, training):
+        if done:
+            found.loops += each.steps
+            continue
+        one = _Planner(state, reach, each).run()
+        if not isinstance(one, ShardedBatches):
+            return one
+        if not able:
+            unit, batch = one.batches[0]
+            return Obstacle(unit, batch.node, "Accelerate has no method for it; migrate with --target torchlift")
+        found.add(one, each.steps)
+    for record in training.backwards:
+        found.reductions.setdefault(record.node, "mean")  # of the whole batch, on every process
+    return found if found.loops else None
+
+
+def _is_ours(record: CallRecord) -> bool:
+    return bool(origins(record.receiver, Role.ACCELERATOR))
+
+
+class _Planner:
+    """Looks for the cut of one training, and says what is written then."""
+
+    def __init__(self, state: State, reach: Reach, training: HandTraining) -> None:
+        self.reach, self.unit, self.loop = reach, training.unit, training.loop
+        self.code = self.unit.names.function(self.loop)
+        self.trial = Trial(state, reach, training)
+        self.suggestions = Suggestions(state, reach, training, lambda cuts: self.trial.tried(cuts).held.given)
+
+    def run(self) -> ShardedBatches | Obstacle | None:
+        """The first suggestion that holds; else the reason why the last one does not."""
+        obstacle: Obstacle | None = None
+        followed = -1
+        for cuts in filter(None, self.suggestions.all()):
+            outcome = self.trial.tried(cuts)
+            if outcome.obstacle is None:
+                return self._settled(cuts, outcome)
+            rows = len([one for one in outcome.held.given.values() if isinstance(inner(one), Shard)])
+            if rows > followed:  # the suggestion that goes farthest has the best reason
+                obstacle, followed = outcome.obstacle, rows
+        return obstacle
+
+    def _settled(self, cuts: list[Cut], outcome: TrialOutcome) -> ShardedBatches:
+        found = ShardedBatches()
+        found.reductions = {
+            call: layout.op
+            for call, held in outcome.held.backwards.items()
+            if isinstance(layout := inner(held), Partial)
+        }
+        names = [cut for cut in cuts if isinstance(cut.node, cst.Name)]
+        if names:
+            found.batches.append((self.unit, self._before_loop(names, outcome.counts)))
+        for cut in cuts:
+            if cut not in names:
+                found.batches.append((cut.unit, HandBatch(cut.node, _dim(cut.layout))))
+        for size, _ in outcome.counts:
+            if names:
+                read = names[0].node
+                assert isinstance(read, cst.Name)
+                found.counts.append(
+                    (self.unit, ShardCount(size, found.batches[0][1].renamed(read.value), _dim(names[0].layout)))
+                )
+        found.shards = [cut.node for cut in cuts]
+        for binding, _ in self.trial.left_over(outcome.held):
+            because = "made of the rows of this process, and read as a whole after the training"
+            found.gathers.append((self.unit, Gather(self.loop, (binding.name,), because)))
+        for call in list(outcome.held.shown)[:1]:
+            found.findings.append((self.reach.unit_of(call, self.unit), _shown(call)))
+        unit, first = found.batches[0]
+        found.findings.append((unit, sharded_batch(first, found.reductions)))
+        return found
+
+    def _before_loop(self, cuts: list[Cut], counts: list[tuple[cst.CSTNode, cst.CSTNode]]) -> HandBatch:
+        """One statement for all that is cut as a whole: before the loop, and before what has to know how many rows."""
+        names = self.unit.names
+        early = [names.statement(size) for size, _ in counts if names.function(size) is self.code]
+        beside = [one for one in early if names.block(one) is names.block(self.loop)]
+        place = min([self.loop, *beside], key=names.order)
+        bindings = list(dict.fromkeys(b for cut in cuts if (b := self.unit.names.binding(_name(cut.node))) is not None))
+        reads = {cut.node for cut in cuts}
+        order = self.unit.names.order
+        others = [
+            read
+            for binding in bindings
+            for read in binding.reads
+            if read not in reads and (order(read) > order(self.loop) or self.unit.names.function(read) is not self.code)
+        ]
+        texts = tuple(binding.name for binding in bindings)
+        own = all(binding.scope.function.node is self.code for binding in bindings)
+        if not others and own:
+            return HandBatch(place, _dim(cuts[0].layout), texts)
+        taken = {name for scope in self.unit.names.scopes.values() for name in scope.bindings}
+        news = tuple(next(n for n in (f"{t}_shard", f"{t}_shard_", f"own_{t}_shard") if n not in taken) for t in texts)
+        return HandBatch(place, _dim(cuts[0].layout), texts, news, tuple(_name(cut.node) for cut in cuts))
+
+
+def sharded_batch(batch: HandBatch, reductions: Mapping[cst.Call, str]) -> Finding:
+    """What it means that a batch is cut."""
+    sums = ": of a loss that is a sum over the rows, 1/N" if "sum" in reductions.values() else ""
+    what = f"`{'`, `'.join(batch.names)}`" if batch.names else "this batch"
+    return Finding(
+        "sharded-batch",
+        batch.node,
+        f"no loader feeds this training: each process trains on its own rows of {what}. Together they compute what one "
+        "process computes; the learning rate stays as it is. A figure of a step that is printed is that of the main "
+        f"process's rows{sums}",
+        "",
+        Severity.NOTE,
+    )
+
+
+def _shown(call: cst.Call) -> Finding:
+    return Finding(
+        "one-share",
+        call,
+        "each process has only its own rows of this batch: what is shown here are those of one process",
+        "no action needed if a sample is enough; otherwise gather it on all processes before this line: "
+        "accelerator.gather(...)",
+    )
+
+
+def _name(node: cst.CSTNode) -> cst.Name:
+    assert isinstance(node, cst.Name)
+    return node
+
+
+def _dim(layout: Layout) -> int:
+    found = inner(layout)
+    return found.dim if isinstance(found, Shard) else 0

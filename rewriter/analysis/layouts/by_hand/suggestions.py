@@ -1,0 +1,231 @@
+"""Where the batches of a training may be cut, by where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import libcst as cst
+
+from ....facts.torch_api.kinds import tensors
+from ....facts.torch_api.loading import transfer
+from ...dataflow.call_binding import argument_of
+from ...dataflow.call_graph import Reach
+from ...dataflow.values import State, Unit
+from ...syntax.definitions import bindings_value
+from ...syntax.names import Names
+from ...syntax.nodes import dotted, positional
+from ...syntax.scopes import Binding
+from ...syntax.walk import descendants
+from ...training.training import outside_names
+from ..engine.layout import Layout, Several, Shard, inner
+from .data_sources import calls_in, chooses, elements_of, is_data, is_new, size_of_draw, spelled, without_gradient
+from .trainings import HandTraining
+
+
+class Cut(NamedTuple):
+    """A place at which a batch can be cut."""
+
+    node: cst.BaseExpression
+    unit: Unit
+    layout: Layout
+    sizes: frozenset[str] = frozenset()
+
+
+class Suggestions:
+    """
+    The places at which the batches of one training may be cut.
+
+    Args:
+        state: the solved program.
+        reach: its call graph.
+        training: the training.
+        given: the layouts of what calls give, with some cuts taken for granted.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        reach: Reach,
+        training: HandTraining,
+        given: Callable[[list[Cut]], Mapping[cst.Call, Layout]],
+    ) -> None:
+        self.state, self.reach, self._given = state, reach, given
+        self.unit, self.loop = training.unit, training.loop
+        self.code = self.unit.names.function(self.loop)
+        self.nodes = list(descendants(self.loop.body))
+        self.inside = set(self.nodes)
+
+    def all(self) -> Iterator[list[Cut]]:
+        """The suggestions, the likeliest first."""
+        for draws in (list(self._draws()), list(self._draws(noise=True))):
+            own = [cut for cut in draws if cut.node in self.inside]
+            far = [cut for cut in draws if cut.node not in self.inside]
+            yield [*own, *self._calls_around(far, draws)]
+            if far and all(self._only_trains(cut) for cut in far):
+                yield draws
+        slices = list(self._slices())
+        if slices:
+            yield slices
+        names = list(self._whole())
+        windows = [pair for pair in names if self._is_argument(pair[0])]
+        for dim, tables in ((0, (names, windows)), (1, (windows,))):
+            for chosen in tables:
+                if chosen:
+                    yield [
+                        Cut(read, self.unit, Shard(dim), sizes)
+                        for binding, sizes in chosen
+                        for read in self._reads(binding)
+                    ]
+
+    def _draws(self, noise: bool = False) -> Iterator[Cut]:
+        """Random numbers that choose rows; with ``noise`` those that are rows themselves, too."""
+        for node in self.reach.runs(self.loop.body, self.unit):
+            if not isinstance(node, cst.Call) or node not in self.state.calls:
+                continue
+            record = self.state.calls[node]
+            for name in outside_names(record):
+                kind = transfer(name, tensors.Random)
+                size = size_of_draw(name, node)
+                if kind is None or (size is None and kind.draws != "order"):
+                    continue
+                if (noise and is_new(name) and not self._meets_others(node)) or (
+                    kind.draws != "noise" and chooses(record.unit, node)
+                ):
+                    yield Cut(node, record.unit, Shard(0), frozenset({dotted(size)} - {""}) if size else frozenset())
+
+    def _meets_others(self, draw: cst.Call) -> bool:
+        """Noise in the loop's own code that is added to something: what that holds may be whole."""
+        names = self.unit.names
+        if draw not in self.inside:
+            return False  # in a function whose result is cut
+        around: list[cst.CSTNode] = [draw]
+        statement = names.statement(draw)
+        small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        target = small.targets[0].target if isinstance(small, cst.Assign) else None
+        binding = names.binding(target) if isinstance(target, cst.Name) else None
+        around += binding.reads if binding is not None else []
+        return any(_is_operand(names, node) for node in around)
+
+    def _calls_around(self, far: list[Cut], draws: list[Cut]) -> list[Cut]:
+        """The calls in the loop's own code that reach some of the draws, with the layouts of what they give."""
+        if not far:
+            return []
+        given = self._given(draws)
+        drawing = {cut.unit.names.function(cut.node) for cut in far}
+        found: dict[cst.Call, Cut] = {}
+        sizes = frozenset(text for cut in draws for text in cut.sizes)
+        for node in self.nodes:
+            if not isinstance(node, cst.Call) or self.unit.names.function(node) is not self.code:
+                continue
+            if drawing.isdisjoint(code for f in self.reach.called(node) for code in self.reach.below(f)):
+                continue
+            layout = given.get(node)
+            if layout is not None and _is_cut(layout):
+                found[node] = Cut(node, self.unit, layout, sizes)
+        return list(found.values())
+
+    def _only_trains(self, cut: Cut) -> bool:
+        """Whether a function is called from the loop's own code alone."""
+        sites = self.reach.sites(cut.unit.names.function(cut.node))
+        return all(site in self.inside and self._is_own(site) for site in sites)
+
+    def _slices(self) -> Iterator[Cut]:
+        """``X[i : i + batch_size]`` in the loop's own code."""
+        for node in self.nodes:
+            if isinstance(node, cst.Subscript) and len(node.slice) == 1 and self._is_own(node):
+                part = node.slice[0].slice
+                if isinstance(part, cst.Slice) and part.lower is not None:
+                    counters = self._counters(part.lower)
+                    last = part.upper
+                    if counters and (last is None or counters & self._counters(last)):
+                        ends = set(spelled(last) if last is not None else ()) - {b.name for b in counters}
+                        yield Cut(node, self.unit, Shard(0), frozenset(ends))
+
+    def _counters(self, node: cst.CSTNode) -> set[Binding]:
+        """The variables in an expression that the loop itself sets."""
+        found = (self.unit.names.binding(n) for n in descendants(node) if isinstance(n, cst.Name))
+        return {
+            b for b in found if b is not None and any(d in self.inside or self._is_target(d) for d in b.definitions)
+        }
+
+    def _is_target(self, definition: cst.CSTNode) -> bool:
+        return isinstance(self.loop, cst.For) and definition in set(descendants(self.loop.target))
+
+    def _is_own(self, node: cst.CSTNode) -> bool:
+        code = self.unit.names.function(node)
+        return code is self.code or any(a in self.inside for a in self.unit.names.ancestors(code))
+
+    def _whole(self) -> Iterator[tuple[Binding, frozenset[str]]]:
+        """Tensors of data that are made before the loop and read in it."""
+        seen: set[Binding] = set()
+        for node in self.nodes:
+            binding = self.unit.names.binding(node) if isinstance(node, cst.Name) and self._is_own(node) else None
+            if binding is None or binding in seen or not binding.definitions:
+                continue
+            seen.add(binding)
+            if any(d in self.inside for d in binding.definitions) or not self._reads(binding):
+                continue
+            if binding.scope.function.node not in (self.code, self.unit.names.module):
+                continue
+            for made in self._made(binding)[-1:]:
+                if is_data(self.state, self.reach.unit_of(made, self.unit), made, set()):
+                    sizes = {
+                        text
+                        for call in calls_in(made)
+                        for arg in call.args
+                        for n in elements_of(arg)
+                        for text in spelled(n)
+                    }
+                    yield binding, frozenset(sizes - {name for name in sizes if self._is_data_name(name)})
+
+    def _made(self, binding: Binding) -> list[cst.BaseExpression]:
+        """What a variable is given, by assignments or by the callers of its function."""
+        values = bindings_value(self.unit.names, binding)
+        if values or not isinstance(self.code, cst.FunctionDef):
+            return values
+        places = positional(self.code)
+        index = next((i for i, p in enumerate(places) if p in binding.definitions), None)
+        if index is None:
+            return []
+        given = (argument_of(site, places[index], index) for site in self.reach.sites(self.code))
+        return [arg.value for arg in given if arg is not None]
+
+    def _is_data_name(self, name: str) -> bool:
+        binding = self.unit.names.scopes[self.code].lookup(name.partition(".")[0])
+        values = bindings_value(self.unit.names, binding) if binding is not None else []
+        return any(is_data(self.state, self.unit, value, set()) for value in values)
+
+    def _is_argument(self, binding: Binding) -> bool:
+        """Whether windows of a variable are read: ``get_batch(train_data, i)``, ``data[i : i + steps]``."""
+        reads = self._reads(binding)
+        if any(isinstance(self.unit.names.parents.get(read), cst.Subscript) for read in reads):
+            return True
+        return any(
+            getattr(getattr(function, "name", None), "value", "") != "forward"
+            for read in reads
+            if isinstance(arg := self.unit.names.parents.get(read), cst.Arg)
+            and isinstance(call := self.unit.names.parents.get(arg), cst.Call)
+            for function in self.reach.called(call)
+        )
+
+    def _reads(self, binding: Binding) -> list[cst.Name]:
+        return [read for read in binding.reads if read in self.inside and not without_gradient(self.unit, read)]
+
+
+def _is_operand(names: Names, node: cst.CSTNode) -> bool:
+    """Whether a value is one side of an operation, as it is or with methods called on it."""
+    for around in names.ancestors(node):
+        if isinstance(around, cst.BinaryOperation):
+            return True
+        if isinstance(around, (cst.Arg, cst.BaseSmallStatement)):
+            return False
+    return False
+
+
+def _is_cut(layout: Layout) -> bool:
+    """Whether what a call gives can be cut: tensors that all have their rows in one dimension, and nothing else."""
+    found = inner(layout)
+    if isinstance(layout, Several) and any(not isinstance(item, Shard) for item in layout.items):
+        return False
+    return isinstance(found, Shard) and not found.merged

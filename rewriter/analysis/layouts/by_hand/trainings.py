@@ -1,0 +1,56 @@
+"""Training loops that no loader feeds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import libcst as cst
+
+from ...dataflow.call_graph import Reach
+from ...dataflow.values import CallRecord, State, Unit
+from ...training.training import Training
+
+
+class HandTraining(NamedTuple):
+    """The outermost loop of a training, in the function that runs the backward passes."""
+
+    loop: cst.For | cst.While
+    unit: Unit
+    backwards: list[CallRecord]
+    steps: list[cst.CSTNode]
+    """The innermost loops around the backward passes."""
+
+
+def trainings(state: State, reach: Reach, training: Training) -> list[HandTraining]:
+    """The loops around the backward passes of a program."""
+    found: dict[cst.CSTNode, HandTraining] = {}
+    for record in training.backwards:
+        place = _around(state, reach, record)
+        if place is None:  # one step of its own, the same on all processes
+            continue
+        loop, step, unit = place
+        one = found.setdefault(loop, HandTraining(loop, unit, [], []))
+        one.backwards.append(record)
+        one.steps.append(step)
+    return list(found.values())
+
+
+def _around(
+    state: State, reach: Reach, record: CallRecord
+) -> tuple[cst.For | cst.While, cst.For | cst.While, Unit] | None:
+    """The outermost and the innermost loop around a backward pass, in the first function with one on the way up."""
+    call, unit = record.node, record.unit
+    seen: set[cst.CSTNode] = set()
+    while True:
+        loops = [loop for loop in reach.loops(call, unit) if isinstance(loop, (cst.For, cst.While))]
+        if loops:
+            return loops[-1], loops[0], unit
+        code = unit.names.function(call)
+        sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
+        if not sites:  # a closure: the optimizer calls it
+            loops = [around for around in unit.names.ancestors(code) if isinstance(around, (cst.For, cst.While))]
+            return (loops[-1], loops[0], unit) if loops else None
+        if code in seen:
+            return None
+        seen.add(code)
+        call, unit = sites[0], state.calls[sites[0]].unit

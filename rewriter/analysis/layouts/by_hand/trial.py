@@ -1,0 +1,104 @@
+"""Whether a suggested cut holds: the whole training is gone through with it taken for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import libcst as cst
+
+from ...dataflow.call_graph import Reach
+from ...dataflow.values import State, Unit
+from ...syntax.scopes import Binding
+from ...syntax.walk import descendants
+from ..engine.interpreter import Interpreter
+from ..engine.layout import REPLICATED, Layout, Partial, Shard, ShardRow, ShardSize, Unclear, inner
+from ..engine.memory import Seeds
+from .suggestions import Cut
+from .trainings import HandTraining
+
+_TRIES = 4
+
+
+class Obstacle(NamedTuple):
+    """Why no batch can be cut."""
+
+    unit: Unit
+    node: cst.CSTNode
+    reason: str
+
+
+class TrialOutcome(NamedTuple):
+    held: Interpreter
+    obstacle: Obstacle | None
+    counts: list[tuple[cst.CSTNode, cst.CSTNode]]
+    """Numbers of rows that have to be those of a shard, each with what has so many."""
+
+
+class Trial:
+    """
+    Tries cuts of one training.
+
+    Args:
+        state: the solved program.
+        reach: its call graph.
+        training: the training.
+    """
+
+    def __init__(self, state: State, reach: Reach, training: HandTraining) -> None:
+        self.state, self.reach, self.training = state, reach, training
+        self.unit, self.loop = training.unit, training.loop
+        self.code = self.unit.names.function(self.loop)
+        self.inside = set(descendants(self.loop.body))
+
+    def tried(self, cuts: list[Cut]) -> TrialOutcome:
+        """Go through the training with a suggestion taken for granted."""
+        rows: dict[cst.CSTNode, Layout] = {cut.node: cut.layout for cut in cuts}
+        sizes = frozenset(text for cut in cuts for text in cut.sizes)
+        counts: list[tuple[cst.CSTNode, cst.CSTNode]] = []
+        for _ in range(_TRIES):
+            held = Interpreter(self.state, self.reach, Seeds(rows, sizes))
+            held.turns(self.loop, self.unit)
+            obstacle = self._obstacle(held) or self._unread(held)
+            size = obstacle[1] if obstacle is not None else None
+            if obstacle is None or size is None or size in rows:
+                return TrialOutcome(held, obstacle[0] if obstacle is not None else None, counts)
+            rows[size] = ShardSize()
+            counts.append((size, cuts[0].node))
+        return TrialOutcome(held, obstacle[0] if obstacle is not None else None, counts)
+
+    def _obstacle(self, held: Interpreter) -> tuple[Obstacle, cst.CSTNode | None] | None:
+        for record in self.training.backwards:
+            layout = held.backwards.get(record.node)
+            if layout is None:
+                return Obstacle(record.unit, record.node, "the way to this backward pass could not be followed"), None
+            layout = inner(layout)
+            if isinstance(layout, Partial):
+                continue
+            if isinstance(layout, Unclear):
+                size = layout.whole.size if layout.whole is not None else None
+                own = size is not None and size in self.unit.names.parents
+                return Obstacle(
+                    self.reach.unit_of(layout.node, record.unit), layout.node, layout.reason
+                ), size if own else None
+            return Obstacle(record.unit, record.node, "this loss is no mean and no sum over the rows of a batch"), None
+        return None
+
+    def _unread(self, held: Interpreter) -> tuple[Obstacle, None] | None:
+        """What cannot be made whole again after the training, and is read there."""
+        for binding, layout in self.left_over(held):
+            if not isinstance(layout, Shard) or layout.dim or layout.merged:
+                reason = f"`{binding.name}` is computed from it, and is read as a whole after the training"
+                return Obstacle(self.unit, binding.definitions[-1], reason), None
+        return None
+
+    def left_over(self, held: Interpreter) -> Iterator[tuple[Binding, Layout]]:
+        """Variables that the training sets to rows of one process, and that are read after it."""
+        scope, order = self.unit.names.scopes[self.code], self.unit.names.order
+        end = self.unit.names.end(self.loop)
+        for binding in scope.bindings.values():
+            layout = inner(held.values.get(binding, REPLICATED))
+            if isinstance(layout, (Shard, ShardRow)) and any(d in self.inside for d in binding.definitions):
+                last = max(order(d) for d in binding.definitions)
+                if any(order(read) > end for read in binding.reads) and last <= end:
+                    yield binding, layout

@@ -1,0 +1,299 @@
+"""The layouts of what calls give: functions of the program, layers, operations of the tables, containers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+import libcst as cst
+
+from ....facts.roles import Origin, Role
+from ....facts.torch_api.kinds import training as kinds
+from ....facts.torch_api.loading import row
+from ...dataflow.containers import members
+from ...dataflow.values import CallRecord, Function, Klass, State, Unit, origins
+from ...syntax.nodes import FunctionNode, dotted, parameters, positional
+from ...training.training import method_name, outside_names
+from .expressions import Expressions
+from .layers import through_module
+from .layout import (
+    NEUTRAL,
+    REPLICATED,
+    Each,
+    Layout,
+    Partial,
+    Replicated,
+    Several,
+    Shard,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    inner,
+    join,
+    join_all,
+    settled,
+    varies,
+)
+from .operations import Arguments, applied, elements, losses, reduction
+
+_DEEPEST = 16
+_BUILTINS = frozenset(
+    "len zip enumerate range sum list tuple reversed isinstance print type hasattr id str repr".split()
+)
+_ASKS = frozenset("isinstance print type hasattr id str repr".split())
+_GROWS = frozenset("append extend insert add appendleft".split())
+_TAKES = frozenset("items values keys get pop copy popleft setdefault".split())
+
+
+class Calls(Expressions):
+    """Follows calls."""
+
+    @abstractmethod
+    def _block(self, block: cst.CSTNode) -> bool:
+        """Go through a block."""
+
+    def _result(self, node: cst.Call) -> Layout:
+        record = self.state.calls.get(node)
+        name = method_name(node)
+        base = self._eval(node.func.value) if isinstance(node.func, cst.Attribute) else None
+        if name == "backward" and base is not None:
+            self.backwards[node] = join(self.backwards[node], base) if node in self.backwards else base
+            return REPLICATED
+        if record is None:
+            return REPLICATED
+        closure = self._closure(record)
+        if closure is not None:
+            return closure
+        given = self._given(node)
+        functions = self.reach.called(node)
+        if functions:
+            return join_all(self._call(function, record, given) for function in functions)
+        container = self._container(node, name, base, given)
+        if container is not None:
+            return container
+        modules = origins(self.state.values.get(node.func), Role.MODEL, Role.CRITERION)
+        if modules and not isinstance(inner(base or REPLICATED), (Shard, ShardRow)):
+            return join_all(self._module(module, given) for module in modules)
+        return self._external(node, record, name, base, given)
+
+    def _given(self, node: cst.Call) -> Arguments:
+        given = Arguments(node)
+        for arg in node.args:
+            layout = self._eval(arg.value)
+            if arg.star == "*" and isinstance(layout, Several):
+                given.plain.extend((arg.value, item) for item in layout.items)
+            elif arg.star:
+                given.plain.append((arg.value, layout))
+            elif arg.keyword is not None:
+                given.named[arg.keyword.value] = arg.value, layout
+            else:
+                given.plain.append((arg.value, layout))
+        return given
+
+    def _closure(self, record: CallRecord) -> Layout | None:
+        """``optimizer.step(closure)``: the closure runs."""
+        if not origins(record.receiver, Role.OPTIMIZER) or record.first is None:
+            return None
+        functions = [thing for thing in record.first.things if isinstance(thing, Function)]
+        if not functions:
+            return None
+        return join_all(self._call(f.node, record, Arguments(record.node)) for f in functions)
+
+    def _external(self, node: cst.Call, record: CallRecord, name: str, base: Layout | None, given: Arguments) -> Layout:
+        tensor = base is not None and varies(base)
+        if tensor:
+            given.base = base
+        names = [f"torch.Tensor.{name}"] if tensor else [*outside_names(record), f"builtins.{name}"]
+        if isinstance(node.func, cst.Name) and name in _BUILTINS and self._unit.names.binding(node.func) is None:
+            return self._builtin(name, given)
+        for full in names:
+            found = row(full)
+            layout = applied(found.transfer, given) if found is not None else None
+            if layout is not None:
+                return layout
+        held = [inner(layout) for layout in given.layouts()]
+        self._note_shown(node, held)
+        if not any(varies(layout) for layout in held):
+            return REPLICATED
+        unknown = next((one for one in held if isinstance(one, Unclear)), None)
+        if unknown is not None:
+            return unknown
+        if all(isinstance(one, (ShardRow, Replicated)) for one in held):
+            return ShardRow()
+        if all(isinstance(one, (ShardSize, Replicated)) for one in held):
+            return held[0] if name in ("int", "float", "max", "min") else REPLICATED
+        text = dotted(node.func) or name
+        return Unclear(f"what `{text}` does with the rows of the batch is not known", node)
+
+    def _note_shown(self, node: cst.Call, held: Iterable[Layout]) -> None:
+        if any(isinstance(one, Shard) for one in held) and isinstance(self._unit.names.parents.get(node), cst.Expr):
+            self.shown[node] = None
+
+    def _builtin(self, name: str, given: Arguments) -> Layout:
+        held = given.layouts()
+        first = held[0] if held else REPLICATED
+        if name == "len":
+            return _length(first, given.node)
+        if name in _ASKS:
+            self._note_shown(given.node, [inner(layout) for layout in held])
+            return REPLICATED
+        if name == "range":
+            return Shard(0) if any(isinstance(one, ShardSize) for one in held) else REPLICATED
+        if name == "enumerate":
+            return self._paired(Several((REPLICATED, elements(first, given.node))), first)
+        if name == "zip":
+            return self._paired(Several(tuple(elements(one, given.node) for one in held)), *held)
+        if name == "sum":
+            found = settled(inner(first), given.node)
+            if isinstance(first, Shard):
+                return Partial("sum") if first.dim == 0 else Unclear("a sum over another dimension", given.node)
+            return found if isinstance(found, (Partial, Replicated, Unclear, Shard)) else Unclear("a sum", given.node)
+        return first
+
+    def _paired(self, element: Several, *sources: Layout) -> Layout:
+        return Each(element) if any(varies(item) for item in element.items) or not sources else Each(REPLICATED)
+
+    def _container(self, node: cst.Call, name: str, base: Layout | None, given: Arguments) -> Layout | None:
+        """Methods of lists and dicts."""
+        if base is None or not isinstance(node.func, cst.Attribute):
+            return None
+        held = isinstance(base, (Each, Several)) or (isinstance(base, Replicated) and base.neutral)
+        if name in _GROWS and (held or isinstance(base, Replicated)) and given.plain:
+            value = given.plain[-1][1]
+            if varies(value) or held:
+                self._assign(node.func.value, Each(join(inner(base), inner(value))))
+            return REPLICATED
+        if name in _TAKES and held:
+            return (
+                Each(Several((REPLICATED, inner(base))))
+                if name == "items"
+                else (inner(base) if name in ("get", "pop", "popleft", "setdefault") else base)
+            )
+        return None
+
+    def _module(self, module: Origin, given: Arguments) -> Layout:
+        found = row(module.qualified) if module.qualified else None
+        kind = found.transfer if found is not None else None
+        if module.role is Role.CRITERION:
+            default = kind.default if isinstance(kind, kinds.Criterion) else ""
+            held = given.layouts()
+            if not any(varies(layout) for layout in held):
+                return REPLICATED
+            classes = isinstance(kind, kinds.Criterion) and kind.classes
+            return losses(held, reduction(module.node, default), classes, given.node)
+        if module.qualified == "torch.nn.Sequential" and isinstance(module.node, cst.Call):
+            return self._in_turn(module.node, given)
+        if not isinstance(kind, kinds.ModelClass):
+            held = [inner(layout) for layout in given.layouts()]
+            bad = next((one for one in held if isinstance(one, Unclear)), None)
+            if not any(varies(layout) for layout in held):
+                return REPLICATED
+            return bad or Unclear("what this model does with the rows of the batch is not known", given.node)
+        return through_module(kind, module.qualified, module.node, given)
+
+    def _in_turn(self, made: cst.Call, given: Arguments) -> Layout:
+        """The layers of ``nn.Sequential``, one after another."""
+        layout = settled(given.operand(), given.node)
+        layers: list[list[Origin]] = []
+        for arg in made.args:
+            value = arg.value
+            inside = [e.value for e in value.elements] if isinstance(value, (cst.List, cst.Tuple)) else [value]
+            if arg.star and not isinstance(value, (cst.List, cst.Tuple)):
+                return self._any_order(made, arg, layout, given)
+            layers.extend(origins(self.state.values.get(one), Role.MODEL) for one in inside)
+        for layer in layers:
+            if not layer:
+                return Unclear("a layer of nn.Sequential is not known", made) if varies(layout) else layout
+            layout = join_all(self._layer(one, layout, given.node) for one in layer)
+        return layout
+
+    def _any_order(self, made: cst.Call, arg: cst.Arg, layout: Layout, given: Arguments) -> Layout:
+        """Layers that were collected in a list: each may come at any place."""
+        slot = self.state.values.get(arg.value)
+        found = members(self.state, slot) if slot is not None else None
+        self.state.solver.run()
+        layers = origins(found, Role.MODEL)
+        if not layers:
+            return Unclear("the layers of nn.Sequential are not known", made) if varies(layout) else layout
+        for layer in layers:
+            layout = join(layout, self._layer(layer, layout, given.node))
+        return layout
+
+    def _layer(self, layer: Origin, layout: Layout, node: cst.Call) -> Layout:
+        forward = self._forward(layer)
+        handed = Arguments(node, plain=[(cst.Name("x"), layout)])
+        if forward is not None:
+            return self._run(forward, [layout], {}, method=True)
+        return self._module(layer, handed)
+
+    def _forward(self, layer: Origin) -> Function | None:
+        klass = self.state.klass.get(layer)
+        return klass.method("forward") if klass is not None else None
+
+    def _call(self, function: FunctionNode, record: CallRecord, given: Arguments) -> Layout:
+        unit = self.reach.unit(function)
+        method = is_method(unit, function) and not _through_class(self.state, record)
+        thing = unit.function(function)
+        known = Function(function, unit) if thing is None else thing
+        return self._run(
+            known, [layout for _, layout in given.plain], {k: v for k, (_, v) in given.named.items()}, method
+        )
+
+    def _run(self, function: Function, plain: list[Layout], named: dict[str, Layout], method: bool) -> Layout:
+        node, unit = function.node, function.unit
+        if node in self._inside or len(self._inside) > _DEEPEST:
+            held = [inner(layout) for layout in (*plain, *named.values())]
+            return Unclear("a function that calls itself", node) if any(map(varies, held)) else REPLICATED
+        scope = unit.names.scopes[node]
+        for binding in scope.bindings.values():
+            self.values.pop(binding, None)
+        places = positional(node)[1 if method else 0 :]
+        self._units.append(unit)
+        self._inside.append(node)
+        self._returned.append([])
+        self._yielded.append([])
+        filled = dict(named)
+        filled.update({p.name.value: layout for p, layout in zip(places, plain, strict=False)})
+        for param in parameters(node):
+            binding = scope.bindings[param.name.value]
+            if param is node.params.star_arg:
+                self.values[binding] = Several(tuple(plain[len(places) :]))
+            elif param is node.params.star_kwarg:
+                rest = [
+                    layout for name, layout in named.items() if name not in {p.name.value for p in parameters(node)}
+                ]
+                self.values[binding] = Each(join_all(map(inner, rest)))
+            elif param.name.value in filled:
+                self.values[binding] = filled[param.name.value]
+            else:
+                self.values[binding] = self._eval(param.default) if param.default is not None else REPLICATED
+        if isinstance(node, cst.Lambda):
+            self._returned[-1].append(self._eval(node.body))
+        else:
+            self._block(node.body)
+        given, yielded = self._returned.pop(), self._yielded.pop()
+        self._inside.pop()
+        self._units.pop()
+        if yielded:
+            return Each(join_all(yielded))
+        return join_all(given) if given else NEUTRAL
+
+
+def _length(of: Layout, node: cst.CSTNode) -> Layout:
+    of = settled(of, node)
+    if isinstance(of, Shard):
+        return ShardSize() if of.dim == 0 else REPLICATED
+    return of if isinstance(of, Unclear) else REPLICATED
+
+
+def is_method(unit: Unit, function: FunctionNode) -> bool:
+    held = isinstance(unit.names.within[function].node, cst.ClassDef) if function in unit.names.within else False
+    plain = not unit.function(function).decorated("staticmethod")
+    return held and plain and isinstance(function, cst.FunctionDef)
+
+
+def _through_class(state: State, record: CallRecord) -> bool:
+    """``Model.forward(model, x)``: the object is among the arguments."""
+    owner = record.node.func.value if isinstance(record.node.func, cst.Attribute) else None
+    slot = state.values.get(owner) if isinstance(owner, cst.Name) else None
+    return slot is not None and any(isinstance(thing, Klass) for thing in slot.things)

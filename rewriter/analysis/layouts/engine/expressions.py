@@ -1,0 +1,227 @@
+"""The layouts of expressions; of calls elsewhere."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import libcst as cst
+
+from ...syntax.nodes import dotted
+from ...syntax.scopes import Binding
+from .layout import (
+    NEUTRAL,
+    REPLICATED,
+    Each,
+    Layout,
+    Partial,
+    Replicated,
+    Several,
+    Shape,
+    Shard,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    Whole,
+    WholeCount,
+    inner,
+    join,
+    join_all,
+    pointwise,
+    settled,
+)
+from .memory import Memory
+from .operations import collected, elements, sized
+from .shapes import indexed, integer, product, transposed
+
+_MOST = 60_000
+"""Expressions: a program that takes more is left alone."""
+
+
+class Expressions(Memory):
+    """Says of each expression where its rows are."""
+
+    @abstractmethod
+    def _result(self, node: cst.Call) -> Layout:
+        """The layout of what a call gives."""
+
+    @abstractmethod
+    def _outside(self, binding: Binding) -> Layout:
+        """The layout of a variable that something before the walk has set."""
+
+    def _eval(self, node: cst.CSTNode) -> Layout:
+        found = self.seeds.rows.get(node)
+        if found is not None:
+            return found
+        if self.seeds.sizes and dotted(node) in self.seeds.sizes:
+            return WholeCount(node=node)
+        self._steps += 1
+        if self._steps > _MOST:
+            return Unclear("the program is too large to follow", node)
+        method = getattr(self, f"_of_{node.__class__.__name__.lower()}", None)
+        return method(node) if method is not None else REPLICATED
+
+    def _of_integer(self, node: cst.Integer) -> Layout:
+        return NEUTRAL
+
+    def _of_float(self, node: cst.Float) -> Layout:
+        return NEUTRAL
+
+    def _of_name(self, node: cst.Name) -> Layout:
+        if node.value == "None":
+            return NEUTRAL
+        binding = self._unit.names.binding(node)
+        if binding is None:
+            return REPLICATED
+        return self.values[binding] if binding in self.values else self._outside(binding)
+
+    def _of_tuple(self, node: cst.Tuple | cst.List) -> Layout:
+        if any(isinstance(element, cst.StarredElement) for element in node.elements):
+            return Each(join_all(inner(self._eval(element.value)) for element in node.elements))
+        items = tuple(self._eval(element.value) for element in node.elements)
+        if items or isinstance(node, cst.Tuple):
+            return Several(items)
+        return Each(NEUTRAL)
+
+    _of_list = _of_tuple
+
+    def _of_dict(self, node: cst.Dict) -> Layout:
+        return Each(join_all(inner(self._eval(element.value)) for element in node.elements))
+
+    def _of_unaryoperation(self, node: cst.UnaryOperation) -> Layout:
+        return self._eval(node.expression)
+
+    def _of_binaryoperation(self, node: cst.BinaryOperation) -> Layout:
+        return self._arithmetic(self._eval(node.left), self._eval(node.right), node.operator, node)
+
+    def _of_booleanoperation(self, node: cst.BooleanOperation) -> Layout:
+        return join(self._eval(node.left), self._eval(node.right))
+
+    def _of_comparison(self, node: cst.Comparison) -> Layout:
+        return pointwise([self._eval(node.left), *(self._eval(c.comparator) for c in node.comparisons)], node)
+
+    def _of_ifexp(self, node: cst.IfExp) -> Layout:
+        return join(self._eval(node.body), self._eval(node.orelse))
+
+    def _of_namedexpr(self, node: cst.NamedExpr) -> Layout:
+        layout = self._eval(node.value)
+        self._assign(node.target, layout)
+        return layout
+
+    def _of_yield(self, node: cst.Yield) -> Layout:
+        if self._yielded and isinstance(node.value, cst.BaseExpression):
+            self._yielded[-1].append(self._eval(node.value))
+        return REPLICATED
+
+    def _of_listcomp(self, node: cst.BaseSimpleComp) -> Layout:
+        source = self._clauses(node.for_in)
+        return collected(source, self._eval(node.elt))
+
+    _of_generatorexp = _of_setcomp = _of_listcomp
+
+    def _of_dictcomp(self, node: cst.DictComp) -> Layout:
+        self._clauses(node.for_in)
+        return Each(inner(self._eval(node.value)))
+
+    def _clauses(self, clause: cst.CompFor) -> Layout:
+        source = self._eval(clause.iter)
+        self._assign(clause.target, elements(source, clause.iter))
+        if clause.inner_for_in is not None:
+            self._clauses(clause.inner_for_in)
+        return source
+
+    def _of_attribute(self, node: cst.Attribute) -> Layout:
+        name = node.attr.value
+        base = self._eval(node.value)
+        if isinstance(inner(base), (Shard, ShardRow, Partial, Unclear, Whole)):
+            return self._of_tensor(base, name, node)
+        return self.fields.get(name, REPLICATED)
+
+    def _of_tensor(self, base: Layout, name: str, node: cst.Attribute) -> Layout:
+        held = settled(base, node)
+        if isinstance(held, Shard):
+            if name == "shape":
+                return Shape(held)
+            if name in ("T", "mT"):
+                return transposed(held, node)
+        if name in ("data", "real"):
+            return held
+        if name in ("ndim", "dtype", "device", "is_cuda", "requires_grad", "grad", "layout"):
+            return REPLICATED
+        return (
+            held
+            if isinstance(held, (Unclear, Each, Several, ShardRow))
+            else Unclear(f"what `.{name}` is cannot be told", node)
+        )
+
+    def _of_subscript(self, node: cst.Subscript) -> Layout:
+        value = settled(self._eval(node.value), node)
+        parts = [element.slice for element in node.slice]
+        if isinstance(value, Shape):
+            return (
+                sized(value.of, integer(parts[0].value))
+                if isinstance(parts[0], cst.Index)
+                else Unclear("a part of a shape", node)
+            )
+        layouts = [self._eval(part.value) if isinstance(part, cst.Index) else self._bounds(part) for part in parts]
+        return indexed(value, parts, layouts, node)
+
+    def _bounds(self, part: cst.BaseSlice) -> Layout:
+        ends = [part.lower, part.upper] if isinstance(part, cst.Slice) else []
+        found = [self._eval(end) for end in ends if end is not None]
+        shards = [one for one in found if isinstance(one, (ShardRow, Unclear))]
+        return shards[0] if shards else REPLICATED
+
+    def _arithmetic(self, left: Layout, right: Layout, operator: cst.CSTNode, node: cst.CSTNode) -> Layout:
+        if isinstance(left, (Several, Each)) or isinstance(right, (Several, Each)):
+            if isinstance(left, Several) and isinstance(right, Several):
+                return Several(left.items + right.items)
+            return Each(join(inner(left), inner(right)))
+        left, right = settled(left, node), settled(right, node)
+        if isinstance(left, Unclear) or isinstance(right, Unclear):
+            return left if isinstance(left, Unclear) else right
+        kind = type(operator).__name__.removesuffix("Assign")
+        if kind == "MatrixMultiply" and (isinstance(left, Shard) or isinstance(right, Shard)):
+            return product(left, right, False, node)
+        if isinstance(left, Partial) or isinstance(right, Partial):
+            return _of_terms(left, right, kind, node)
+        if isinstance(left, ShardSize) or isinstance(right, ShardSize):
+            other = right if isinstance(left, ShardSize) else left
+            if isinstance(other, Replicated) and kind in ("Multiply", "FloorDivide", "Divide"):
+                return (
+                    ShardSize()
+                    if isinstance(left, ShardSize) or kind == "Multiply"
+                    else Unclear("a part of the number of rows", node)
+                )
+        return pointwise([left, right], node)
+
+    def _of_call(self, node: cst.Call) -> Layout:
+        layout = self._result(node)
+        self.given[node] = join(self.given[node], layout) if node in self.given else layout
+        return layout
+
+
+def _of_terms(left: Layout, right: Layout, kind: str, node: cst.CSTNode) -> Layout:
+    """Arithmetic with a mean or a sum over the rows of this process."""
+    one, other = (left, right) if isinstance(left, Partial) else (right, left)
+    assert isinstance(one, Partial)
+    if kind in ("Add", "Subtract"):
+        if isinstance(other, Partial):
+            return one if one == other else Unclear("it adds a sum over the rows and a mean over them", node)
+        if isinstance(other, Replicated) and (other.neutral or one.op == "mean"):
+            return one
+        if isinstance(other, Replicated):
+            return Unclear("it adds a sum over the rows and a term that does not depend on them", node)
+    if (
+        kind in ("Multiply", "Divide", "FloorDivide")
+        and isinstance(other, Replicated)
+        and (kind == "Multiply" or one is left)
+    ):
+        return one
+    if isinstance(other, ShardSize):
+        if kind == "Divide" and one is left and one.op == "sum":
+            return Partial("mean")
+        if kind == "Multiply" and one.op == "mean":
+            return Partial("sum")
+    if isinstance(other, Shard):
+        return Unclear("it compares rows with a figure of their batch", node)
+    return Unclear("a figure of the whole batch is changed by a function that is not linear", node)

@@ -1,0 +1,182 @@
+"""
+Goes through a training step as one of N processes does, and says of each value where the rows of the batch are.
+
+Functions of the program are followed where they are called. A loop is gone through twice, so that what one turn leaves
+to the next is seen. What is defined outside the step is looked up where it is read.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...dataflow.values import Unit
+from ...syntax.nodes import positional
+from ...syntax.scopes import Binding
+from .calls import Calls, is_method
+from .layout import (
+    NEUTRAL,
+    REPLICATED,
+    Layout,
+    Partial,
+    Replicated,
+    ShardRow,
+    inner,
+    join_all,
+)
+from .operations import elements
+
+
+class Interpreter(Calls):
+    """Goes through code with some expressions taken for the shard of a batch."""
+
+    def turns(self, loop: cst.For | cst.While, unit: Unit) -> None:
+        """Go through a loop, from outside it."""
+        self._units = [unit]
+        self._start = unit.names.order(loop)
+        self._loop(loop)
+
+    def _block(self, block: cst.BaseSuite | cst.CSTNode) -> bool:
+        """Go through a block; whether it is left at its end by ``return``, ``raise``, ``continue`` or ``break``."""
+        return any(self._statement(statement) for statement in getattr(block, "body", ()))
+
+    def _statement(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+            return any(self._small(small) for small in node.body)
+        if isinstance(node, cst.If):
+            return self._branches(node)
+        if isinstance(node, (cst.For, cst.While)):
+            self._loop(node)
+        elif isinstance(node, cst.With):
+            for item in node.items:
+                layout = self._eval(item.item)
+                if item.asname is not None:
+                    self._assign(item.asname.name, layout)
+            return self._block(node.body)
+        elif isinstance(node, cst.Try):
+            self._block(node.body)
+            for handler in node.handlers:
+                before = dict(self.values)
+                self._block(handler.body)
+                self._meet(before)
+            for part in (node.orelse, node.finalbody):
+                if part is not None:
+                    self._block(part.body)
+        return False
+
+    def _small(self, node: cst.BaseSmallStatement) -> bool:
+        if isinstance(node, cst.Assign):
+            layout = self._eval(node.value)
+            for target in node.targets:
+                self._assign(target.target, layout)
+                self._rank_of_shape(target.target, node.value)
+        elif isinstance(node, cst.AnnAssign) and node.value is not None:
+            self._assign(node.target, self._eval(node.value))
+        elif isinstance(node, cst.AugAssign):
+            left, right = self._eval(node.target), self._eval(node.value)
+            added = isinstance(node.operator, cst.AddAssign) and isinstance(inner(right), ShardRow)
+            if added and (left == Partial("sum") or (isinstance(left, Replicated) and left.neutral)):
+                self._assign(node.target, Partial("sum"))  # term by term, in a loop over the rows
+            else:
+                self._assign(node.target, self._arithmetic(left, right, node.operator, node))
+        elif isinstance(node, cst.Expr):
+            self._eval(node.value)
+        elif isinstance(node, cst.Return):
+            if self._returned:
+                self._returned[-1].append(self._eval(node.value) if node.value is not None else NEUTRAL)
+            return True
+        return isinstance(node, (cst.Return, cst.Raise, cst.Continue, cst.Break))
+
+    def _branches(self, node: cst.If) -> bool:
+        self._eval(node.test)
+        before = dict(self.values)
+        left = self._block(node.body)
+        after = dict(self.values)
+        self.values = before
+        other = node.orelse
+        gone = False
+        if isinstance(other, cst.If):
+            gone = self._branches(other)
+        elif other is not None:
+            gone = self._block(other.body)
+        if gone and not left:
+            self.values = after
+        elif not left:
+            self._meet(after)
+        return left and gone
+
+    def _loop(self, node: cst.For | cst.While) -> None:
+        for _ in range(2):
+            if isinstance(node, cst.For):
+                self._assign(node.target, elements(self._eval(node.iter), node.iter))
+            else:
+                self._eval(node.test)
+            before = dict(self.values)
+            self._block(node.body)
+            self._meet({b: layout for b, layout in before.items() if b in self.values})
+        if node.orelse is not None:
+            self._block(node.orelse.body)
+
+    # ------------------------------------------------------------ what is defined elsewhere
+
+    def _outside(self, binding: Binding) -> Layout:
+        """A variable that the step reads and something before it has set."""
+        if binding not in self._looked_up:
+            self._looked_up[binding] = REPLICATED  # one that is defined by itself
+            unit = next((u for u in self.reach.units if binding.scope.module is u.names.scope), None)
+            if unit is not None:
+                here = self._returned, self._yielded
+                self._returned, self._yielded = [], []
+                self._looked_up[binding] = join_all(self._defined(binding, d, unit) for d in binding.definitions)
+                self._returned, self._yielded = here
+                if self._looked_up[binding] == NEUTRAL and len(binding.definitions) != 1:
+                    self._looked_up[binding] = REPLICATED
+        return self._looked_up[binding]
+
+    def _defined(self, binding: Binding, definition: cst.CSTNode, unit: Unit) -> Layout:
+        if isinstance(definition, cst.Param):
+            return self._handed(definition, unit)
+        parent = unit.names.parents.get(definition)
+        place: tuple[int, int] | None = None
+        if isinstance(parent, cst.Element):
+            target = unit.names.parents.get(parent)
+            elements_ = getattr(target, "elements", ())
+            place = next((i for i, e in enumerate(elements_) if e is parent), 0), len(elements_)
+            parent = unit.names.parents.get(target) if target is not None else None
+        assign = unit.names.parents.get(parent) if isinstance(parent, cst.AssignTarget) else None
+        if not isinstance(assign, cst.Assign):
+            return REPLICATED
+        if self._start and unit is self._units[0] and unit.names.order(definition) > self._start:
+            return NEUTRAL  # the step itself sets it: its first turn sees what was before
+        self._units.append(unit)
+        layout = self._eval(assign.value)
+        if place is not None:
+            layout = self._part(layout, *place, cst.Element(cst.Name("_")))
+        self._units.pop()
+        return layout
+
+    def _handed(self, param: cst.Param, unit: Unit) -> Layout:
+        """What the callers of the step's function give to a parameter."""
+        function = unit.names.within[param.name].function.node if param.name in unit.names.within else None
+        if not isinstance(function, cst.FunctionDef) or function in self._inside:
+            return REPLICATED
+        found: list[Layout] = []
+        for site in self.reach.sites(function):
+            record = self.state.calls[site]
+            given = _argument(site, function, param, is_method(unit, function))
+            if given is not None:
+                self._units.append(record.unit)
+                found.append(self._eval(given))
+                self._units.pop()
+        return join_all(found) if found else REPLICATED
+
+
+def _argument(site: cst.Call, function: cst.FunctionDef, param: cst.Param, method: bool) -> cst.BaseExpression | None:
+    """The expression that a call gives to a parameter."""
+    for arg in site.args:
+        if arg.keyword is not None and arg.keyword.value == param.name.value:
+            return arg.value
+    places = positional(function)[1 if method else 0 :]
+    plain = [arg for arg in site.args if arg.keyword is None]
+    if param in places and places.index(param) < len(plain) and not any(arg.star for arg in plain):
+        return plain[places.index(param)].value
+    return param.default

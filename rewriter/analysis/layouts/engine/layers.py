@@ -1,0 +1,118 @@
+"""The layouts of what a layer of torch gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from ....facts.torch_api.kinds import training
+from ...syntax.nodes import keyword
+from .layout import (
+    REPLICATED,
+    Layout,
+    Made,
+    Partial,
+    Replicated,
+    Several,
+    Shard,
+    ShardRow,
+    Unclear,
+    Whole,
+    inner,
+    pointwise,
+    settled,
+)
+from .operations import Arguments
+from .shapes import integer, position
+
+_RECURRENT = frozenset("LSTM GRU RNN".split())
+
+
+def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode, given: Arguments) -> Layout:
+    """
+    The layout of what a layer gives.
+
+    Args:
+        kind: the row of its class.
+        qualified: the full name of its class.
+        made: the call that constructs it.
+        given: the arguments of the call that runs it.
+    """
+    operand = settled(given.operand(), given.node)
+    everything = [settled(inner(layout), given.node) for layout in given.layouts()]
+    bad = next((one for one in everything if isinstance(one, Unclear)), None)
+    if bad is not None:
+        return bad
+    if not any(isinstance(one, (Shard, ShardRow, Whole, Partial)) for one in everything):
+        return REPLICATED
+    last = qualified.rpartition(".")[2]
+    if isinstance(operand, Whole) and all(isinstance(one, (Whole, Replicated)) for one in everything):
+        return Several((operand, operand)) if kind.gives == "output and state" else operand
+    if not isinstance(operand, Shard):
+        return Unclear("a layer is given something else than rows", given.node)
+    if kind.rows == "unknown":
+        return Unclear(f"what {qualified} does to the rows of a batch is not known", given.node)
+    if kind.rows == "sequence":
+        return _sequence(kind, last, made, operand, everything, given)
+    if len(everything) > 1:
+        together = pointwise(everything, given.node)
+        if isinstance(together, Unclear):
+            return together
+    dim = _dimension_of_layer(kind, made, operand)
+    if dim is None or (kind.rows == "first" and operand.dim != 0):
+        return Unclear(f"{last} works along the dimension in which the rows are", given.node)
+    if last == "Embedding":
+        return replace(operand, rank=operand.rank + 1 if operand.rank is not None else None)
+    if last == "Flatten":
+        start = integer(keyword(made, "start_dim", 0)) if isinstance(made, cst.Call) else None
+        return operand if start != 0 else Shard(0, merged=operand.dim > 0)
+    if kind.gives == "output and state":
+        return Several((operand, operand))
+    return operand
+
+
+def _dimension_of_layer(kind: training.ModelClass, made: cst.CSTNode, rows: Shard) -> int | None:
+    """The dimension of the rows, where a layer leaves it alone."""
+    if kind.rows == "all but the last" and rows.dim and (rows.rank is None or rows.dim == rows.rank - 1):
+        return None
+    if kind.rows == "along":
+        asked = keyword(made, "dim", 0) if isinstance(made, cst.Call) else None
+        number = integer(asked)
+        if number is None:
+            return rows.dim if asked is None and rows.rank == 2 and rows.dim == 0 else None
+        return None if position(rows, number) == rows.dim else rows.dim
+    return rows.dim
+
+
+def _sequence(
+    kind: training.ModelClass, last: str, made: cst.CSTNode, rows: Shard, everything: Sequence[Layout], given: Arguments
+) -> Layout:
+    """A layer over sequences: batches lie along the second dimension unless ``batch_first=True``."""
+    first = keyword(made, "batch_first") if isinstance(made, cst.Call) else None
+    if first is not None and not (isinstance(first, cst.Name) and first.value in ("True", "False")):
+        return Unclear("whether the batch comes first is not written out", given.node)
+    batch = 0 if isinstance(first, cst.Name) and first.value == "True" else 1
+    if rows.dim != batch:
+        return Unclear(f"{last} reads the dimension of the rows as that of the steps of a sequence", given.node)
+    whole = next((one for one in everything if isinstance(one, Whole)), None)
+    if whole is not None:
+        return Unclear("a state that is made for the whole batch meets this process's rows", given.node, whole)
+    if last in _RECURRENT:
+        states = [inner(layout) for _, layout in given.plain[1:]] + [inner(pair[1]) for pair in given.named.values()]
+        for state in states:
+            if isinstance(state, Made) and len(state.sizes) == 3 and state.node is not None:
+                whole = Whole(state.node, state.sizes[1])
+                return Unclear("a state that is made for the whole batch meets this process's rows", given.node, whole)
+            if isinstance(state, Replicated) and not state.neutral:
+                return Unclear(
+                    "whether the state of this layer has the rows of this process cannot be told", given.node
+                )
+            if isinstance(state, Shard) and state.dim != 1:
+                return Unclear("the state of this layer has its rows in another dimension", given.node)
+        rows = replace(rows, rank=3)
+        state = replace(rows, dim=1)
+        return Several((rows, Several((state, state)) if last == "LSTM" else state))
+    rows = replace(rows, rank=3)
+    return Several((rows, rows)) if kind.gives == "output and state" else rows

@@ -1,0 +1,233 @@
+"""
+What each of N processes holds of a value, once a batch is cut into shards.
+
+The lattice: a value is the same on all processes, holds this process's rows along a dimension, is one row, the number
+of rows, a term of a sum or mean over all rows, or unknown. `Unclear` carries its reason to whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import libcst as cst
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a process holds of a value."""
+
+
+@dataclass(frozen=True)
+class Replicated(Layout):
+    """The same value on all processes."""
+
+    neutral: bool = False
+    """A number or an empty list written out: where paths meet, the other side decides."""
+
+
+@dataclass(frozen=True)
+class WholeCount(Replicated):
+    """The number of rows of the whole batch, as the script spells it."""
+
+    node: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True)
+class Made(Replicated):
+    """A tensor that is made with a shape that says nothing of rows."""
+
+    node: cst.CSTNode | None = None
+    sizes: tuple[cst.CSTNode | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shard(Layout):
+    """This process's rows of a batch, along a dimension."""
+
+    dim: int = 0
+    rank: int | None = None
+    """How many dimensions the tensor has, where that is known."""
+    merged: bool = False
+    """A dimension in front of that of the rows is merged with it: rows lie at a stride."""
+
+
+@dataclass(frozen=True)
+class ShardRow(Layout):
+    """One row of this process: what a loop over the rows goes through."""
+
+
+@dataclass(frozen=True)
+class ShardSize(Layout):
+    """The number of rows of this process, or a multiple of it."""
+
+
+@dataclass(frozen=True)
+class Shape(Layout):
+    """The shape of a tensor that has rows."""
+
+    of: Shard
+
+
+@dataclass(frozen=True)
+class Partial(Layout):
+    """A mean or a sum over this process's rows."""
+
+    op: Literal["mean", "sum"]
+
+
+@dataclass(frozen=True)
+class Whole(Layout):
+    """A tensor that is made for the rows of the whole batch, on every process."""
+
+    node: cst.CSTNode
+    size: cst.CSTNode | None
+    """The expression that says how many rows there are."""
+
+
+@dataclass(frozen=True)
+class Several(Layout):
+    """A tuple or a list of known length."""
+
+    items: tuple[Layout, ...]
+
+
+@dataclass(frozen=True)
+class Each(Layout):
+    """A container of any length whose elements have this layout."""
+
+    element: Layout
+
+
+@dataclass(frozen=True)
+class Unclear(Layout):
+    """It cannot be said. The reason is a sentence about the place."""
+
+    reason: str
+    node: cst.CSTNode
+    whole: Whole | None = None
+    """What is made for the whole batch and meets rows, where that is the reason."""
+
+
+REPLICATED = Replicated()
+NEUTRAL = Replicated(neutral=True)
+
+
+def inner(layout: Layout) -> Layout:
+    """What is in a container, as one layout; any other layout itself."""
+    if isinstance(layout, Several):
+        return join_all(map(inner, layout.items))
+    if isinstance(layout, Each):
+        return inner(layout.element)
+    return layout
+
+
+def varies(layout: Layout) -> bool:
+    """Whether a value can differ between processes."""
+    return not isinstance(inner(layout), Replicated)
+
+
+def join(one: Layout, other: Layout) -> Layout:
+    """The layout of a value that comes from one of two paths."""
+    if one == other:
+        return one
+    for a, b in ((one, other), (other, one)):
+        if isinstance(a, Unclear) or (isinstance(b, Replicated) and b.neutral):
+            return a
+    if isinstance(one, Several) and isinstance(other, Several) and len(one.items) == len(other.items):
+        return Several(tuple(map(join, one.items, other.items)))
+    if isinstance(one, (Several, Each)) and isinstance(other, (Several, Each)):
+        return Each(join(inner(one), inner(other)))
+    if isinstance(one, Shard) and isinstance(other, Shard) and replace(one, rank=None) == replace(other, rank=None):
+        return replace(one, rank=None)
+    if isinstance(one, Whole) and isinstance(other, Whole):
+        return one
+    if isinstance(one, Replicated) and isinstance(other, Replicated):
+        return one if isinstance(one, Made) else other
+    for a, b in ((one, other), (other, one)):
+        if isinstance(a, (Whole, Shard)) and isinstance(b, Made):
+            return a  # a state that is made anew before the first batch
+    return Mixed(one, other)
+
+
+def join_all(layouts: Iterable[Layout]) -> Layout:
+    """The layout of a value that comes from one of many paths; neutral where there is none."""
+    found: Layout = NEUTRAL
+    for layout in layouts:
+        found = join(found, layout)
+    return found
+
+
+@dataclass(frozen=True)
+class Mixed(Layout):
+    """Different layouts on different paths: whoever needs one says so, at its own place."""
+
+    one: Layout
+    other: Layout
+
+
+def settled(layout: Layout, node: cst.CSTNode) -> Layout:
+    """A layout with which an operation can go on: where paths differ, that is the reason why nothing is known."""
+    if isinstance(layout, Mixed):
+        return Unclear("its rows are in different places on different paths of the program", node)
+    return layout
+
+
+def mapped(layout: Layout, change: Callable[[Layout], Layout]) -> Layout:
+    """A layout with a change made to it, or to all that a container holds."""
+    if isinstance(layout, Several):
+        return Several(tuple(mapped(item, change) for item in layout.items))
+    if isinstance(layout, Each):
+        return Each(mapped(layout.element, change))
+    return change(layout)
+
+
+def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = False) -> Layout:
+    """
+    The layout of what is computed value by value.
+
+    Args:
+        layouts: of the operands.
+        node: the operation, for the reason.
+        linear: a mean or a sum goes through it: a factor, a sign, another type.
+    """
+    held = [settled(inner(layout), node) for layout in layouts]
+    for layout in held:
+        if isinstance(layout, Unclear):
+            return layout
+    shards = [one for one in held if isinstance(one, (Shard, ShardRow, Partial, Shape))]
+    whole = next((one for one in held if isinstance(one, Whole)), None)
+    if whole is not None:
+        reason = "a tensor that is made for the whole batch meets this process's rows"
+        return Unclear(reason, node, whole) if shards else whole
+    if not shards:
+        if any(isinstance(one, ShardSize) for one in held):
+            return held[0] if len(held) == 1 else Unclear("it is computed from the number of rows", node)
+        return NEUTRAL if held and all(isinstance(one, Replicated) and one.neutral for one in held) else REPLICATED
+    if any(isinstance(one, ShardSize) for one in held):
+        return Unclear("each value is computed with the number of rows", node)
+    found: Layout = shards[0]
+    for other in shards[1:]:
+        found = _together(found, other, node)
+    if isinstance(found, Partial) and not linear:
+        return Unclear("a figure of the whole batch is changed by a function that is not linear", node)
+    return found
+
+
+def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
+    if isinstance(one, Unclear):
+        return one
+    if isinstance(one, Shard) and isinstance(other, Shard):
+        if one.merged != other.merged:
+            return Unclear("it joins rows in different orders", node)
+        if one.rank is not None and other.rank is not None:
+            if one.rank - one.dim != other.rank - other.dim:
+                return Unclear("it joins each row with each other row", node)
+            return one if one.rank >= other.rank else other
+        return replace(one, rank=None) if one.dim == other.dim else Unclear("it joins rows with columns", node)
+    if one == other:
+        return one
+    if {type(one), type(other)} <= {Shard, Partial}:
+        return Unclear("it compares rows with a figure of their batch", node)
+    return Unclear("it joins values of different kinds", node)

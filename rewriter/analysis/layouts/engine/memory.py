@@ -1,0 +1,142 @@
+"""What a walk through a program knows: the layouts of variables and attributes, and how an assignment changes them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import libcst as cst
+
+from ...dataflow.call_graph import Reach
+from ...dataflow.values import State, Unit
+from ...syntax.nodes import FunctionNode
+from ...syntax.scopes import Binding
+from .layout import (
+    Each,
+    Layout,
+    Replicated,
+    Several,
+    Shape,
+    Shard,
+    ShardRow,
+    Unclear,
+    Whole,
+    inner,
+    join,
+    join_all,
+    varies,
+)
+from .operations import elements, sized
+
+
+@dataclass
+class Seeds:
+    """What the batch is taken to be."""
+
+    rows: Mapping[cst.CSTNode, Layout]
+    """Expressions whose values are cut into shards, and the layout of each."""
+    sizes: frozenset[str] = frozenset()
+    """The spellings of the number of rows of the whole batch."""
+
+
+@dataclass
+class Memory(ABC):
+    """
+    The variables of a walk.
+
+    Args:
+        state: the solved program.
+        reach: its call graph.
+        seeds: what is taken for granted.
+    """
+
+    state: State
+    reach: Reach
+    seeds: Seeds
+    values: dict[Binding, Layout] = field(default_factory=dict)
+    fields: dict[str, Layout] = field(default_factory=dict)
+    backwards: dict[cst.Call, Layout] = field(default_factory=dict)
+    """For each backward pass, the layout of its loss."""
+    given: dict[cst.Call, Layout] = field(default_factory=dict)
+    """For each call, the layout of what it gives."""
+    shown: dict[cst.Call, None] = field(default_factory=dict)
+    """Calls that are made for their effect alone, and get rows of one process: a print, a plot."""
+    _units: list[Unit] = field(default_factory=list)
+    _inside: list[FunctionNode] = field(default_factory=list)
+    _returned: list[list[Layout]] = field(default_factory=list)
+    _yielded: list[list[Layout]] = field(default_factory=list)
+    _looked_up: dict[Binding, Layout] = field(default_factory=dict)
+    _start: int = 0
+    _steps: int = 0
+
+    @property
+    def _unit(self) -> Unit:
+        return self._units[-1]
+
+    @abstractmethod
+    def _eval(self, node: cst.CSTNode) -> Layout:
+        """The layout of an expression."""
+
+    def _meet(self, other: dict[Binding, Layout]) -> None:
+        for binding, layout in other.items():
+            self.values[binding] = join(self.values[binding], layout) if binding in self.values else layout
+
+    def _assign(self, target: cst.CSTNode, layout: Layout) -> None:
+        if isinstance(target, cst.Name):
+            binding = self._unit.names.binding(target)
+            if binding is not None:
+                self.values[binding] = layout
+        elif isinstance(target, (cst.Tuple, cst.List)):
+            for place, element in enumerate(target.elements):
+                self._assign(element.value, self._part(layout, place, len(target.elements), element))
+        elif isinstance(target, cst.Attribute):
+            self.fields[target.attr.value] = layout
+        elif isinstance(target, cst.Subscript):
+            self._put(target, layout)
+
+    def _part(self, layout: Layout, place: int, count: int, element: cst.BaseElement) -> Layout:
+        if isinstance(element, cst.StarredElement):
+            return (
+                Each(elements(layout, element))
+                if not isinstance(layout, Shape)
+                else Unclear("a part of a shape", element)
+            )
+        if isinstance(layout, Several):
+            return layout.items[place] if len(layout.items) == count else join_all(layout.items)
+        if isinstance(layout, Shape):
+            return sized(replace(layout.of, rank=count), place)
+        return elements(layout, element)
+
+    def _put(self, target: cst.Subscript, layout: Layout) -> None:
+        """``values[i] = x``: a container holds it; a tensor of rows keeps them where a plain value is put in."""
+        base = self._eval(target.value)
+        if isinstance(inner(base), Shard) and (isinstance(inner(layout), Replicated) or self._is_row(target, layout)):
+            return
+        if isinstance(inner(base), Whole) and isinstance(inner(layout), (Replicated, Whole)):
+            return
+        if isinstance(base, Replicated) and not varies(layout):
+            return
+        held = (
+            Each(join(inner(base), inner(layout)))
+            if isinstance(base, (Each, Several))
+            else (Each(inner(layout)) if isinstance(base, Replicated) and base.neutral else None)
+        )
+        self._assign(target.value, held or Unclear("single values of a tensor are set", target))
+
+    def _is_row(self, target: cst.Subscript, layout: Layout) -> bool:
+        """``scores[i] = row``, in a loop over the rows."""
+        index = target.slice[0].slice
+        if len(target.slice) != 1 or not isinstance(index, cst.Index) or not isinstance(inner(layout), ShardRow):
+            return False
+        return isinstance(self._eval(index.value), ShardRow)
+
+    def _rank_of_shape(self, target: cst.CSTNode, value: cst.BaseExpression) -> None:
+        """``B, T, C = x.shape`` says how many dimensions ``x`` has."""
+        call = value.func if isinstance(value, cst.Call) and not value.args else value
+        if not (isinstance(target, cst.Tuple) and isinstance(call, cst.Attribute) and isinstance(call.value, cst.Name)):
+            return
+        binding = self._unit.names.binding(call.value)
+        held = self.values.get(binding) if binding is not None else None
+        if call.attr.value in ("shape", "size") and isinstance(held, Shard) and binding is not None:
+            self.values[binding] = replace(held, rank=len(target.elements))

@@ -1,0 +1,336 @@
+"""What an operation of the tables does to the layouts of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import libcst as cst
+
+from ....facts.torch_api.kinds import outside, tensors, training
+from ...syntax.nodes import keyword
+from .layout import (
+    NEUTRAL,
+    REPLICATED,
+    Each,
+    Layout,
+    Made,
+    Partial,
+    Replicated,
+    Several,
+    Shape,
+    Shard,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    Whole,
+    WholeCount,
+    inner,
+    join_all,
+    mapped,
+    pointwise,
+    settled,
+    varies,
+)
+from .shapes import integer, position, product, reshaped
+
+
+@dataclass
+class Arguments:
+    """The arguments of a call, with the layout of each."""
+
+    node: cst.Call
+    base: Layout | None = None
+    """Of the object, for a method of a tensor."""
+    plain: list[tuple[cst.BaseExpression, Layout]] = field(default_factory=list)
+    named: dict[str, tuple[cst.BaseExpression, Layout]] = field(default_factory=dict)
+
+    def operand(self) -> Layout:
+        """What the operation is of: the object, or the first argument."""
+        if self.base is not None:
+            return self.base
+        if self.plain:
+            return self.plain[0][1]
+        return next((layout for name, (_, layout) in self.named.items() if name in ("input", "x", "a")), REPLICATED)
+
+    def layouts(self) -> list[Layout]:
+        """Of the object and all arguments."""
+        found = [self.base] if self.base is not None else []
+        return [*found, *(layout for _, layout in self.plain), *(layout for _, layout in self.named.values())]
+
+    def dimension(self, place: int | None, word: str) -> cst.BaseExpression | None:
+        """The argument that names the dimension."""
+        return keyword(self.node, word, place) or keyword(self.node, "axis") or keyword(self.node, "dim")
+
+    def from_place(self, place: int | None) -> list[tuple[cst.BaseExpression, Layout]]:
+        """The arguments from a position on, or the one by a keyword that names a dimension or a shape."""
+        words = ("dim", "dims", "start_dim", "shape", "size", "sizes", "axis")
+        asked = [pair for name, pair in self.named.items() if name in words]
+        return [*(self.plain[place:] if place is not None else []), *asked]
+
+
+def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
+    """The layout of what an operation gives; None where its row does not say."""
+    operand = settled(given.operand(), given.node)
+    if isinstance(transfer, (tensors.Pointwise,)):
+        shape_only = {given.plain[i][0] for i in transfer.shape_only if i < len(given.plain)}
+        held = [given.base] if given.base is not None else []
+        held += [layout for node, layout in given.plain if node not in shape_only]
+        return pointwise([*held, *(layout for _, layout in given.named.values())], given.node, linear=_is_linear(given))
+    if isinstance(transfer, tensors.Convert) and not varies(operand):
+        return REPLICATED
+    if isinstance(transfer, (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Passes)):
+        return operand
+    if isinstance(transfer, outside.TextOf):
+        return operand if transfer.host else REPLICATED
+    if isinstance(transfer, tensors.Structural):
+        return _structure(operand, given)
+    if isinstance(transfer, tensors.Reduce):
+        return _reduced(inner(operand), transfer, given)
+    if isinstance(transfer, tensors.AlongDim):
+        return _along(operand, transfer, given)
+    if isinstance(transfer, tensors.Reshape):
+        arguments = given.from_place(transfer.dim)
+        nodes, sizes = [node for node, _ in arguments], [layout for _, layout in arguments]
+        return mapped(
+            operand,
+            lambda one: (
+                reshaped(one, transfer, nodes, sizes, given.node)
+                if isinstance(one, Shard)
+                else (_made(given, arguments, one) if isinstance(one, Replicated) else one)
+            ),
+        )
+    if isinstance(transfer, tensors.Concat):
+        return _joined(operand, transfer, given)
+    if isinstance(transfer, tensors.Product):
+        held = [settled(inner(layout), given.node) for layout in given.layouts()[:2]]
+        if any(isinstance(one, (Shard, ShardRow, Partial)) for one in held) and len(held) == 2:
+            return product(held[0], held[1], transfer.batched, given.node)
+        return pointwise(held, given.node)
+    if isinstance(transfer, tensors.Create):
+        if transfer.like is not None and transfer.like < len(given.plain):
+            return given.plain[transfer.like][1]
+        return _made(given, given.plain, REPLICATED)
+    if isinstance(transfer, tensors.Random):
+        held = [inner(layout) for layout in given.layouts()]
+        if any(isinstance(one, (Shard, Whole, Unclear)) for one in held):
+            return pointwise(held, given.node)  # noise beside each value: dropout
+        return _made(given, given.plain, REPLICATED)
+    if isinstance(transfer, training.Loss):
+        return losses(
+            given.layouts(), reduction(given.node, transfer.default, transfer.reduction), transfer.classes, given.node
+        )
+    if isinstance(transfer, outside.Bar):
+        return operand
+    return None
+
+
+_LINEAR = frozenset("neg negative mul div true_divide multiply divide float double half to type bfloat16 real".split())
+
+
+def _without_rank(layout: Layout) -> Layout:
+    return replace(layout, rank=None) if isinstance(layout, Shard) else layout
+
+
+def _is_linear(given: Arguments) -> bool:
+    func = given.node.func
+    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    terms = [one for one in map(inner, given.layouts()) if not isinstance(one, Replicated)]
+    return last.rstrip("_") in _LINEAR and len(terms) == 1 and (isinstance(terms[0], Partial))
+
+
+def _structure(operand: Layout, given: Arguments) -> Layout:
+    """``len(x)``, ``x.size()``, ``x.size(0)``, ``x.numel()``."""
+    func = given.node.func
+    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    if not isinstance(operand, Shard):
+        return (
+            Unclear("the number of rows of a container is not known", given.node)
+            if isinstance(operand, (ShardRow, Whole)) and last == "len"
+            else REPLICATED
+        )
+    if last == "len":
+        return ShardSize() if operand.dim == 0 else REPLICATED
+    if last in ("numel", "nelement"):
+        return ShardSize()
+    if last in ("size", "shape"):
+        return sized(operand, integer(given.plain[0][0])) if given.plain else Shape(operand)
+    return REPLICATED
+
+
+def sized(rows: Shard, place: int | None) -> Layout:
+    """The length of a tensor along a dimension."""
+    if place is None:
+        return REPLICATED
+    return ShardSize() if position(rows, place) == rows.dim else REPLICATED
+
+
+def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Layout:
+    if isinstance(operand, (Replicated, Unclear, Whole, ShardRow, ShardSize, Shape)):
+        return operand if not isinstance(operand, Shape) else ShardSize()
+    asked = given.dimension(transfer.dim, transfer.keyword)
+    if isinstance(asked, cst.Name) and asked.value == "None":
+        asked = None
+    if isinstance(operand, Partial):
+        return operand if transfer.op in ("sum", "mean") else _nonlinear(given)
+    assert isinstance(operand, Shard)
+    if asked is not None:
+        kept = _beside(operand, asked, keepdim=keyword(given.node, "keepdim") is not None)
+        if kept is not None:
+            pair = transfer.gives == "value and index"
+            return Several((kept, kept)) if pair else kept
+    if transfer.op in ("sum", "mean"):
+        return Partial("sum" if transfer.op == "sum" else "mean")
+    if transfer.op == "count":
+        return Partial("sum")
+    return _nonlinear(given)
+
+
+def _nonlinear(given: Arguments) -> Unclear:
+    return Unclear("it is a figure of the whole batch that is neither a mean nor a sum", given.node)
+
+
+def _beside(rows: Shard, asked: cst.BaseExpression, keepdim: bool) -> Shard | None:
+    """The layout after a reduction along other dimensions than that of the rows; None where that is among them."""
+    nodes = [e.value for e in asked.elements] if isinstance(asked, (cst.Tuple, cst.List)) else [asked]
+    numbers = [integer(node) for node in nodes]
+    if any(number is None for number in numbers):
+        return None
+    places = {position(rows, number) for number in numbers if number is not None}
+    if rows.dim in places:
+        return None
+    if keepdim:
+        return rows
+    rank = rows.rank - len(places) if rows.rank is not None else None
+    return replace(rows, dim=rows.dim - len([place for place in places if place < rows.dim]), rank=rank)
+
+
+def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Layout:
+    others = [inner(layout) for layout in given.layouts()]
+    if not isinstance(operand, Shard):
+        return pointwise(others, given.node)
+    asked = given.dimension(transfer.dim, transfer.keyword)
+    number = integer(asked) if asked is not None else transfer.default
+    if number is None:
+        return Unclear("along which dimension is not written", given.node)
+    if position(operand, number) == operand.dim:
+        return Unclear("it mixes the rows of the batch", given.node)
+    whole = next((one for one in others if isinstance(one, (Unclear, Whole))), None)
+    if whole is not None:
+        return pointwise([operand, whole], given.node)
+    return Several((operand, operand)) if transfer.gives == "value and index" else operand
+
+
+def _joined(operand: Layout, transfer: tensors.Concat, given: Arguments) -> Layout:
+    if isinstance(operand, Each) and isinstance(inner(operand), ShardRow):
+        return Shard(0) if transfer.new else Unclear("rows of unknown length are put together", given.node)
+    held = (
+        pointwise(operand.items, given.node, linear=True)
+        if isinstance(operand, Several)
+        else settled(inner(operand), given.node)
+    )
+    if isinstance(held, ShardRow):
+        return Unclear("single rows are put together", given.node)
+    if isinstance(operand, Shard):  # a list with one element a row
+        return Shard(0) if transfer.new else Unclear("rows of unknown length are put together", given.node)
+    if not isinstance(held, Shard):
+        return held
+    asked = given.dimension(transfer.dim, transfer.keyword)
+    number = transfer.fixed if transfer.fixed is not None else (integer(asked) if asked is not None else 0)
+    if number is None:
+        return Unclear("along which dimension is not written", given.node)
+    place = position(held, number)
+    if transfer.new:
+        return replace(held, dim=held.dim + (place <= held.dim), rank=held.rank + 1 if held.rank is not None else None)
+    if (
+        place == held.dim
+        and isinstance(operand, Several)
+        and not all(isinstance(inner(i), Shard) for i in operand.items)
+    ):
+        return Unclear("rows of one process and of the whole batch are put together", given.node)
+    return held
+
+
+def _made(given: Arguments, sizes: Sequence[tuple[cst.BaseExpression, Layout]], otherwise: Layout) -> Layout:
+    """The layout of what is made with a shape: of rows where a size is their number."""
+    flat: list[tuple[cst.BaseExpression | None, Layout]] = []
+    for node, layout in sizes:
+        if isinstance(node, (cst.Tuple, cst.List)) and isinstance(layout, Several):
+            flat.extend(zip((e.value for e in node.elements), layout.items, strict=True))
+        elif isinstance(layout, Shape):
+            return layout.of
+        elif isinstance(layout, Several):
+            flat.extend((None, item) for item in layout.items)
+        else:
+            flat.append((node, layout))
+    for place, (_, layout) in enumerate(flat):
+        if isinstance(layout, ShardSize):
+            return Shard(place, len(flat))
+        if isinstance(layout, Unclear):
+            return layout
+    whole = next((layout for _, layout in flat if isinstance(layout, WholeCount)), None)
+    if whole is not None:
+        return Whole(given.node, whole.node)
+    return Made(node=given.node, sizes=tuple(node for node, _ in flat)) if otherwise == REPLICATED else otherwise
+
+
+def reduction(call: cst.CSTNode, default: str, place: int | None = None) -> str:
+    """The reduction that a loss function, or the constructor of one, is asked for; empty where it is not written."""
+    if not isinstance(call, cst.Call):
+        return default
+    asked = keyword(call, "reduction", place)
+    if isinstance(asked, cst.SimpleString):
+        return str(asked.evaluated_value)
+    average, reduce = keyword(call, "size_average"), keyword(call, "reduce")
+    if isinstance(reduce, cst.Name) and reduce.value == "False":
+        return "none"
+    if isinstance(average, cst.Name) and average.value == "False":
+        return "sum"
+    return default if asked is None or (isinstance(asked, cst.Name) and asked.value == "None") else ""
+
+
+def losses(layouts: Iterable[Layout], reduced: str, classes: bool, node: cst.CSTNode) -> Layout:
+    """
+    The layout of a loss of rows.
+
+    Args:
+        layouts: of what is compared.
+        reduced: the reduction.
+        classes: targets have another shape than what is compared with them.
+        node: the call, for the reason.
+    """
+    held = [mapped(one, _without_rank) if classes else one for one in layouts]
+    pair = [inner(one) for one in held[:2]]
+    if any(isinstance(one, Shard) for one in pair) and any(one == REPLICATED for one in pair):
+        return Unclear("it compares this process's rows with what is the same on all processes", node)
+    found = pointwise(held, node)
+    if not isinstance(found, Shard) or reduced == "none":
+        return found
+    if reduced in ("mean", "batchmean"):
+        return Partial("mean")
+    return Partial("sum") if reduced == "sum" else Unclear("which reduction this loss has is not written out", node)
+
+
+def elements(layout: Layout, node: cst.CSTNode) -> Layout:
+    """What a loop over a value goes through."""
+    layout = settled(layout, node)
+    if isinstance(layout, Shard):
+        rank = layout.rank - 1 if layout.rank is not None else None
+        return ShardRow() if layout.dim == 0 else replace(layout, dim=layout.dim - 1, rank=rank)
+    if isinstance(layout, Several):
+        return join_all(layout.items)
+    if isinstance(layout, Each):
+        return layout.element
+    if isinstance(layout, Replicated):
+        return REPLICATED
+    return layout if isinstance(layout, (Unclear, ShardRow)) else Unclear("it is looped over", node)
+
+
+def collected(source: Layout, element: Layout) -> Layout:
+    """What a comprehension over a value gives, whose elements have a layout."""
+    if isinstance(source, Shard) and source.dim == 0:
+        if isinstance(element, ShardRow):
+            return Shard(0)
+        if isinstance(element, Several) and all(isinstance(item, ShardRow) for item in element.items):
+            return Shard(0)
+    return Each(element) if varies(element) or not isinstance(source, Shard) else Each(NEUTRAL)

@@ -1,0 +1,237 @@
+"""Where the rows are after a tensor got another shape, was indexed, or was multiplied with another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from ....facts.torch_api.kinds.tensors import Reshape
+from .layout import (
+    REPLICATED,
+    Each,
+    Layout,
+    Mixed,
+    Partial,
+    Replicated,
+    Several,
+    Shard,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    inner,
+)
+
+
+def integer(node: cst.CSTNode | None) -> int | None:
+    """The whole number that is written out."""
+    if isinstance(node, cst.Integer):
+        return node.evaluated_value
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        number = integer(node.expression)
+        return -number if number is not None else None
+    return None
+
+
+def integers(nodes: Sequence[cst.CSTNode]) -> list[int | None]:
+    """The whole numbers that are written out, of several arguments or of one tuple."""
+    if len(nodes) == 1 and isinstance(nodes[0], (cst.Tuple, cst.List)):
+        nodes = [element.value for element in nodes[0].elements]
+    return [integer(node) for node in nodes]
+
+
+def position(rows: Shard, dim: int) -> int:
+    """A dimension counted from the front; one that is counted from the back of an unknown rank comes after the rows."""
+    if dim >= 0:
+        return dim
+    return rows.rank + dim if rows.rank is not None else rows.dim + 1_000 + dim
+
+
+def reshaped(
+    rows: Shard, how: Reshape, arguments: Sequence[cst.CSTNode], sizes: Sequence[Layout], node: cst.Call
+) -> Layout:
+    """
+    The layout of a tensor with rows after an operation on its shape.
+
+    Args:
+        rows: the tensor.
+        how: the operation.
+        arguments: those from the position of the dimension or the shape on.
+        sizes: their layouts.
+        node: the call, for the reason.
+    """
+    numbers = integers(arguments)
+    if how.how in ("view", "expand", "repeat"):
+        if len(arguments) == 1 and len(sizes) == 1 and isinstance(sizes[0], Several):
+            sizes = sizes[0].items
+        return _viewed(rows, how.how, numbers, sizes, node)
+    first = numbers[0] if numbers else None
+    if how.how == "flatten":
+        start = 0 if first is None and not arguments else first
+        if start is None or (start and position(rows, start) <= rows.dim):
+            return Unclear("it is flattened over the dimension of the rows", node)
+        return replace(rows, rank=start + 1 if len(arguments) == 1 else None) if start else _flat(rows)
+    if how.how == "squeeze":
+        if first is None:
+            return rows if rows.dim == 0 else Unclear("which dimensions are left out is not written", node)
+        place = position(rows, first)
+        if place == rows.dim:
+            return rows if rows.dim == 0 else Unclear("the dimension of the rows is left out", node)
+        return replace(rows, dim=rows.dim - (place < rows.dim), rank=_changed(rows.rank, -1))
+    if how.how == "unsqueeze":
+        if first is None:
+            return Unclear("where a dimension is put in is not written", node)
+        place = first if first >= 0 else (rows.rank + 1 + first if rows.rank is not None else rows.dim + 1)
+        return replace(rows, dim=rows.dim + (place <= rows.dim), rank=_changed(rows.rank, 1))
+    if how.how == "transpose":
+        return _transposed(rows, (0, 1) if not arguments else tuple(numbers), node)
+    if how.how == "permute":
+        if None in numbers:
+            return Unclear("the order of the dimensions is not written", node)
+        order = [position(rows, number) for number in numbers if number is not None]
+        return replace(rows, dim=order.index(rows.dim), rank=len(order)) if rows.dim in order else _lost(node)
+    if first is not None and position(rows, first) == rows.dim:
+        return Unclear("it cuts or turns the batch along its rows", node)
+    if how.how == "split":
+        return Each(replace(rows, rank=None)) if first is not None or rows.dim else _lost(node)
+    if how.how == "select":
+        return replace(rows, rank=None) if first is not None else _lost(node)
+    return rows
+
+
+def _viewed(rows: Shard, how: str, numbers: Sequence[int | None], sizes: Sequence[Layout], node: cst.Call) -> Layout:
+    counts = [place for place, size in enumerate(sizes) if isinstance(size, ShardSize)]
+    if how == "repeat":
+        kept = len(numbers) > rows.dim and numbers[rows.dim] == 1
+        return replace(rows, rank=None) if kept and len(numbers) == (rows.rank or len(numbers)) else _lost(node)
+    if how == "expand":
+        kept = counts == [rows.dim] or (len(numbers) > rows.dim and numbers[rows.dim] == -1)
+        return replace(rows, rank=len(numbers)) if kept else _lost(node)
+    if list(numbers) == [-1]:
+        return _flat(rows)
+    rank = len(sizes) if sizes else None
+    if len(counts) == 1:
+        place = counts[0]
+        if rows.dim == 0 and not rows.merged and place == 0:
+            return Shard(0, rank)
+        if rows.merged and place == 1:
+            return Shard(1, rank)
+        if rows.merged and place == 0:
+            return Shard(0, rank, merged=True)
+        if rows.dim and place in (0, rows.dim):
+            return Shard(place, rank, merged=place == 0)
+        return _lost(node)
+    if not counts and numbers and numbers[0] == -1:
+        return Shard(0, rank, merged=rows.merged or rows.dim > 0)
+    if not counts and rows.dim > 0 and numbers and -1 in numbers and numbers.index(-1) == rows.dim:
+        return Shard(rows.dim, rank)
+    return Unclear("its new shape names the size of the whole batch, or none that tells where the rows are", node)
+
+
+def _flat(rows: Shard) -> Shard:
+    return Shard(0, 1, merged=rows.merged or rows.dim > 0)
+
+
+def _changed(rank: int | None, by: int) -> int | None:
+    return rank + by if rank is not None else None
+
+
+def _lost(node: cst.CSTNode) -> Unclear:
+    return Unclear("where the rows are after it cannot be told", node)
+
+
+def _transposed(rows: Shard, pair: tuple[int | None, ...], node: cst.CSTNode) -> Layout:
+    if len(pair) != 2 or pair[0] is None or pair[1] is None:
+        return _lost(node)
+    one, other = (position(rows, place) for place in (pair[0], pair[1]))
+    if rows.dim not in (one, other):
+        return rows
+    moved = other if rows.dim == one else one
+    return replace(rows, dim=moved) if moved < 100 else _lost(node)
+
+
+def transposed(rows: Shard, node: cst.CSTNode) -> Layout:
+    """``x.T``: of a matrix."""
+    return _transposed(rows, (0, 1), node) if rows.rank in (None, 2) else _lost(node)
+
+
+def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Layout], node: cst.Subscript) -> Layout:
+    """
+    What an index takes from a value.
+
+    Args:
+        value: what is indexed.
+        index: the elements of the index.
+        layouts: of what each element names; of slices that are plain, replicated.
+        node: for the reason.
+    """
+    for layout in layouts:
+        if isinstance(layout, (Unclear, Mixed)):
+            return layout if isinstance(layout, Unclear) else _lost(node)
+    chosen = [layout for layout in layouts if isinstance(inner(layout), (Shard, ShardRow))]
+    if isinstance(value, (Several, Each)) and not (chosen and isinstance(inner(value), Replicated)):
+        place = integer(index[0].value) if len(index) == 1 and isinstance(index[0], cst.Index) else None
+        if isinstance(value, Several) and place is not None and -len(value.items) <= place < len(value.items):
+            return value.items[place]
+        return inner(value) if isinstance(index[0], cst.Index) else Each(inner(value))
+    if isinstance(inner(value), Replicated):
+        if not chosen:
+            return REPLICATED
+        found = inner(chosen[0])
+        if isinstance(found, ShardRow):
+            return found
+        place = next(i for i, layout in enumerate(layouts) if isinstance(inner(layout), Shard))
+        plain = isinstance(found, Shard) and found.dim == 0 and all(isinstance(p, cst.Slice) for p in index[:place])
+        return Shard(place) if plain else _lost(node)
+    if isinstance(value, Shard):
+        return _of_rows(value, index, layouts, node)
+    if isinstance(value, ShardRow):
+        return value
+    if isinstance(value, (Partial, Unclear)):
+        return value
+    return _lost(node)
+
+
+def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layout], node: cst.Subscript) -> Layout:
+    place, dim, rank = 0, rows.dim, rows.rank
+    for part, layout in zip(index, layouts, strict=True):
+        value = part.value if isinstance(part, cst.Index) else None
+        if isinstance(value, cst.Ellipsis):
+            return replace(rows, dim=dim, rank=None)  # what follows counts from the back
+        if isinstance(value, cst.Name) and value.value == "None":
+            dim, rank = dim + (place <= dim), _changed(rank, 1)
+            place += 1
+            continue
+        if place == dim:
+            if isinstance(layout, ShardRow) and len(index) == 1:
+                return ShardRow()
+            if value is not None or not _takes_all(part):
+                pair = isinstance(inner(layout), Shard) and len(index) == 2
+                return Shard(0, 1) if pair else Unclear("it chooses rows by their place in the batch", node)
+        elif place < dim and value is not None:
+            dim, rank, place = dim - 1, _changed(rank, -1), place - 1
+        elif value is not None:
+            rank = None
+        place += 1
+    return replace(rows, dim=dim, rank=rank if len(index) <= (rank or 0) else None)
+
+
+def _takes_all(part: cst.BaseSlice) -> bool:
+    return isinstance(part, cst.Slice) and part.lower is None and part.upper is None and part.step is None
+
+
+def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> Layout:
+    """The layout of a product of two tensors, of which at least one has rows."""
+    if isinstance(left, Shard) and isinstance(right, Shard):
+        if left.merged != right.merged:
+            return Unclear("it joins rows in different orders", node)
+        known = (left.rank or 0) > 2 or (right.rank or 0) > 2
+        if left.dim == right.dim and (batched or (known and left.dim == 0)):
+            return left if left.rank is not None else right
+        return Unclear("it multiplies each row with each other row, or sums over the rows", node)
+    if isinstance(left, Shard) and isinstance(right, Replicated):
+        return left if left.dim == 0 or left.rank is None or left.dim < left.rank - 1 else _lost(node)
+    if isinstance(right, Shard) and isinstance(left, Replicated):
+        return right if (right.rank or 0) > 2 and right.dim == 0 else _lost(node)
+    return Unclear("a product of values of which one is not known by rows", node)

@@ -1,0 +1,177 @@
+"""The rule `shard_batch`: batches that no loader yields are cut where they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from torchlift.rewriter.config import Target
+from torchlift.rewriter.result import FileResult
+
+SCRIPT = """\
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+{top}
+{model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{loop}
+"""
+MODEL = "model = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2)).to(device)"
+STEP = """
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+DATA = "x = torch.randn(100, 8, device=device)\ny = torch.randint(2, (100,), device=device)\n"
+Migrated = Callable[[str], str]
+
+
+def script(loop: str, top: str = DATA, model: str = MODEL) -> str:
+    return SCRIPT.format(top=top, model=model, loop=loop + STEP)
+
+
+CUT = {
+    "a draw by torch": (
+        "for step in range(9):\n    i = torch.randint(100, (16,))\n    loss = F.cross_entropy(model(x[i]), y[i])",
+        "i = accelerator.shard_batch(torch.randint(100, (16,)))",
+    ),
+    "slices of a permutation": (
+        "order = torch.randperm(100)\nfor k in range(0, 100, 16):\n    i = order[k : k + 16]\n"
+        "    loss = F.cross_entropy(model(x[i]), y[i])",
+        "i = accelerator.shard_batch(order[k : k + 16])",
+    ),
+    "slices with a tail of their own": (
+        "for k in range(0, 100, 16):\n    if k + 16 > 100:\n        a, b = x[k:], y[k:]\n    else:\n"
+        "        a, b = x[k : k + 16], y[k : k + 16]\n    loss = F.cross_entropy(model(a), b)",
+        "a, b = accelerator.shard_batch(x[k:]), accelerator.shard_batch(y[k:])",
+    ),
+    "the whole data": (
+        "for step in range(9):\n    loss = F.cross_entropy(model(x), y)",
+        "x, y = accelerator.shard_batch((x, y))\nfor step in range(9):",
+    ),
+}
+
+
+@pytest.mark.parametrize(("loop", "line"), CUT.values(), ids=CUT)
+def test_where_a_batch_is_cut(loop: str, line: str, migrated: Migrated) -> None:
+    new = migrated(script(loop))
+    assert line in new
+    assert "accelerator.backward(loss)" in new
+    assert migrated(new) == new
+
+
+def test_what_is_read_elsewhere_stays_whole(migrated: Migrated) -> None:
+    loop = "for step in range(9):\n    scores = model(x)\n    loss = F.cross_entropy(scores, y)"
+    new = migrated(script(loop) + "print((model(x).argmax(1) == y).float().mean(), scores.shape)\n")
+    assert "x_shard, y_shard = accelerator.shard_batch((x, y))\nfor step" in new
+    assert "    scores = model(x_shard)\n    loss = F.cross_entropy(scores, y_shard)\n" in new
+    assert "scores = accelerator.gather_for_metrics(scores)\n" in new
+
+
+def test_a_function_that_an_evaluation_calls_too_is_cut_where_the_training_calls_it(migrated: Migrated) -> None:
+    top = (
+        DATA + "def draw():\n    i = torch.randint(len(x), (16,))\n    return x[i], y[i]\n\n"
+        "def estimate():\n    a, b = draw()\n    with torch.no_grad():\n        return F.cross_entropy(model(a), b)\n"
+    )
+    new = migrated(script("for step in range(9):\n    print(estimate())\n    a, b = draw()\n"
+                          "    loss = F.cross_entropy(model(a), b)", top))  # fmt: skip
+    assert "    a, b = accelerator.shard_batch(draw())\n    loss" in new
+    assert new.count("shard_batch") == 1
+
+
+LANGUAGE = """\
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.rnn, self.out = nn.Embedding(50, 8), nn.LSTM(8, 8), nn.Linear(8, 50)
+
+    def forward(self, words, state):
+        found, state = self.rnn(self.embed(words), state)
+        return self.out(found.view(found.size(0) * found.size(1), -1)), state
+
+    def start(self, rows):
+        return torch.zeros(1, rows, 8), torch.zeros(1, rows, 8)
+
+model = Model()
+"""
+
+
+def test_columns_of_a_text_and_a_state_that_has_as_many_rows(migrated: Migrated) -> None:
+    top = (
+        "batch_size = 20\ndef columns(data, n):\n    return data[: len(data) // n * n].view(n, -1).t().contiguous()\n\n"
+        "text = columns(torch.randint(50, (1000,)), batch_size)\n"
+        "def window(source, i):\n    return source[i : i + 5], source[i + 1 : i + 6].view(-1)\n"
+    )
+    loop = (
+        "state = model.start(batch_size)\nfor i in range(0, text.size(0) - 6, 5):\n"
+        "    words, following = window(text, i)\n    state = tuple(one.detach() for one in state)\n"
+        "    scores, state = model(words, state)\n    loss = F.cross_entropy(scores, following)"
+    )
+    new = migrated(script(loop, top, LANGUAGE))
+    assert "text_shard = accelerator.shard_batch(text, dim=1)\nstate = model.start(text_shard.size(1))\nfor i" in new
+    assert "words, following = window(text_shard, i)" in new
+
+
+def test_noise_and_what_a_function_makes(migrated: Migrated) -> None:
+    top = "rows = 16\ndef paintings():\n    return torch.randn(rows, 8) * 2\n"
+    loop = (
+        "for step in range(9):\n    real = paintings()\n    noise = torch.randn(rows, 8)\n"
+        "    loss = torch.log(model(real).sigmoid()).mean() - torch.log(model(noise).sigmoid()).mean()"
+    )
+    new = migrated(script(loop, top))
+    assert "real = accelerator.shard_batch(paintings())" in new
+    assert "noise = accelerator.shard_batch(torch.randn(rows, 8))" in new
+
+
+def test_a_sum_over_the_rows_and_what_is_printed_of_it(migrated: Migrated) -> None:
+    new = migrated(script('for step in range(9):\n    loss = (model(x) - 1).pow(2).sum()\n    print(f"{loss.item()}")'))
+    assert 'accelerator.backward(loss, reduction="sum")' in new
+    assert 'accelerator.print(f"{accelerator.reduce(loss.detach()).item()}")' in new
+
+
+def test_a_decision_on_the_loss_is_made_together(migrated: Migrated) -> None:
+    loop = "for step in range(9):\n    loss = F.cross_entropy(model(x), y)\n    if loss.item() < 0.1:\n        break"
+    assert 'if accelerator.reduce(loss.detach(), reduction="mean").item() < 0.1:' in migrated(script(loop))
+
+
+def test_weights_that_the_script_updates_by_itself(migrated: Migrated) -> None:
+    loop = (
+        "for step in range(9):\n    loss = F.cross_entropy(model(x), y)\n    model.zero_grad()\n    loss.backward()\n"
+        "    for weight in model.parameters():\n        weight.data -= 0.1 * weight.grad\n"
+    )
+    text = SCRIPT.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")
+    new = migrated(text.format(top=DATA, model=MODEL, loop=loop))
+    assert "model = accelerator.prepare(model)\n" in new
+    assert "accelerator.backward(loss)" in new
+
+
+def test_what_a_plot_in_the_training_shows(result: Callable[..., FileResult]) -> None:
+    loop = "for step in range(9):\n    scores = model(x)\n    plot(scores)\n    loss = F.cross_entropy(scores, y)"
+    found = result(script(loop, "from drawing import plot\n" + DATA)).diagnoses
+    assert [one.id for one in found] == ["sharded-batch", "one-share"]
+
+
+REFUSED = {
+    "a graph": ("adjacency = torch.rand(100, 100)", "loss = F.cross_entropy(model(torch.mm(adjacency, x)), y)"),
+    "pairs of rows": ("", "z = model(x)\n    loss = (z @ z.t()).mean()"),
+    "a mean of the batch": ("", "z = model(x)\n    loss = (z - z.mean(0)).pow(2).mean()"),
+    "an order of the rows": ("", "loss = F.cross_entropy(model(x).softmax(0), y)"),
+    "a root of a mean": ("", "loss = F.mse_loss(model(x)[:, 0], y.float()).sqrt()"),
+    "rows by their place": ("", "loss = F.cross_entropy(model(x)[:50], y[:50])"),
+    "something that no table knows": ("from losses import triplets", "loss = triplets(model(x), y)"),
+    "each row with each": ("", "loss = F.mse_loss(model(x)[:, 0].view(-1), y.float().unsqueeze(1).view(-1, 1))"),
+}
+
+
+@pytest.mark.parametrize(("top", "step"), REFUSED.values(), ids=REFUSED)
+def test_what_has_no_rows_is_refused(top: str, step: str, check_noop: Callable[..., None]) -> None:
+    check_noop(script(f"for step in range(9):\n    {step}", f"{top}\n{DATA}"), "no-data-parallel-axis")
+
+
+def test_accelerate_has_no_method_for_it(check_noop: Callable[..., None]) -> None:
+    check_noop(script(CUT["the whole data"][0]), "no-data-parallel-axis", target=Target.ACCELERATE)
