@@ -34,8 +34,8 @@ class Way:
     early_stores: set[cst.FunctionDef] = field(default_factory=set)
     """Constructors whose base class needs the accelerator already."""
     handed: bool = False
-    """It is a global that is there only when the file is run as a script: who imports a function would miss it, so that
-    functions are handed it all the same."""
+    """It is a global that exists only if the file is run as a script. A file that imports a function would not have it,
+    so functions get it as an argument all the same."""
     joins: bool = False
     """The accelerator is made where a script that distributes itself joins its processes."""
     idle: list[Code] = field(default_factory=list)
@@ -45,4 +45,4 @@ class Way:
     given_up: set[Binding] = field(default_factory=set)
     """Parameters for the number of the process whose place the accelerator takes."""
     behind: set[Code] = field(default_factory=set)
-    """Functions that run behind the home alone, in the script's own process, given the accelerator or not."""
+    """Functions that run only after the home, in the script's own process, given the accelerator or not."""

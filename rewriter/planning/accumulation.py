@@ -2,7 +2,7 @@
 Gradient accumulation by hand: a window of batches before each optimizer step, understood as a whole or left as it is.
 
 Left as it is it stays right: gradients of every batch are averaged over the processes, and added up. It becomes the
-accelerator's where nothing else hangs on it: the window is counted with ``enumerate``, its short rest at the end of the
+accelerator's if nothing else depends on it: the window is counted with ``enumerate``, its short rest at the end of the
 loader is stepped, the loss is divided by the window, and whatever reads the loss afterwards multiplies it back.
 """
 

@@ -387,7 +387,7 @@ class Collected:
         return self.unit.names.function(placement.node) not in self.program.shared or here(placement.node)
 
     def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:
-        """Whether a node stands in front of the line that makes the script's own accelerator."""
+        """Whether a node comes before the line that creates the script's own accelerator."""
         if self.program.existing is None or self.program.existing[0] is not self.unit:
             return False
         made, names = self.program.existing[1].node, self.unit.names

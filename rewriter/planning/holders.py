@@ -33,7 +33,7 @@ class Holders:
         """The classes of which the program makes objects."""
 
     def method(self, code: Code) -> tuple[cst.FunctionDef, Klass] | None:
-        """The method in whose body some code stands, and its class; the code itself where it is one."""
+        """The method whose body contains some code, and its class; the code itself if it is a method."""
         unit = self.reach.unit(code)
         for node in (code, *unit.names.ancestors(code)):
             scope = unit.names.within.get(node)

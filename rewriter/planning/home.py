@@ -1,4 +1,4 @@
-"""Where the accelerator is made: in place of the device's definition, or in front of what needs it first."""
+"""Where the accelerator is created: in place of the device's definition, or before the first code that needs it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Homes:
     def find(
         self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare], way: Way
     ) -> tuple[Unit, Code] | None:
-        """The code in which the accelerator is made; the way is told by which statement."""
+        """The code in which the accelerator is created. Which statement creates it is recorded in ``way``."""
         above = self.reach.above(anchor)
         joined = self._joined(above, prepares, way)
         if joined is not None:
@@ -158,7 +158,7 @@ class Homes:
         return self.state.calls[site].unit.names.module.code_for_node(argument.value)
 
     def _known_from(self, unit: Unit, scope: Scope, texts: Iterable[str], *, own: bool = False) -> int:
-        """The position in the source behind which all names of some expressions are defined, as a scope sees them.
+        """The position in the source after which all names of some expressions are defined, as a scope sees them.
         ``own``: those of that scope alone."""
         found = -1
         for word in (word for text in texts for word in _words(cst.parse_expression(text))):
@@ -222,7 +222,7 @@ class Homes:
         return Home(node, Side.BEFORE, arguments, because, gives=self.flag.gives.format(self.name))
 
     def _late(self, unit: Unit, code: Code, home: Home, prepares: list[Prepare]) -> bool:
-        """Whether the device is chosen only behind a place in the same code where the accelerator is needed."""
+        """Whether the device is chosen only after a place in the same code where the accelerator is needed."""
         order = unit.names.order
         places = [p.wraps or p.node for p in prepares]
         return any(0 <= order(p) < order(home.node) for p in places if unit.names.function(p) is code)
@@ -241,7 +241,7 @@ class Homes:
         return Home(name.definitions[0], Side.INSTEAD, arguments, because, tuple(name.definitions[1:]))
 
     def _beside(self, field_: DeviceField, needs: dict[Code, None]) -> Home:
-        """The home in front of the statement that gives an attribute the device."""
+        """The home before the statement that stores the device in an attribute."""
         name = field_.name()
         condition = cpu_condition(self.state, field_.unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
@@ -251,8 +251,8 @@ class Homes:
     def _earlier(
         self, unit: Unit, name: DeviceName, condition: str | None, needs: dict[Code, None]
     ) -> cst.CSTNode | None:
-        """The statement in front of the device's definition that needs the accelerator already (a print, say), if the
-        names that the constructor's arguments read are there by then."""
+        """The statement before the device's definition that already needs the accelerator (a print, say), if the names
+        that the constructor's arguments read are defined by then."""
         order, definition = unit.names.order, _anchor(unit, name)
         block = getattr(unit.names.parents[definition], "body", ())
         ready = self._defined_by(unit, name, condition)
@@ -268,7 +268,7 @@ class Homes:
         return None
 
     def _defined_by(self, unit: Unit, name: DeviceName, condition: str | None) -> int:
-        """The position in the source behind which all names that a condition reads are defined."""
+        """The position in the source after which all names that a condition reads are defined."""
         asked = (condition,) if condition is not None else ()
         return self._known_from(unit, name.binding.scope, (*asked, *self.reads))
 

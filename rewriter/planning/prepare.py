@@ -1,6 +1,6 @@
 """
-Where ``prepare`` stands and what it takes: once for each set of models and optimizers, in the code that holds them by
-name, after everything it takes is built and loaded, before the first use.
+Where ``prepare`` is called and what it takes: once for each set of models and optimizers, in the code that holds them
+by name, after everything it takes is built and loaded, before the first use.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Where a ``prepare`` call stands: behind the last statement that builds or loads what it takes, before the first use.
+Where a ``prepare`` call goes: after the last statement that builds or loads what it takes, before the first use.
 
 Statements are compared by their position in one block; where everything is built and used inside one compound
 statement (a fold, a ``with``, the ``__main__`` guard), the same question is asked of its own block.
@@ -118,7 +118,7 @@ def _why(taken: list[Held]) -> str:
 
 
 def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:
-    """Whether a loop stands in a generator: it runs where what it yields is consumed."""
+    """Whether a loop is in a generator: it runs where the yielded values are consumed."""
     unit = next((u for u in reach.units if loop in u.names.parents), None)
     code = unit.names.function(loop) if unit is not None else None
     own = reach.own(code) if isinstance(code, cst.FunctionDef) else ()
@@ -126,7 +126,7 @@ def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:
 
 
 class _Block:
-    """A block's statements, and which of them a node stands in."""
+    """A block's statements, and which of them contains a node."""
 
     def __init__(self, unit: Unit, body: cst.CSTNode) -> None:
         self.names = unit.names
@@ -134,7 +134,7 @@ class _Block:
         self._index = {statement: index for index, statement in enumerate(self.statements)}
 
     def index(self, node: cst.CSTNode) -> int:
-        """The position of the statement around a node; -1 where it stands elsewhere or in a function defined here."""
+        """The position of the statement around a node; -1 if the node is elsewhere or in a function defined here."""
         here: cst.CSTNode | None = node
         while here is not None and here not in self._index:
             here = self.names.parents.get(here)
@@ -183,7 +183,8 @@ class _Placer:
         self.kept = self._kept()
 
     def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
-        """For each thing the calls that make an object which keeps it: behind them the object has it as it was."""
+        """For each thing the calls that create an object which keeps it: after them the object holds the unprepared
+        one."""
         found: dict[Origin, list[cst.CSTNode]] = {}
         made: dict[Thing, cst.Call] = {
             thing: record.node
@@ -218,7 +219,7 @@ class _Placer:
         return found
 
     def ready(self, body: cst.CSTNode, remaining: list[Held]) -> tuple[cst.CSTNode, Side, list[Held]] | None:
-        """The statement beside which the next call stands, on which side, and what it takes."""
+        """The statement beside which the next call goes, on which side, and what it takes."""
         block = _Block(self.unit, body)
         statements = block.statements
         if not statements:
@@ -245,10 +246,10 @@ class _Placer:
 
     def _behind_others(self, block: _Block, last: int, limit: int, held: list[Held]) -> int:
         """
-        The position behind the other models that are built before the first use, if nothing in between reads a thing.
+        The position after the other models that are built before the first use, if nothing in between reads a thing.
 
-        ``prepare`` parts the processes' random numbers: a net that is built behind it, and not prepared (a frozen
-        target, a feature extractor), would have other weights on each process.
+        After ``prepare`` each process draws other random numbers: a net that is built later, and not prepared (a frozen
+        target, a feature extractor), would have different weights on each process.
         """
         prepared = {h.origin for h in held}
         models = {

@@ -180,7 +180,7 @@ class _Analyses(ProgramFacts):
         return collected, self._way_with_settings(collected, plan_)
 
     def _early(self, plan_: PreparePlan, call: cst.Call, model: Origin) -> bool:
-        """Whether a model is on the CPU yet where it is called: in front of its ``prepare``, or without one."""
+        """Whether a model is still on the CPU where it is called: before its ``prepare``, or without one."""
         stands, unit = plan_.stands.get(model), self.state.calls[call].unit
         return stands is None or in_front(stands, unit, self.reach, call)
 

@@ -43,7 +43,7 @@ class Router:
         The way to all the code in ``needs``, from a home in the code that prepares or above it.
 
         The lowest home disturbs least. It is made higher up where processes must agree on a name before, or where code
-        that cannot do without it stands above: a trainer that chooses its device, in a program that saves behind it.
+        that cannot do without it is above: a trainer that chooses its device, in a program that saves after it.
         """
         way = self._from(self._lowest(needs, anchor, prepares), needs)
         lacking = self._lacking(way, needs, essential)
@@ -60,7 +60,7 @@ class Router:
         return self._from(self.homes.higher(lowest, best, wanted, prepares) if best is not None else lowest, needs)
 
     def _lacking(self, way: Way, needs: Iterable[Code], essential: Container[Code]) -> set[tuple[Code, str]]:
-        """The code that must have the accelerator, or run behind it, and does not."""
+        """The code that must have the accelerator, or run after it is created, and does not."""
         without = {(code, "has") for code in needs if code in essential and code not in way.reaches}
         early = {(code, "behind") for code in self.homes.stamps if code not in way.behind | way.reaches}
         return without | early
@@ -92,7 +92,7 @@ class Router:
         return way
 
     def _behind(self, way: Way) -> set[Code]:
-        """The functions that run behind the home alone, and do not see the accelerator anyway."""
+        """The functions that run only after the home, but do not see the accelerator."""
         assert way.code is not None
         before = set(self._early(way))
         pending: list[Code] = [*(unit.names.module for unit in self.reach.units), *self.state.escaped]
@@ -220,7 +220,7 @@ class Router:
         return True
 
     def _behind_home(self, site: cst.Call, caller: Code, way: Way) -> bool:
-        """Whether a call in the home's own code stands behind the statement that makes the accelerator."""
+        """Whether a call in the home's own code comes after the statement that creates the accelerator."""
         if caller is not way.code or way.home is None:
             return True
         if caller not in self._orders:

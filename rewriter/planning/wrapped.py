@@ -1,5 +1,5 @@
 """
-What a wrapper in front of a model hides: its own attributes, methods and class. Asked where ``prepare`` wraps models.
+What a wrapper around a model hides: its own attributes, methods and class. Asked where ``prepare`` wraps models.
 
 Reading is done on the model itself. A method that trains would bypass the wrapper, and with it the exchange of
 gradients: the script is not migrated to such a runtime before it calls the model.

@@ -44,7 +44,7 @@ class _Site(NamedTuple):
 
 
 def set_aside(state: State) -> None:
-    """Note the calls of what is looked up: what they give is told behind the first solution."""
+    """Note the calls of functions that are looked up: their results are known only after the first solution."""
     for unit in state.units.values():
         state.aside.update(dict.fromkeys(call for call in unit.names.calls if any(_tables(unit, call))))
 

@@ -14,7 +14,7 @@ from .solver import Slot, Thing
 from .values import Bound, Function, Instance, Mapping, State, Trace, Unit
 
 Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
-"""What gives the slot of an expression's value; handed down, because it stands above."""
+"""Gives the slot of an expression's value. It is passed in, because ``expressions`` imports this module."""
 
 
 @dataclass(eq=False)
@@ -96,7 +96,7 @@ def _spread(call: EvaluatedCall, slot: Slot, known: set[str], param: Callable[[s
 
 
 def tensors(thing: Thing) -> Thing | None:
-    """Let only tensors of a share pass."""
+    """Let only tensors of a shard pass."""
     return thing if isinstance(thing, Origin) and thing.role in TENSORS else None
 
 
@@ -106,7 +106,7 @@ def trailing(thing: Thing) -> Thing | None:
 
 
 def host(state: State, thing: Thing) -> Thing | None:
-    """What code outside torch makes of a tensor of a share: a value of this process."""
+    """What code outside torch returns for a tensor of a shard: a value of this process."""
     return state.local(thing) if isinstance(thing, Origin) and thing.role in SHARES else None
 
 

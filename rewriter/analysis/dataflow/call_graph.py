@@ -39,7 +39,7 @@ class Reach:
         self.reachable = self._from_entry()
 
     def unit(self, code: Code) -> Unit:
-        """The module in which a function (or module-level code) stands."""
+        """The module that contains a function (or module-level code)."""
         return self._unit_of[code]
 
     def unit_of(self, node: cst.CSTNode, otherwise: Unit) -> Unit:
@@ -76,7 +76,7 @@ class Reach:
         yield from _own(code if isinstance(code, cst.Module) else code.body)  # type: ignore[attr-defined]
 
     def runs(self, node: cst.CSTNode, unit: Unit) -> Iterator[cst.CSTNode]:
-        """Every node whose code runs when ``node`` does: what stands below it, and the functions reached from there."""
+        """Every node whose code runs when ``node`` does: the nodes below it, and the functions reached from there."""
         seen: set[Code] = set()
         pending: list[cst.CSTNode] = [node]
         while pending:
@@ -89,7 +89,7 @@ class Reach:
                         pending.append(function.body)
 
     def above(self, code: Code | None) -> list[Code]:
-        """Some code, and its callers up to the modules in which they stand."""
+        """Some code, and its callers up to the modules that contain them."""
         found: list[Code] = []
         pending = [code] if code is not None else []
         while pending:

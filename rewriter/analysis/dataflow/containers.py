@@ -45,7 +45,7 @@ def batch(state: State, loader: Origin) -> Origin:
 
 
 def at(state: State, source: Slot, position: int) -> Slot:
-    """What stands at one position of the things in a slot."""
+    """What is at one position of the things in a slot."""
     result = Slot()
 
     def arrive(thing: Thing) -> None:

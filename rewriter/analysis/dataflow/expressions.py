@@ -36,7 +36,7 @@ def evaluate(state: State, unit: Unit, node: cst.BaseExpression) -> Slot:
 
 
 def _inside(state: State, unit: Unit, node: cst.CSTNode) -> None:
-    """Evaluate whatever expressions stand below a node whose own value does not matter."""
+    """Evaluate all expressions below a node whose own value does not matter."""
     for child in children(node):
         if isinstance(child, cst.BaseExpression):
             evaluate(state, unit, child)

@@ -116,7 +116,7 @@ def _passes(call: EvaluatedCall) -> None:
 
 
 def _unpacked(thing: Thing) -> Thing | None:
-    """What is found in containers, however deep; rows stay where they stand, beside the numbers of ``enumerate``."""
+    """What is found in containers, however deep; rows stay where they are, beside the numbers of ``enumerate``."""
     return None if isinstance(thing, Origin) and thing.role in SHARES else _iterable(thing)
 
 

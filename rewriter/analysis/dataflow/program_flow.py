@@ -53,7 +53,7 @@ def is_guard(statement: cst.CSTNode) -> bool:
 
 
 def _declare(state: State, unit: Unit) -> None:
-    """Imports, functions and classes hold what their statements say, wherever those stand."""
+    """Imports, functions and classes hold what their statements say, wherever those are."""
     for scope in unit.names.scopes.values():
         for binding in scope.bindings.values():
             for node in binding.definitions:

@@ -2,8 +2,8 @@
 What configuration names: ``getattr(models, config["arch"])(...)``, ``config.init_obj("opt", torch.optim, params)``,
 ``models.__dict__[args.arch]()``, ``globals()[args.arch]()``.
 
-What is made is told by the module that is searched, not by the name: something of ``torch.optim`` is an optimizer, and
-something of the program's own module is one of the classes and functions that stand there. A function that searches the
+The module that is searched decides what is made, not the name: something of ``torch.optim`` is an optimizer, and
+something of the program's own module is one of the classes and functions of that module. A function that searches the
 module that it is handed is looked through at each of its calls: one call makes a model, the next an optimizer.
 """
 
@@ -22,7 +22,7 @@ from .values import Function, Klass, State, Unit
 UNNAMED = "Unnamed"
 """Stands for a name that only the run knows."""
 TABLE = ".__dict__"
-"""Behind a module's name, the table of its names."""
+"""For a module's name, the table of its names."""
 
 
 def looked_up(state: State, asker: Unit, module: str, name: str | None, slot: Slot) -> None:
@@ -43,7 +43,7 @@ def own(state: State, unit: Unit, slot: Slot) -> None:
     """
     Let a slot hold what a module may find in its own names: ``globals()[args.arch]``, ``eval(args.arch)``.
 
-    Its use tells what it is: among those names stand losses, schedules and the function that searches.
+    Its use tells what it is: those names include losses, schedules and the function that searches.
     """
     state.solver.add(slot, state.external(f"{unit.name}.{UNNAMED}"))
 
@@ -84,7 +84,7 @@ def _search(node: cst.BaseExpression) -> str | None:
 
 
 def inside(call: EvaluatedCall) -> bool:
-    """Whether a ``getattr`` is the search of such a function: what it finds is told at the function's calls."""
+    """Whether a ``getattr`` is the search of such a function: what it finds is known at the function's calls."""
     node = call.unit.names.function(call.node)
     if not isinstance(node, cst.FunctionDef):
         return False

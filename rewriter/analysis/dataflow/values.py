@@ -324,7 +324,7 @@ class State:
         return thing
 
     def local(self, tensor: Origin) -> Origin:
-        """The role of a Python value computed from a tensor of one process's share."""
+        """The role of a Python value computed from a tensor of one process's shard."""
         if tensor.role is Role.LOCAL:
             return tensor
         return self.origin(Role.LOCAL, tensor.node, f"computed from {tensor.because}", "", tensor)

@@ -20,7 +20,7 @@ class Copy(NamedTuple):
     node: cst.CSTNode
     """The comprehension, or the statement that goes as a whole."""
     text: str | None
-    """What stands in its place; None where the statement goes."""
+    """What replaces it; None if the statement is removed."""
 
 
 def copy_of(names: Names, move: cst.Call) -> Copy | None:

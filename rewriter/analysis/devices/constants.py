@@ -2,8 +2,8 @@
 Devices that a module keeps for everybody: ``DEVICE`` of ``config.py``, ``device`` of ``engine.py``.
 
 Such a constant stays where it is: ``"cuda"`` is the GPU that the accelerator gave the process, in whatever file it is
-read, and a program that starts elsewhere finds it as before. The accelerator is told where it says the CPU, and a GPU
-that it names by number loses that number.
+read, and a program that starts elsewhere finds it as before. If the constant names the CPU, the accelerator is created
+for the CPU; a GPU that it names by number loses that number.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _FACTORIES = frozenset(
     "Tensor FloatTensor LongTensor".split()
 )
 _FOLLOWS = frozenset({"to", "cuda", "type_as", "item", "tolist", "numpy"})
-"""Methods behind which it does not matter where a tensor was made."""
+"""After these methods it does not matter where a tensor was made."""
 
 
 def cpu_only(
@@ -33,7 +33,7 @@ def cpu_only(
     """
     Why a script must stay on the CPU, where it trained so far; None where it names a device, or needs none.
 
-    ``early``: whether a call of a model stands in front of its ``prepare``, so that both are on the CPU still.
+    ``early``: whether a call of a model comes before its ``prepare``, so that both are still on the CPU.
     """
     if any(_names_device(state, record.node) for record in state.calls.values()) or _has_device(state):
         return None

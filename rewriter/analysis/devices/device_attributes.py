@@ -100,7 +100,7 @@ def _same(state: State, reach: Reach, node: cst.Attribute) -> Iterator[tuple[Uni
 
 
 def _sets(unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether a read stands in the statement that sets the attribute itself: ``args.device = f(args.device)``."""
+    """Whether a read is in the statement that sets the attribute itself: ``args.device = f(args.device)``."""
     for around in unit.names.ancestors(node):
         if isinstance(around, cst.Assign):
             return any(isinstance(t.target, cst.Attribute) and t.target.deep_equals(node) for t in around.targets)

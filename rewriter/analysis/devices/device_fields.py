@@ -25,7 +25,7 @@ class DeviceField:
 
     @property
     def code(self) -> cst.CSTNode:
-        """The function in which it stands."""
+        """The function that contains it."""
         return self.unit.names.function(self.target)
 
     def name(self) -> DeviceName:
@@ -53,7 +53,7 @@ def _is_device(state: State, value: cst.BaseExpression) -> bool:
 
 
 def redefined(field: DeviceField, state: State, gone: Collection[cst.CSTNode]) -> Iterator[DeviceRead]:
-    """The new value of such an attribute, where it is not one already, and nobody writes a number behind it."""
+    """The new value of such an attribute, unless it has one already or a number is appended to it."""
     kept = field.target.attr.value
     reads = (n for n in field.unit.names.every(cst.Attribute) if isinstance(n, cst.Attribute) and n.attr.value == kept)
     if field.value not in gone and not any(numbered(field.unit, read) for read in reads):

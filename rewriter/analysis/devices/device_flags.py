@@ -25,7 +25,7 @@ class Flag(NamedTuple):
     text: str
     test: cst.BaseExpression
     behind: cst.CSTNode | None = None
-    """A statement behind which alone it is known."""
+    """It is known only after this statement."""
     gives: str = ""
     """For a device that is kept as an attribute, the statement by which it gets the accelerator's."""
 

@@ -179,7 +179,7 @@ def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | N
 
 
 def _asks_torch(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
-    """Whether torch is asked for the device that is there, and no setting: ``torch.accelerator...().type``."""
+    """Whether torch is asked for the available device, without a setting: ``torch.accelerator...().type``."""
     root = value
     while isinstance(root, (cst.Attribute, cst.Subscript, cst.Call)):
         if isinstance(root, cst.Call) and root in state.calls and outside_name(state.calls[root]).startswith("torch."):
@@ -247,7 +247,7 @@ def _negated(unit: Unit, node: cst.BaseExpression) -> str:
 
 
 def numbered(unit: Unit, device: cst.CSTNode) -> bool:
-    """Whether a number is written behind a device: ``f"{device}:{rank}"``; the accelerator's has one already."""
+    """Whether a number follows a device: ``f"{device}:{rank}"``; the accelerator's has one already."""
     part = unit.names.parents.get(device)
     text = unit.names.parents.get(part) if isinstance(part, cst.FormattedStringExpression) else None
     if not isinstance(text, cst.FormattedString) or not isinstance(part, cst.FormattedStringExpression):

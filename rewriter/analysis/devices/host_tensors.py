@@ -1,4 +1,4 @@
-"""What stays on the CPU in the script, because nothing moved it, and stands on the device behind ``prepare``."""
+"""What stays on the CPU in the script, because nothing moves it, but is on the device after ``prepare``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READERS = ("numpy.", "sklearn.", "scipy.", "pandas.", "seqeval.")
 _GOES_ON = frozenset({"numpy", "item", "tolist", "cuda"})
 _DEPTH = 4
 _PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
-"""Expressions that take a call behind them as they are."""
+"""Expressions to which a call can be appended as they are."""
 
 
 def hosted(mover: Mover, unit: Unit) -> list[Placement]:
@@ -43,7 +43,7 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
 
 
 class _Host:
-    """Asks what stands on the CPU in one module."""
+    """Asks what is on the CPU in one module."""
 
     def __init__(self, mover: Mover, unit: Unit) -> None:
         self.mover, self.unit, self.state = mover, unit, mover.state

@@ -30,7 +30,7 @@ _THROUGH = frozenset({"list", "tuple", "zip", "enumerate", "map", "reversed", "s
 
 
 class _At(NamedTuple):
-    """An expression, and the module in which it stands."""
+    """An expression, and the module that contains it."""
 
     unit: Unit
     node: cst.CSTNode
@@ -85,7 +85,7 @@ class MadeOnHost:
         if not isinstance(here.node, cst.Call) or here.node not in self.state.calls:
             return None
         if here.node in self.forwards:
-            return _Memory.DEVICE  # a model gives what it computes where it stands
+            return _Memory.DEVICE  # a model's output is on the model's device
         record = self.state.calls[here.node]
         outside = outside_name(record)
         if outside.startswith(_ARRAYS):

@@ -49,7 +49,7 @@ class Mover:
         return _merged(found)
 
     def _in_helper(self, unit: Unit, call: cst.Call) -> bool:
-        """Whether a move stands in a function that moves whatever it is given to the device it is given: such a helper
+        """Whether a move is in a function that moves whatever it gets to the device it gets: such a helper
         stays, and is given the accelerator's device."""
         function = unit.names.function(call)
         argument = self._device_argument(call)
@@ -214,7 +214,7 @@ class Mover:
         return None
 
     def inside_model(self, unit: Unit, call: cst.CSTNode) -> bool:
-        """Whether a call stands in a class of torch's kinds, which may be handed anything."""
+        """Whether a call is in a class of torch's kinds, which may get anything."""
         around = (a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef))
         return any((klass := unit.classes.get(a)) is None or klass.role is not None for a in around)
 
@@ -259,7 +259,7 @@ class Mover:
 
 
 def unpinned(node: cst.BaseExpression) -> cst.BaseExpression:
-    """A tensor without the ``.pin_memory()`` behind it, which only serves the move, and only on the CPU."""
+    """A tensor without its ``.pin_memory()``, which only serves the move, and only on the CPU."""
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "pin_memory":
         node = node.func.value
     return node
@@ -285,7 +285,7 @@ def _is_keyword(arg: cst.Arg, name: str) -> bool:
 
 
 def _merged(found: list[Placement]) -> list[Placement]:
-    """One placement for each removed statement, however many moves stand in it."""
+    """One placement for each removed statement, however many moves it contains."""
     statements: dict[cst.CSTNode, None] = {}
     result = []
     for placement in found:

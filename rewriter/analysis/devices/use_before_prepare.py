@@ -23,13 +23,13 @@ _HARMLESS_NAMES = frozenset({"torch.compile", "wandb.watch"})
 
 @dataclass(eq=False)
 class Stands:
-    """Where the ``prepare`` call of a thing stands."""
+    """Where the ``prepare`` call of a thing is."""
 
     unit: Unit
     prepare: Prepare
 
     def follows(self, unit: Unit, call: cst.CSTNode) -> bool:
-        """Whether the ``prepare`` call stands behind another one in the same code."""
+        """Whether the ``prepare`` call comes after another one in the same code."""
         names, node = self.unit.names, self.prepare.node
         if unit is not self.unit or names.function(call) is not names.function(node):
             return False
@@ -49,7 +49,7 @@ class Early:
     _hosted: list[CallRecord] | None = None
 
     def use(self, move: cst.Call, unit: Unit, model: Origin) -> cst.Call | None:
-        """The first call that works with a model's weights behind ``move`` and before the model is prepared."""
+        """The first call that works with a model's weights after ``move`` and before the model is prepared."""
         stands = self.stands.get(model)
         if stands is None:
             return None

@@ -1,4 +1,4 @@
-"""Which GPUs a script may see, chosen in the script: behind a launcher every process would take the same ones."""
+"""Which GPUs a script may see, chosen in the script: under a launcher every process would take the same ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _word(node: cst.BaseExpression) -> str | None:
 
 
 def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[cst.CSTNode]) -> Iterator[Finding]:
-    """What the user is told of GPUs that the script numbers by itself."""
+    """The findings about GPUs that the script numbers by itself."""
     for statement in removed:
         if "VISIBLE" in unit.names.module.code_for_node(statement):
             yield Finding(
@@ -88,7 +88,7 @@ def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[c
 
 
 def chosen_for_others(statement: cst.CSTNode) -> Finding:
-    """What is told of such a statement in a function that other programs use: it stays."""
+    """The finding for such a statement in a function that other programs use: the statement stays."""
     return Finding(
         "launcher",
         statement,

@@ -24,7 +24,7 @@ from ..training.training import Training, method_name
 def story(
     state: State, unit: Unit, reach: Reach, training: Training, equality: Equality, gathers: list[Gather]
 ) -> Iterator[Behaviour]:
-    """Everything that is told of one module, in no order."""
+    """Everything that is reported about one module, in no order."""
     yield from _Loops(unit, reach, training).told()
     yield from _joined(state, unit, reach, training, equality)
     yield from _values(state, unit, reach, equality, gathers)

@@ -24,7 +24,7 @@ def refusals(
     state: State, reach: Reach, training: Training, hand: ByHand | None, uncut: Obstacle | None = None
 ) -> Iterator[tuple[Unit, Finding]]:
     """
-    What stands in the way of migrating a program at all.
+    What prevents the migration of a program as a whole.
 
     Args:
         state: the solved program.

@@ -1,5 +1,5 @@
 """
-Remarks on the training itself: what becomes another computation when each process sees its share of the batch, and
+Remarks on the training itself: what becomes another computation when each process sees its shard of the batch, and
 hand-made precision that cannot be carried over. They change nothing in the text.
 """
 
@@ -97,7 +97,7 @@ def _is_curved(state: State, unit: Unit, node: cst.CSTNode) -> bool:
 
 
 def _is_sum(state: State, node: cst.BaseExpression) -> bool:
-    """``mask.sum()``, and a number or a bound made of it."""
+    """``mask.sum()``, and a number or a bound computed from it."""
     calls = [n for n in descendants(node) if isinstance(n, cst.Call) and method_name(n) in ("sum", "count_nonzero")]
     return any(origins(state.values.get(call), *SHARES) for call in calls)
 
@@ -195,7 +195,7 @@ def _is_difference_of_rows(state: State, unit: Unit, node: cst.CSTNode) -> bool:
 
 
 def _spread(unit: Unit, node: cst.BaseExpression) -> tuple[str, bool] | None:
-    """The variable that an expression gives another dimension, and whether it stands in front of its rows."""
+    """The variable that an expression gives another dimension, and whether that dimension comes before its rows."""
     binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
     values = bindings_value(unit.names, binding) if binding is not None else []
     part: cst.BaseExpression = values[0] if len(values) == 1 else node

@@ -3,7 +3,7 @@ Distribution by hand, understood: a group that the script opens, models wrapped 
 
 Its author has thought of several processes already: which prints once, what is summed, which rows each process reads.
 All of that stays as it is. What is replaced is that with which it was brought about, piece by piece, and only where
-every piece has something that takes its place; one that has not stands in the way of all.
+every piece has a replacement; a piece without one prevents the replacement of all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands in the way of replacing distribution by hand: pieces of it that the accelerator has nothing for."""
+"""What prevents the replacement of distribution by hand: pieces for which the accelerator has no equivalent."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _of_arguments(call: cst.Call, last: str) -> Finding | None:
 
 
 def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Finding | None:
-    """Why a call stands where it cannot be replaced."""
+    """Why a call cannot be replaced at its place."""
     alone = isinstance(unit.names.parents.get(call), cst.Expr)
     last = name.rpartition(".")[2]
     if (name == _OPENS or last == "destroy_process_group") and not alone:
@@ -213,5 +213,5 @@ def _of_program(state: State, receiver: object, call: cst.Call) -> bool:
 
 
 def blocked(node: cst.CSTNode, message: str, remedy: str) -> Finding:
-    """The finding that refuses a program for one thing that stands in the way."""
+    """The finding that refuses a program for one obstacle."""
     return Finding("already-distributed", node, f"distributed by hand: {message}", remedy, Severity.BLOCKED)

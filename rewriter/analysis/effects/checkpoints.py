@@ -30,7 +30,7 @@ def saves(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iter
 
 
 def as_write(unit: Unit, save: Save) -> Effect | None:
-    """A ``torch.save`` as a statement that is guarded where it stands; None where it is no statement of its own."""
+    """A ``torch.save`` as a statement that is guarded in place; None if it is not a separate statement."""
     line = unit.names.statement(save.call)
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
         return None
@@ -62,7 +62,7 @@ def plain_models(
     """
     Where a prepared model is read or loaded by its plain names, or exported: the model itself is wanted.
 
-    ``stands``: where each prepared model is prepared; in front of that it is the plain one.
+    ``stands``: where each prepared model is prepared; before that it is the plain one.
     """
     for call in unit.names.calls:
         record = state.calls.get(call)
@@ -81,7 +81,7 @@ def plain_models(
 
 
 def in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
-    """Whether a call runs only in front of a ``prepare``, through whatever function it is reached."""
+    """Whether a call runs only before a ``prepare``, through whatever function it is reached."""
     code = unit.names.function(call)
     if code in seen or code is stands.unit.names.function(stands.prepare.node):
         return stands.follows(unit, call)
@@ -152,7 +152,7 @@ def _may_be_same(one: str, other: str) -> bool:
 def before_training(
     unit: Unit, reach: Reach, training: Training, call: cst.CSTNode, seen: frozenset[Code] = frozenset()
 ) -> bool:
-    """Whether a node stands in front of all code that trains, and is run once, by whatever way it is reached."""
+    """Whether a node comes before all code that trains, and runs once, however it is reached."""
     code, order = unit.names.function(call), unit.names.order
     if any(unit.names.enclosing(call, cst.For, cst.While)):
         return False

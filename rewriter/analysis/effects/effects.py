@@ -187,7 +187,7 @@ class _Search:
             self._in_line(call, kind)
 
     def _in_line(self, call: cst.Call, kind: EffectKind) -> None:
-        """A write beside other statements on a line, or behind the colon of an ``if``."""
+        """A write beside other statements on a line, or after the colon of an ``if``."""
         small = self.unit.names.parents[call]
         line = self.unit.names.parents[small]
         assert isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
@@ -210,7 +210,7 @@ class _Search:
         self.settled.add(statement)
         name = self._free_name(call, ("batch",) if method_name(outer[0]) == "next" else _NAMES)
         forward: cst.CSTNode = outer[0]
-        if forward in self.together.reduced:  # a rule edits it: what stands around it is edited here
+        if forward in self.together.reduced:  # a rule edits it: the code around it is edited here
             forward = self.unit.names.parents[forward]
         self._add(Effect(statement, kind, "all processes compute it, one writes it", forward=forward, name=name))
 

@@ -1,4 +1,4 @@
-"""What stands under a condition on the main process already, and what no such condition may enclose."""
+"""What is already under a condition on the main process, and what no such condition may enclose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..training.training import Training, method_name
 
 
 def starred(call: cst.Call) -> bool:
-    """Whether a call hides some of its keywords behind ``**``."""
+    """Whether a call hides some of its keywords in ``**``."""
     return any(arg.star == "**" for arg in call.args)
 
 
@@ -43,7 +43,7 @@ def is_elif(unit: Unit, node: cst.If) -> bool:
 
 
 def in_turn(state: State, unit: Unit, call: cst.Call) -> bool:
-    """Whether a call stands under ``accelerator.main_process_first()`` already."""
+    """Whether a call is already under ``accelerator.main_process_first()``."""
     return any(
         origins(state.calls[item.item].receiver, Role.ACCELERATOR)
         for around in unit.names.enclosing(call, cst.With)
@@ -53,7 +53,7 @@ def in_turn(state: State, unit: Unit, call: cst.Call) -> bool:
 
 
 class Together:
-    """What all processes must do together: no guard stands around it."""
+    """What all processes must do together: no guard may enclose it."""
 
     def __init__(self, state: State, reach: Reach, training: Training, reduced: Container[cst.CSTNode]) -> None:
         """``reduced``: nodes at which a rule will put a collective call."""

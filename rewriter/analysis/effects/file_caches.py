@@ -45,7 +45,7 @@ class Makings:
         return in_turn(self.state, self.unit, call)
 
     def _asks_for(self, question: cst.If, call: cst.Call) -> bool:
-        """Whether a question is for a path that stands in the write, or in the ``with`` that opens it."""
+        """Whether a check is for a path that is in the write, or in the ``with`` that opens it."""
         paths = {
             self.unit.names.module.code_for_node(part)
             for node in descendants(question.test)
@@ -72,7 +72,7 @@ def _asked(call: cst.Call) -> list[cst.BaseExpression]:
 
 
 def _is_missing(question: cst.If, call: cst.Call) -> bool:
-    """Whether a call stands in the branch that is taken where the file is not there."""
+    """Whether a call is in the branch that is taken if the file is missing."""
     denials = (n for n in descendants(question.test) if isinstance(n, cst.UnaryOperation))
     nots = (n for n in denials if isinstance(n.operator, cst.Not))
     denied = any(asks_existence(part) for n in nots for part in descendants(n))

@@ -63,7 +63,7 @@ def made_by_all(state: State, statements: Iterable[cst.CSTNode]) -> dict[cst.CST
 
 
 def may_be_there(folder: Folder) -> Finding:
-    """What is told of such a folder."""
+    """The finding for such a folder."""
     return Finding(
         "directories",
         folder.call,
@@ -193,7 +193,7 @@ def _only_counts(unit: Unit, loop: cst.While | cst.For) -> bool:
 
 
 def _set_and_read(unit: Unit, loop: cst.While | cst.For) -> tuple[str, ...]:
-    """The variables that a loop sets and the code behind it reads."""
+    """The variables that a loop sets and the code after it reads."""
     inside = set(descendants(loop))
     order = unit.names.order
     found = []

@@ -111,7 +111,7 @@ class Handles:
             yield Handle(call, because, INERT)
 
     def _can_give_way(self, call: cst.Call) -> bool:
-        """Whether a conditional expression can take the place of a call as it stands."""
+        """Whether a conditional expression can replace a call as it is."""
         parent = self.unit.names.parents.get(call)
         kinds = (cst.Assign, cst.AnnAssign, cst.Return, cst.WithItem, cst.DictElement, cst.Element, cst.Arg)
         return isinstance(parent, kinds) or (isinstance(parent, cst.NamedExpr) and parent.value is call)

@@ -28,13 +28,14 @@ _READERS = frozenset(
 _READING_METHODS = frozenset({"read_text", "read_bytes"})
 _PATHS = (cst.Name, cst.Attribute, cst.SimpleString, cst.FormattedString, cst.Call, cst.BinaryOperation)
 _PASSED = (cst.For, cst.With, cst.IndentedBlock)
-"""What a reading may stand in below the block of the writing, to be sure to be run: there all processes can wait."""
+"""What may enclose a read below the block of the write, so that the read is sure to run: there all processes can
+wait."""
 
 
 def read_back(
     state: State, unit: Unit, reach: Reach, effects: Iterable[Effect], saves: Iterable[Save]
 ) -> Iterator[cst.CSTNode]:
-    """The statements in front of which all processes must wait, because the main process alone wrote what they read."""
+    """The statements before which all processes must wait, because only the main process wrote what they read."""
     written = [effect.node for effect in effects if effect.kind is EffectKind.WRITE]
     written += [unit.names.statement(save.call) for save in saves]
     if not written:
@@ -87,8 +88,8 @@ def _gives_rows(code: cst.CSTNode) -> bool:
 
 
 def _meeting(unit: Unit, writing: cst.CSTNode, reading: cst.CSTNode) -> cst.CSTNode | None:
-    """The statement behind the writing in front of which all processes can meet, before the reading; None where the
-    writing does not come first: the reading itself, or what it depends on whether that is run."""
+    """The statement after the write before which all processes can meet: the read itself, or the statement that decides
+    whether the read runs. None if the write does not come first."""
     if unit.names.function(writing) is not unit.names.function(reading):
         return None
     above = [writing, *unit.names.ancestors(writing)]

@@ -1,1 +1,1 @@
-"""Which values are equal on all processes, which are a share of the rows, and what becomes of them."""
+"""Which values are equal on all processes, which are a shard of the rows, and what is computed from them."""

@@ -1,5 +1,5 @@
 """
-Figures of a script that mean something else once each process has its share: a file that shows the rows of one share, a
+Figures of a script that mean something else once each process has its shard: a file that shows the rows of one shard, a
 sum of batch means that is divided by the number of samples.
 """
 
@@ -121,7 +121,7 @@ def _adds_mean(state: State, unit: Unit, node: cst.AugAssign) -> bool:
 def _divided(
     state: State, unit: Unit, total: Binding, inside: Container[cst.CSTNode], loaders: Iterable[Origin]
 ) -> cst.CSTNode | None:
-    """The division of a total by the number of samples, behind its loop."""
+    """The division of a total by the number of samples, after its loop."""
     given = [loader.node.args[0].value for loader in loaders if isinstance(loader.node, cst.Call) and loader.node.args]
 
     def samples(node: cst.BaseExpression) -> bool:

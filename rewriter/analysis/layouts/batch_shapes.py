@@ -45,7 +45,7 @@ def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Cal
 
 
 def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.CSTNode]) -> bool:
-    """Whether statements shape something by a number of rows that was counted in front of them:
+    """Whether statements shape something by a number of rows that was counted before them:
     ``n = x.size(0)``, and then ``out.view(n, -1)``."""
     found = (count for statement in front for count in row_counts(unit, statement))
     counts = {count.binding for count in found if count.form != "computed"}
@@ -109,7 +109,7 @@ def _members(value: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 
 def tied_shapes(unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
-    """Training steps that shape tensors by the size of the whole batch, of which each process has its share."""
+    """Training steps that shape tensors by the size of the whole batch, of which each process has its shard."""
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
             call = shaped_by(loop.body, batch_sizes(reach.loaders(loop)))

@@ -1,9 +1,9 @@
 """
 Decisions that could fall differently on each process: a step skipped, a loop left, a rate lowered on a value of one's
-own share of the data.
+own shard of the data.
 
 The others would wait for the one that left, or train on with another rate. Where the value is a loss, it is averaged
-over the processes first; a script whose decisions hang on anything else is not migrated before a person has said how
+over the processes first; a script whose decisions depend on anything else is not migrated until a person has said how
 the processes decide together.
 """
 

@@ -24,7 +24,7 @@ from ..syntax.walk import children, descendants
 from ..training.training import Training, method_name, outside_name
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
-"""Attributes of a share that are equal on all processes."""
+"""Attributes of a shard that are equal on all processes."""
 _SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_grad_".split())
 _JOINS = frozenset("gather gather_for_metrics reduce broadcast broadcast_object_list gather_object".split())
 _NOISE = ("torch.rand", "torch.bernoulli", "torch.multinomial", "torch.normal")
@@ -74,7 +74,7 @@ class Equality:
     Answers for one program.
 
     Args:
-        shared: loops whose loader gives each process its own share.
+        shared: loops whose loader gives each process its own shard.
         gathers: what is made whole, and where.
         cut: expressions that give the rows of one process, of a batch that no loader yields.
     """
@@ -153,7 +153,7 @@ class Equality:
             self._covered.setdefault(binding, []).append(position)
 
     def _is_covered(self, unit: Unit, binding: Binding, read: cst.Name) -> bool:
-        """Whether a variable was gathered in front of a read, and not set again in between."""
+        """Whether a variable was gathered before a read, and not set again in between."""
         order, statement = unit.names.order, unit.names.statement
         for position in self._covered.get(binding, ()):
             if position < order(read):
@@ -296,7 +296,7 @@ class Equality:
                     yield from self._keys(unit, value)
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
-        """What an expression hangs on."""
+        """What an expression depends on."""
         if node in self._whole or _asks_for_none(node):
             return
         if node in self._cut:
@@ -333,7 +333,7 @@ class Equality:
         yield from self._keys(unit, node.value)
 
     def _call(self, unit: Unit, node: cst.Call, place: int | None = None) -> Iterator[Key]:
-        """What a call's result hangs on; ``place``: one of the values that it gives."""
+        """What a call's result depends on; ``place``: one of the values that it gives."""
         record = self.state.calls.get(node)
         name = method_name(node)
         if record is not None and name in _JOINS and origins(record.receiver, Role.ACCELERATOR):
@@ -402,7 +402,7 @@ class Equality:
 
 
 def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression:
-    """What stands at a place of what a function gives; all of it where that is not in plain sight."""
+    """What is at one position of a function's result; the whole result if its parts are not written out."""
     if place is None or not isinstance(value, (cst.Tuple, cst.List)) or place >= len(value.elements):
         return value
     starred = any(isinstance(element, cst.StarredElement) for element in value.elements)
@@ -426,7 +426,7 @@ def _arguments(call: cst.Call, function: FunctionNode, name: str) -> Iterator[cs
 
 
 def _is_width(node: cst.CSTNode) -> bool:
-    """``x.shape[1]``: the rows of a share are its own, its other sizes are not."""
+    """``x.shape[1]``: a shard has its own number of rows, but its other sizes are equal everywhere."""
     base = node.value if isinstance(node, cst.Subscript) else None
     if (
         not isinstance(node, cst.Subscript)

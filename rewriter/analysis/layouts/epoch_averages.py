@@ -1,8 +1,8 @@
 """
-Totals of training: losses and counts that are collected over an epoch's steps and read behind the loop.
+Totals of training: losses and counts that are collected over an epoch's steps and read after the loop.
 
 A loss is averaged over the processes where it is collected. Whatever else is collected (hits, counts) is computed
-from tensors of the batch: these are gathered in front of the first statement that collects, when everything that the
+from tensors of the batch: these are gathered before the first statement that collects, when everything that the
 step computes from them is done by then. What is collected and read inside the loop only, for a log line every few
 steps, stays that of the process that prints it.
 """
@@ -120,8 +120,8 @@ class _Loop:
         return False
 
     def _has_rows(self, binding: Binding) -> bool:
-        """Whether a tensor's first dimension counts the rows of the batch: it is the batch, what the model made of it,
-        or made row by row from these."""
+        """Whether a tensor's first dimension counts the rows of the batch: it is the batch, the model's output for it,
+        or computed row by row from these."""
         if isinstance(self.loop, cst.For) and binding in bound_by(self.unit, self.loop.target):
             return True
         makers = [v for v in bindings_value(self.unit.names, binding) if v in self.inside]
@@ -182,7 +182,7 @@ class _Loop:
         return names if alone and all(self._is_loss(name) for name in names) else []
 
     def _trains_at(self, site: cst.Call) -> bool:
-        """Whether a call stands in a training loop, or in a function that only training loops call."""
+        """Whether a call is in a training loop, or in a function that only training loops call."""
         loops = self.reach.batch_loops(site, self.state.calls[site].unit)
         return bool(loops) and all(loop in self.training.train_loops for loop in loops)
 
@@ -255,7 +255,7 @@ class _Loop:
         return defined_here and bool(made_of_rows or origins(self.state.binding(binding), Role.LOCAL))
 
     def _trained_by(self, position: int, names: set[Binding]) -> bool:
-        """Whether nothing behind a position runs the model, or computes a loss, from the gathered variables."""
+        """Whether nothing after a position runs the model, or computes a loss, from the gathered variables."""
         before = {b for s in self.statements[:position] for b in bound(self.unit, s)}
         known = {*before, *(bound_by(self.unit, self.loop.target) if isinstance(self.loop, cst.For) else ())}
         if not names <= known:

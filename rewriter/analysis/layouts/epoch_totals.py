@@ -77,7 +77,7 @@ class Totals:
         return any(read not in self.inside and not self._is_set(self.unit, read) for read in binding.reads)
 
     def _averaged(self, read: cst.CSTNode) -> bool:
-        """Whether a figure is computed from a total at each step, and the last one is read behind the loop:
+        """Whether a figure is computed from a total at each step, and the last one is read after the loop:
         ``mean = total / (i + 1)``."""
         assign = next(self.unit.names.enclosing(read, cst.Assign), None) if read in self.inside else None
         target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
@@ -105,7 +105,7 @@ class Totals:
         return isinstance(parent, cst.AssignTarget)
 
     def _is_bar(self, holder: cst.BaseExpression) -> bool:
-        """Whether a progress bar is told of rows."""
+        """Whether a progress bar counts rows."""
         binding = self.unit.names.binding(holder) if isinstance(holder, cst.Name) else None
         made = bindings_value(self.unit.names, binding) if binding is not None else []
         return any(isinstance(v, cst.Call) and method_name(v) in BARS for v in made)

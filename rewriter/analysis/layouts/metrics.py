@@ -1,9 +1,9 @@
 """
 Metrics: which tensors a loop turns into numbers, and where they can be made those of all processes.
 
-An evaluation loop is understood when its forward pass stands in plain sight: in the loop's body, or in ``with`` blocks
-in it. What the loop reads behind the forward is gathered directly behind it. A loop that is not understood keeps its
-loader unprepared: every process then evaluates the whole set, which costs time and is right.
+An evaluation loop is understood if its forward pass is directly in the loop's body, or in ``with`` blocks in it. What
+the loop reads after the forward pass is gathered directly after it. A loop that is not understood keeps its loader
+unprepared: every process then evaluates the whole set, which costs time and is right.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Step:
 
     def counted_outside(self, training: Training) -> tuple[list[Binding], tuple[tuple[cst.Name, str], ...]]:
         """
-        The variables of the batch that the forward's statement, or one behind it, reads outside the forward's call;
+        The variables of the batch that the forward's statement, or one after it, reads outside the forward's call;
         and those of which only the rows are counted, with what is counted in their place.
         """
         inside = {n for call in descendants(self.forward) if call in training.forwards for n in descendants(call)}
@@ -149,12 +149,13 @@ class Step:
         return bool(origins(self.state.binding(binding), *TENSORS))
 
     def is_result(self, binding: Binding) -> bool:
-        """Whether only entries of a variable are read behind the forward: ``outputs.logits``, ``batch["labels"]``."""
+        """Whether only entries of a variable are read after the forward pass: ``outputs.logits``,
+        ``batch["labels"]``."""
         reads = [read for read in binding.reads if read in self.behind]
         return bool(reads) and all(entry(self.unit, read) is not None for read in reads)
 
     def parts(self, because: str) -> Iterator[Gather]:
-        """The entries of results and batches that are read behind the forward, to be gathered where they stand."""
+        """The entries of results and batches that are read after the forward pass, to be gathered in place."""
         rows: list[cst.BaseExpression] = []
         for binding in self.read_behind():
             for read in binding.reads if self.is_result(binding) else ():
@@ -195,8 +196,8 @@ class Step:
         return shifted and bool(origins(self.state.values.get(node.value), *TENSORS))
 
     def copied_off(self) -> bool:
-        """Whether what is read behind the forward was taken off the batch before: ``labels = y.numpy()``. It holds the
-        rows of one process, beside gathered ones."""
+        """Whether what is read after the forward pass was taken from the batch before: ``labels = y.numpy()``. It holds
+        the rows of one process, beside gathered ones."""
         for statement in self.front:
             if any(isinstance(n, cst.Call) and method_name(n) in _COPYING for n in descendants(statement)):
                 copies = [b for b in bound(self.unit, statement) if self.is_number(b)]
@@ -206,8 +207,8 @@ class Step:
 
     def recounts(self, gathered: list[Binding]) -> tuple[str, ...] | None:
         """
-        What counts the rows anew behind the gather: ``n = y.shape[0]``, for each number of rows that the script takes
-        in front of the forward and reads behind it. None where one cannot be had.
+        What counts the rows anew after the gather: ``n = y.shape[0]``, for each number of rows that the script takes
+        before the forward pass and reads after it. None where one cannot be had.
         """
         found: list[str] = []
         code = self.unit.names.module.code_for_node
@@ -275,7 +276,7 @@ def is_synchronised(state: State, call: cst.Call) -> bool:
 
 
 def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]:
-    """The gathers without those that would stand in a statement that only the main process runs."""
+    """The gathers without those that would be in a statement that only the main process runs."""
     writes = [e for e in effects if e.kind is EffectKind.WRITE]
     ahead = {n for e in writes if e.forward is not None for n in descendants(e.forward)}
     guarded = {n for e in writes for n in descendants(e.node)} - ahead
@@ -289,7 +290,7 @@ def _key(node: cst.Subscript) -> cst.BaseExpression | None:
 
 
 def _doubt(step: Step, training: Training) -> str | None:
-    """Why the loop's metric cannot be made whole by gathering behind the forward; None where it can."""
+    """Why the loop's metric cannot be made whole by gathering after the forward pass; None if it can."""
     for statement in step.front:
         if any(step.is_local(node) for node in _collecting(step.state, statement)):
             return "it counts something before its forward pass"

@@ -219,7 +219,7 @@ def _unpacked(unit: Unit, definition: cst.CSTNode) -> tuple[cst.BaseExpression, 
 
 
 def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression | None:
-    """What stands at a place of what a function gives; of several values that nobody takes apart, none."""
+    """What is at one position of a function's result; nothing for several values that are not unpacked."""
     if not isinstance(value, (cst.Tuple, cst.List)):
         return value
     if place is None or place >= len(value.elements) or any(isinstance(e, cst.StarredElement) for e in value.elements):

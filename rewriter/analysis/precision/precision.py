@@ -2,9 +2,9 @@
 Mixed precision by hand: autocast regions and a gradient scaler, understood as one setting or left as they are.
 
 Left as they are they stay right: autocast is local, and a scaler works on gradients that are equal everywhere. They
-become the accelerator's only where that changes nothing: every forward pass of a trained model stands in a region, all
-regions say the same, each use of the scaler is one of its five, and branches without mixed precision do the same.
-A region that hangs on the device that was chosen stays: the accelerator is made with its precision before there is one.
+become the accelerator's only where that changes nothing: every forward pass of a trained model is in a region, all
+regions say the same, each use of the scaler is one of its five, and branches without mixed precision do the same. A
+region that hangs on the device that was chosen stays: the accelerator is made with its precision before there is one.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class ManualPrecision:
         return bool(self.scaler.because)
 
     def _covers(self, same: list[Branches]) -> bool:
-        """Whether every forward pass of a trained model stands in a region, or in a branch that goes."""
+        """Whether every forward pass of a trained model is in a region, or in a branch that is removed."""
         blocks = {unit.names.parents[item] for region in self.regions for unit, item in region.items}
         blocks.update(b.dropped for b in same if b.dropped is not None)
         for call, model in self.training.forwards.items():

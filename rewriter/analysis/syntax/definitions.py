@@ -11,7 +11,7 @@ from .scopes import Binding
 
 
 def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """The definitions that a read can see: those in front of it, and those of an earlier turn of its loops."""
+    """The definitions that a read can see: those before it, and those of an earlier iteration of its loops."""
     if names.scopes.get(names.function(read)) is not binding.scope.function:
         return tuple(binding.definitions)
     order, here = names.order, names.order(read)

@@ -1,5 +1,5 @@
 """
-Names: which variable a name refers to, and where everything stands in the tree.
+Names: which variable a name refers to, and where everything is in the tree.
 
 LibCST's metadata providers answer the same questions ten times slower than the one walk of `resolving`.
 """
@@ -27,7 +27,7 @@ class Names:
     scopes: dict[cst.CSTNode, Scope] = field(default_factory=dict)
     """The scope that a module, function, lambda, class or comprehension opens."""
     within: dict[cst.CSTNode, Scope] = field(default_factory=dict)
-    """The scope in which a name, call, attribute, loop or statement stands."""
+    """The scope that contains a name, call, attribute, loop or statement."""
     calls: list[cst.Call] = field(default_factory=list)
     loops: list[LoopNode] = field(default_factory=list)
     functions: list[FunctionNode] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Names:
             found = self.parents.get(found)
 
     def statement(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The statement of a block in which a node stands: a line of small statements, or a compound statement."""
+        """The statement of a block that contains a node: a line of small statements, or a compound statement."""
         here = node
         for around in self.ancestors(node):
             if isinstance(around, (cst.IndentedBlock, cst.Module, cst.SimpleStatementSuite)):
@@ -62,7 +62,7 @@ class Names:
         return here
 
     def block(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The block (indented block, suite or module) in which the statement around a node stands."""
+        """The block (indented block, suite or module) that contains the statement around a node."""
         statement = self.statement(node)
         return self.parents.get(statement, self.module)
 
@@ -81,7 +81,7 @@ class Names:
         """The position of the last node below one."""
         if not self._ends:
             ends = dict(zip(self.parents, range(len(self.parents)), strict=True))
-            for below, parent in reversed(self.parents.items()):  # what is below comes behind
+            for below, parent in reversed(self.parents.items()):  # nodes below come later
                 ends[parent] = max(ends.get(parent, -1), ends[below])
             self._ends = ends
         return self._ends.get(node, -1)

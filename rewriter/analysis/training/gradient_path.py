@@ -61,7 +61,7 @@ class GradientPath:
         self._reach = reach
         self.nodes: set[cst.CSTNode] = set()
         self.ends: set[cst.Call] = set()
-        """Calls whose result has no gradient: the path does not go on behind them."""
+        """Calls whose result has no gradient: the path ends there."""
         seen: set[tuple[cst.CSTNode, bool]] = set()
         pending: list[_Step] = [_Step(r.unit, backward_operand(r), True) for r in training.backwards]
         while pending:

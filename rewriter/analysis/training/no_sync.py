@@ -3,8 +3,8 @@ Gradient accumulation that stays the script's own: which backward passes need no
 
 Where the accelerator cannot count the window (its rest is dropped or carried into the next epoch, the loss is not
 divided, it is a loop of its own), the gradients of every batch but the last of a window may stay on their process: what
-is exchanged in the end is their sum. That holds only where the weights are updated, and gradients looked at, behind a
-backward pass that exchanges: all steps stand in the one ``if`` whose condition says so, or behind the inner loop.
+is exchanged in the end is their sum. That holds only if the weights are updated, and gradients read, after a backward
+pass that exchanges: all steps are in the one ``if`` whose condition says so, or after the inner loop.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _NoSyncReader:
     def _gated(
         self, loop: cst.For | cst.While, body: Sequence[cst.CSTNode], last: int
     ) -> tuple[cst.BaseExpression, Iterable[cst.CSTNode]] | None:
-        """The condition of the one ``if`` behind the backward pass in which all steps stand, and what stands in it."""
+        """The condition of the one ``if`` after the backward pass that contains all steps, and its statements."""
         for index, gate in enumerate(body[last + 1 :], last + 1):
             if isinstance(gate, cst.If) and gate.orelse is None and _counts(gate.test):
                 inside = set(descendants(gate.body))
@@ -71,7 +71,8 @@ class _NoSyncReader:
     def _inner(
         self, loop: cst.For | cst.While, body: Sequence[cst.CSTNode]
     ) -> tuple[cst.BaseExpression, Iterable[cst.CSTNode]] | None:
-        """The last turn of ``for k in range(N)`` where all steps stand behind that loop, and what stands beside it."""
+        """The last iteration of ``for k in range(N)`` if all steps come after that loop, and the statements beside
+        it."""
         call = loop.iter if isinstance(loop, cst.For) else None
         if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or call.func.value != "range":
             return None
@@ -110,7 +111,7 @@ class _NoSyncReader:
         return found.pop() if len(found) == 1 else None
 
     def _steady(self, test: cst.BaseExpression, statements: Sequence[cst.CSTNode]) -> bool:
-        """Whether an expression is the same at the top of the loop as behind some of its statements."""
+        """Whether an expression is the same at the top of the loop as after some of its statements."""
         if isinstance(test, cst.Integer):
             return True
         if isinstance(test, _OPERATIONS):

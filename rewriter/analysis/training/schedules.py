@@ -46,7 +46,7 @@ def _follows_loader(reach: Reach, loop: cst.CSTNode) -> bool:
 
 
 def _bounded(reach: Reach, unit: Unit, source: cst.BaseExpression, inner: bool, depth: int = 4) -> bool:
-    """Whether what a loop iterates ends when a loader does; ``inner``: the loop stands in another one."""
+    """Whether what a loop iterates ends when a loader does; ``inner``: the loop is in another one."""
     if isinstance(source, cst.Name) and depth:
         values = plain_values(unit.names, source)
         return not values or any(_bounded(reach, unit, value, inner, depth - 1) for value in values)

@@ -52,7 +52,7 @@ def _numbers(unit: Unit, loop: cst.For) -> set[str]:
 
 
 def _bar(unit: Unit, update: cst.Call) -> Count | None:
-    """A bar with a total of its own that is told of rows: ``bar.update(images.shape[0])``."""
+    """A bar with a total of its own that counts rows: ``bar.update(images.shape[0])``."""
     holder = update.func.value if isinstance(update.func, cst.Attribute) else None
     told = update.args[0].value if update.args else None
     if not isinstance(holder, cst.Name) or told is None or isinstance(told, cst.Integer):
