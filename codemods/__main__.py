@@ -12,10 +12,10 @@ from .catalogue import CATALOGUE
 
 def main() -> None:
     """Run ``migrate`` on the command line's arguments and end the process with its status."""
-    gc.set_threshold(1_000_000, 5, 10)  # syntax trees are many objects that live long: scanning them is waste
+    gc.set_threshold(1_000_000, 5, 10)  # syntax trees are many long-lived objects: collecting rarely saves time
     status = run(CATALOGUE, sys.argv[1:])
     sys.stderr.flush()
-    os._exit(status)  # everything is written: taking the trees apart, node by node, would be waste as well
+    os._exit(status)  # everything is written: skip freeing the trees node by node
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def _asked(facts: ModuleFacts) -> Iterator[tuple[str, str]]:
 
 
 def _in_place(old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
-    """The new statement with the comments that stood around the old one."""
+    """The new statement with the comments of the old one."""
     lines = getattr(old, "leading_lines", ())
     if isinstance(old, cst.SimpleStatementLine):
         return new.with_changes(leading_lines=lines, trailing_whitespace=old.trailing_whitespace)

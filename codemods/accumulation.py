@@ -67,7 +67,7 @@ _REASON = "the accelerator counts the window and divides by it"
 
 @rule(ID, doc=__doc__)
 def accumulation(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Put the step under ``accumulate``, and take the script's own counting away."""
+    """Put the step under ``accumulate``, and remove the script's own counting."""
     waiting = facts.unsynced
     if waiting is not None:
         reason = "gradients are averaged once per window, before the step"
@@ -91,7 +91,7 @@ def _left(node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _accumulated(facts: ModuleFacts, found: Accumulation, body: cst.CSTNode) -> cst.CSTNode:
-    """The loop's block under ``with accelerator.accumulate(...)``, with the gate opened."""
+    """The loop's block under ``with accelerator.accumulate(...)``, without the ``if`` around the step."""
     assert isinstance(body, cst.IndentedBlock)
     statements: list[cst.BaseStatement] = []
     for statement in body.body:
@@ -106,7 +106,7 @@ def _accumulated(facts: ModuleFacts, found: Accumulation, body: cst.CSTNode) -> 
 
 
 def _unsynced(facts: ModuleFacts, found: Unsynced, body: cst.CSTNode) -> cst.CSTNode:
-    """The loop's block, its forward and backward pass under ``with``."""
+    """The loop's block with its forward and backward pass under ``with``."""
     assert isinstance(body, cst.IndentedBlock)
     model = cst.parse_expression(found.model)
     forward = next(i for i, s in enumerate(body.body) if _calls(s, model))
@@ -122,14 +122,14 @@ def _unsynced(facts: ModuleFacts, found: Unsynced, body: cst.CSTNode) -> cst.CST
 
 
 def _calls(statement: cst.CSTNode, called: cst.BaseExpression) -> bool:
-    """Whether something is called in a statement."""
+    """Whether a statement calls ``called``."""
     seen = _Calls(called)
     statement.visit(seen)
     return seen.found
 
 
 class _Calls(cst.CSTVisitor):
-    """Looks for a call of something."""
+    """Looks for a call of one function."""
 
     def __init__(self, called: cst.BaseExpression) -> None:
         super().__init__()
@@ -140,7 +140,8 @@ class _Calls(cst.CSTVisitor):
 
 
 def _opened(facts: ModuleFacts, gate: cst.If) -> list[cst.BaseStatement]:
-    """The gate's statements: steps stand free, for ``accumulate`` gates them; the others where gradients are whole."""
+    """The statements of the ``if``: steps without a condition, because ``accumulate`` decides when they run; the others
+    under ``if accelerator.sync_gradients``."""
     result: list[cst.BaseStatement] = []
     waiting: list[cst.BaseStatement] = []
 

@@ -68,7 +68,7 @@ def _maker(facts: ModuleFacts) -> cst.Attribute:
 
 
 def _one_side(first: bool) -> Callable[[cst.CSTNode], Sequence[cst.CSTNode]]:
-    """Gives the statements of one side of an ``if``; comments above it stay."""
+    """Make a function that returns the statements of one branch of an ``if``, with the comments above the ``if``."""
 
     def statements(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
         assert isinstance(node, cst.If)

@@ -96,7 +96,7 @@ def _through(facts: ModuleFacts, call: Call, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _times_processes(facts: ModuleFacts, loss: cst.BaseExpression) -> cst.BaseExpression:
-    """A summed loss for a runtime that only averages gradients: N times the loss, averaged, is the sum."""
+    """A summed loss for a runtime that only averages gradients: the average of N times the loss is the sum."""
     simple = isinstance(loss, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or bool(loss.lpar)
     inner = loss if simple else loss.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     count = cst.Attribute(cst.Name(facts.accelerator), cst.Name("num_processes"))

@@ -1,4 +1,4 @@
-"""The rules, in the order in which a reader of the diff wants them; none is imported before there is work for it."""
+"""The rules, in the order that suits a reader of the diff. A rule is imported only when it has work to do."""
 
 from __future__ import annotations
 

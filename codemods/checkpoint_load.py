@@ -47,7 +47,7 @@ ID = "checkpoint_load"
 
 @rule(ID, doc=__doc__)
 def checkpoint_load(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Give ``torch.load`` a ``map_location``, and let it wait for the file."""
+    """Give ``torch.load`` a ``map_location``, and let all processes wait for the file."""
     waiting = [load.waits_before for load in facts.loads if load.waits_before is not None]
     for statement in dict.fromkeys((*waiting, *facts.read_back)):
         text = f"{facts.accelerator}.wait_for_everyone()"

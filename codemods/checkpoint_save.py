@@ -43,7 +43,7 @@ ID = "checkpoint_save"
 
 @rule(ID, doc=__doc__)
 def checkpoint_save(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Rewrite ``torch.save`` and the models' state dicts that end up in it."""
+    """Rewrite ``torch.save`` and the state dicts of models that it saves."""
     for state in facts.state_dicts:
         reason = "the state of the plain model"
         yield Replace(ID, state.call, partial(_state, facts), reason=reason, unit=EditGroup.FILES)

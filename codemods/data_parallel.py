@@ -44,7 +44,7 @@ ID = "data_parallel"
 
 @rule(ID, doc=__doc__)
 def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Remove the wrapper, and ``.module`` where it was looked through."""
+    """Remove the wrapper, and each ``.module`` that reached the model inside it."""
     for wrapper in facts.wrappers:
         if wrapper.move is Move.STATEMENT and wrapper.statement is not None:
             yield Remove(ID, wrapper.statement, reason=wrapper.because)

@@ -48,7 +48,7 @@ ID = "device_placement"
 
 @rule(ID, doc=__doc__)
 def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Remove moves that ``prepare`` makes, aim the others at the accelerator's device."""
+    """Remove the moves that ``prepare`` makes, and change the others to the accelerator's device."""
     for statement in facts.visible:
         yield Remove(ID, statement, reason="the launcher chooses the GPUs of each process", drops=speaks_of_moving)
     for string in facts.numbered:
@@ -72,7 +72,7 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
 
 
 def _any_gpu(node: cst.CSTNode) -> cst.CSTNode:
-    """``"cuda:0"`` (or a computed name) as ``"cuda"``, in the quotes that it had."""
+    """Change ``"cuda:0"`` (or a computed name) to ``"cuda"``, with the same quotes."""
     text = next(n for n in _texts(node) if ":" in n.value)
     quote = text.value[0] if isinstance(text, cst.SimpleString) else getattr(node, "start", '"')[-1]
     return cst.SimpleString(f"{quote}{text.value.partition(':')[0].lstrip(quote)}{quote}")
@@ -86,7 +86,7 @@ def _texts(node: cst.CSTNode) -> Iterator[cst.SimpleString | cst.FormattedString
 
 
 def _copied(placement: Placement, seen: set[cst.CSTNode]) -> Iterator[Edit]:
-    """A comprehension that did nothing but move, as the copy that it is without."""
+    """A comprehension that did nothing but move becomes a plain copy."""
     assert placement.copied is not None
     node, text = placement.copied
     if node not in seen:
@@ -116,14 +116,14 @@ def _without_link(placement: Placement) -> Callable[[cst.CSTNode], cst.CSTNode]:
 
 
 def _unpinned(node: cst.BaseExpression) -> cst.BaseExpression:
-    """``x.pin_memory()`` as ``x``: it served the move, and a tensor on a GPU cannot be pinned."""
+    """Change ``x.pin_memory()`` to ``x``: it served the move, and a tensor on a GPU cannot be pinned."""
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "pin_memory":
         return _unpinned(node.func.value)
     return node
 
 
 def _on_the_host(node: cst.CSTNode) -> cst.CSTNode:
-    """``x.numpy()`` as ``x.cpu().numpy()``, any other ``x`` as ``x.cpu()``."""
+    """Change ``x.numpy()`` to ``x.cpu().numpy()``, any other ``x`` to ``x.cpu()``."""
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "numpy":
         return node.with_changes(func=node.func.with_changes(value=_taken(node.func.value)))
     assert isinstance(node, cst.BaseExpression)
@@ -139,7 +139,7 @@ def _is_cuda(call: cst.BaseExpression) -> bool:
 
 
 def _to_device(node: cst.CSTNode, facts: ModuleFacts) -> cst.CSTNode:
-    """``x.cuda(...)`` as ``x.to(accelerator.device, ...)``."""
+    """Change ``x.cuda(...)`` to ``x.to(accelerator.device, ...)``."""
     assert isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
     kept = [arg for arg in node.args if arg.keyword is not None and arg.keyword.value == "non_blocking"]
     args = [cst.Arg(_device(facts)), *kept]
@@ -147,7 +147,7 @@ def _to_device(node: cst.CSTNode, facts: ModuleFacts) -> cst.CSTNode:
 
 
 def _placed(node: cst.CSTNode, facts: ModuleFacts) -> cst.CSTNode:
-    """``x`` as ``x.to(accelerator.device)``."""
+    """Change ``x`` to ``x.to(accelerator.device)``."""
     assert isinstance(node, cst.BaseExpression)
     return cst.Call(cst.Attribute(node, cst.Name("to")), [cst.Arg(_device(facts))])
 

@@ -53,7 +53,7 @@ ID = "directories"
 
 @rule(ID, doc=__doc__)
 def directories(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Let folders be there already, and hand out their names."""
+    """Allow folders that already exist, and broadcast folder names that differ between processes."""
     for folder in facts.folders:
         why = "another process may create it first"
         yield Replace(ID, folder.call, partial(_may_exist, folder), reason=why, unit=EditGroup.ALONE)

@@ -47,7 +47,7 @@ ID = "downloads"
 
 @rule(ID, doc=__doc__)
 def downloads(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Put downloads under ``main_process_first``, or let the others wait for what one process fetches."""
+    """Put downloads under ``main_process_first``, or download on the main process while the others wait."""
     for effect in facts.effects:
         if effect.kind is EffectKind.DOWNLOAD:
             yield Replace(

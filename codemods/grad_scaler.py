@@ -52,7 +52,7 @@ _REASON = "the accelerator scales"
 
 @rule(ID, doc=__doc__)
 def grad_scaler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Remove the scaler: its construction, its five uses, and its way through parameters."""
+    """Remove the scaler: its construction, its five uses, and the parameters that pass it on."""
     precision = facts.precision
     for statement in precision.removed:
         yield Remove(ID, statement, reason=_REASON)

@@ -70,7 +70,7 @@ _INSIDE = frozenset({ID, "device_placement", "accelerator_setup"})
 
 @rule(ID, doc=__doc__)
 def hand_written_ddp(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Replace each piece, and take the wrappers away."""
+    """Replace each piece, and remove the wrappers."""
     for name in facts.settings:
         yield AddImport(ID, facts.module, facts.abilities.module, name, reason="a setting of the script")
     for wrapper in facts.unwrapped:
@@ -109,14 +109,14 @@ def _with_keywords(facts: ModuleFacts, piece: Instead) -> Callable[[cst.CSTNode]
 
 
 def _broken(call: cst.Call, indent: str) -> cst.Call:
-    """A call with its arguments on a line of their own."""
+    """A call with its arguments on a separate line."""
     return call.with_changes(
         whitespace_before_args=cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(indent))
     )
 
 
 def _made(facts: ModuleFacts, text: str) -> Callable[[cst.CSTNode], cst.CSTNode]:
-    """A statement in the place of a statement, an expression in that of an expression with the same parentheses."""
+    """Replace a statement with a statement, and an expression with an expression in the same parentheses."""
 
     def make(node: cst.CSTNode) -> cst.CSTNode:
         if isinstance(node, cst.BaseSmallStatement):

@@ -64,7 +64,7 @@ _DEFAULT = "float32"
 
 @rule(ID, doc=__doc__)
 def legacy_tensors(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Write what each use of an old type means."""
+    """Replace each use of a legacy type with the function that does the same."""
     for tensor in facts.legacy:
         if tensor.use is Legacy.UNSURE:
             yield Finding(
@@ -114,7 +114,7 @@ def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
 
 
 def _spaced(args: list[cst.Arg]) -> list[cst.Arg]:
-    """Arguments with a comma and a space between; commas of the script's own stay as they are."""
+    """Arguments separated by a comma and a space; the script's own commas stay as they are."""
     last = len(args) - 1
     comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     result = []

@@ -51,7 +51,7 @@ ID = "log_files"
 
 @rule(ID, doc=__doc__)
 def log_files(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Give the other processes files that forget, and loggers that keep quiet."""
+    """On the other processes, open the null device and log only errors."""
     for handle in facts.handles:
         if handle.tracker:
             continue

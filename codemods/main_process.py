@@ -100,7 +100,7 @@ def _guard(facts: ModuleFacts, effect: Effect) -> Iterator[Edit]:
 
 
 def _split(test: cst.BaseExpression, parts: tuple[int, ...], node: cst.CSTNode) -> Made:
-    """A line of several statements, cut where some of them are guarded."""
+    """A line of several statements, split so that only some of them are guarded."""
     assert isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
     made: list[cst.BaseStatement] = []
     for index, small in enumerate(node.body):

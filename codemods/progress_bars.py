@@ -42,7 +42,7 @@ ID = "progress_bars"
 
 @rule(ID, doc=__doc__)
 def progress_bars(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Switch the bars of ``tqdm`` off but on each machine's main process."""
+    """Disable the bars of ``tqdm`` except on each machine's main process."""
     for effect in facts.effects:
         if effect.kind is EffectKind.BAR:
             yield Replace(

@@ -45,7 +45,7 @@ ID = "scheduler"
 
 @rule(ID, doc=__doc__)
 def scheduler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Say what each scheduler counts; the ``prepare`` rule writes the call that takes the per-step ones."""
+    """Report what each scheduler counts; the ``prepare`` rule writes the call that prepares the per-step ones."""
     seen: dict[str, set[str]] = {}
     for schedule in facts.schedules:
         seen.setdefault(schedule.name, set()).add(schedule.unit)

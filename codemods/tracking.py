@@ -51,7 +51,7 @@ ID = "tracking"
 
 @rule(ID, doc=__doc__)
 def tracking(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Make the trackers of the other processes inert."""
+    """Disable the trackers of the other processes."""
     for handle in facts.handles:
         if handle.tracker:
             yield from _settle(facts, handle)
@@ -84,7 +84,7 @@ def _either(facts: ModuleFacts, handle: Handle, node: cst.CSTNode) -> Made:
 
 
 def _switched(facts: ModuleFacts, handle: Handle, node: cst.CSTNode) -> Made:
-    """The tracker's own switch: ``mode=... if ... else "disabled"``, or ``disabled=not ...``."""
+    """Use the tracker's own setting: ``mode=... if ... else "disabled"``, or ``disabled=not ...``."""
     assert isinstance(node, cst.Call)
     assert handle.argument is not None
     if not handle.elsewhere:
@@ -99,7 +99,7 @@ def _switched(facts: ModuleFacts, handle: Handle, node: cst.CSTNode) -> Made:
 
 
 def _one(value: cst.BaseExpression) -> cst.BaseExpression:
-    """In brackets, where it is itself a conditional expression."""
+    """Add parentheses if the value is itself a conditional expression."""
     if isinstance(value, (cst.IfExp, cst.Lambda)) and not value.lpar:
         return value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     return value
