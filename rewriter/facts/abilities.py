@@ -19,9 +19,9 @@ class Abilities(NamedTuple):
     loads_to_device: bool
     """``torch.load`` accepts ``accelerator.device`` everywhere (Accelerate's may be ``cpu:0``, which it refuses)."""
     keeps_samplers: bool
-    """A prepared loader keeps a DistributedSampler that it has; otherwise the rows would be shared twice."""
+    """A prepared loader keeps a DistributedSampler that it has; otherwise the rows would be sharded twice."""
     inert: bool
-    """It has ``Inert``, which stands in for a handle on the processes that have none."""
+    """It has ``Inert``, which replaces a tracker or file on the processes that must not use it."""
     shards_batches: bool
     """It has ``shard_batch``, which cuts a batch that the script makes without a loader."""
 

@@ -1,5 +1,5 @@
 """
-What scripts on Accelerate import and this runtime has under the same name. What is not named here it has not.
+The names of Accelerate that this runtime has too. It has none that is not listed here.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ ARGUMENTS = frozenset((
     "step_scheduler_with_optimizer kwargs_handlers dynamo_backend dynamo_plugin kwarg_handler "
     "step_with_optimizer "
 ).split())
-"""Keywords of the constructor that mean something here."""
+"""Keywords of the constructor that this runtime supports."""
 MEMBERS = frozenset((
     "accumulate autocast backward broadcast broadcast_object_list check_breakpoint check_trigger clear "
     "clip_grad_norm_ clip_grad_value_ device distributed_type end_training even_batches free_memory "

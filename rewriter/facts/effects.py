@@ -1,4 +1,4 @@
-"""Facts of what happens, or is made, once for all processes."""
+"""Facts about what happens, or is created, once for all processes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import libcst as cst
 
 
 class EffectKind(Enum):
-    """What must happen once, not once a process."""
+    """What must happen once, not once per process."""
 
     PRINT = "print"
     WRITE = "write"
     CONSOLE = "console"
-    """A write to the console that is no ``print``: once a machine."""
+    """A write to the console that is no ``print``: once per machine."""
     DOWNLOAD = "download"
-    """The main process first, then the others, which find it there."""
+    """The main process runs it first, then the others, which find the result."""
     FETCH = "fetch"
-    """The main process alone, and the others wait for it."""
+    """Only the main process runs it, and the others wait."""
     BAR = "bar"
 
 
@@ -26,18 +26,18 @@ class Effect(NamedTuple):
     """A print, or a statement that writes."""
 
     node: cst.CSTNode
-    """The ``print`` name for PRINT, the call for BAR, else a statement: a line, or one of several in a line."""
+    """The ``print`` name for PRINT, the call for BAR, else a statement: a whole line, or one of several on a line."""
     kind: EffectKind
     because: str
     forward: cst.CSTNode | None = None
-    """For a write: the call in its arguments that all processes must make together, in front of the guard; or what
-    reads its result, where another rule edits the call."""
+    """For a write: the call in its arguments that all processes must make together, before the guard. If another rule
+    edits that call: the expression that reads its result."""
     name: str = ""
-    """The name that its value is given."""
+    """The variable that gets its value."""
     parts: tuple[int, ...] = ()
-    """For a line of several statements, or one behind a colon: the positions of those that write."""
+    """For several statements on a line, or a statement after a colon: the positions of those that write."""
     optional: bool = False
-    """Nothing breaks where it cannot be brought about."""
+    """The script is still correct if this edit is impossible."""
 
     @property
     def verb(self) -> str:
@@ -47,18 +47,19 @@ class Effect(NamedTuple):
 
 
 class Handle(NamedTuple):
-    """Something made at one place and used at many: the other processes get one that does nothing."""
+    """Something created at one place and used at many: the other processes get one that does nothing."""
 
     call: cst.Call
     because: str
     elsewhere: str
-    """Source text for the other processes, of the whole or of an argument; empty for a switch (``disabled=...``)."""
+    """Source text that the other processes use for the whole call or one argument; empty for a switch
+    (``disabled=...``)."""
     argument: str | None = None
-    """The keyword of the argument that makes it inert; None where the whole call gives way."""
+    """The keyword of the argument that makes it inert; None if the whole call is replaced."""
     value: cst.Arg | None = None
-    """That argument, where the script gives it."""
+    """That argument, if the script gives it."""
     default: str = "None"
-    """What the argument is by default."""
+    """The default of the argument."""
     imports: tuple[tuple[str, str], ...] = ()
     each_machine: bool = False
     """The main process of each machine has one."""
@@ -66,20 +67,20 @@ class Handle(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A folder that every process may make, once it need not be new."""
+    """A folder that every process may create, provided that it may exist already."""
 
     call: cst.Call
     renamed: bool
-    """``os.mkdir``, which knows no ``exist_ok``: ``os.makedirs`` takes its place."""
+    """``os.mkdir``, which has no ``exist_ok``: ``os.makedirs`` replaces it."""
 
 
 class Received(NamedTuple):
-    """A value that the main process makes, and the others receive."""
+    """A value that the main process computes, and the others receive."""
 
     node: cst.CSTNode
-    """The expression; or the loop that found a free name, behind which it is handed out."""
+    """The expression; or the loop that looks for a free name, after which the name is broadcast."""
     source: cst.Call
-    """The call by which it differs from process to process."""
+    """The call that makes it differ between processes."""
     because: str
     names: tuple[str, ...] = ()
     """For a loop: the variables that it sets."""

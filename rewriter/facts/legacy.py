@@ -1,4 +1,4 @@
-"""Tensors made or cast by the types of old: ``torch.cuda.FloatTensor(...)``, ``x.type(torch.cuda.LongTensor)``."""
+"""Tensors created or cast by legacy types: ``torch.cuda.FloatTensor(...)``, ``x.type(torch.cuda.LongTensor)``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import libcst as cst
 
 
 class Legacy(Enum):
-    """What a tensor type of old is used for."""
+    """What a legacy tensor type is used for."""
 
     DATA = "data"
-    """``Tensor(array)``: the values of something."""
+    """``Tensor(array)``: a tensor with these values."""
     SIZES = "sizes"
-    """``Tensor(n, 1)``: room for so many."""
+    """``Tensor(n, 1)``: an uninitialised tensor of this size."""
     CAST = "cast"
     """``x.type(Tensor)``: another dtype, and a move to the type's device."""
     UNSURE = "unsure"
@@ -22,7 +22,7 @@ class Legacy(Enum):
 
 
 class LegacyTensor(NamedTuple):
-    """One use of a tensor type of old that is bound to a device."""
+    """One use of a legacy tensor type that is bound to a device."""
 
     node: cst.Call
     use: Legacy
@@ -32,6 +32,6 @@ class LegacyTensor(NamedTuple):
     """The name under which the module knows torch."""
     because: str
     placed: bool = False
-    """For ``CAST``: the tensor is on the accelerator's device already, so that the dtype alone is left to do."""
+    """For ``CAST``: the tensor is already on the accelerator's device, so only its dtype changes."""
     module: bool = False
     """For ``CAST``: a module is cast, not a tensor."""

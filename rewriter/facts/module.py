@@ -1,4 +1,4 @@
-"""What is known of one module of a program, in the words in which rules ask for it."""
+"""What is known about one module of a program, in the terms that the rules use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .roles import Role
 
 
 class Side(Enum):
-    """Where something stands relative to a statement."""
+    """Where something is relative to a statement."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -35,50 +35,50 @@ class Call(NamedTuple):
     qualified: str
     """The full outside name, ``torch.nn.utils.clip_grad_norm_``; empty where the program itself defines it."""
     role: Role | None
-    """The role of the object whose method is called, where one is certain."""
+    """The role of the object whose method is called, if it is certain."""
     because: str
     reachable: bool
-    """Whether the accelerator can be used here: the code is run by the script, and the name reaches it."""
+    """Whether the accelerator can be used here: the script runs this code, and the name is visible in it."""
     reduction: str = "mean"
-    """For a ``backward`` whether the loss is a ``mean`` or a ``sum`` over the batch, or ``mixed``."""
+    """For a ``backward``: whether the loss is a ``mean`` or a ``sum`` over the batch, or ``mixed``."""
 
 
 class Move(Enum):
-    """What becomes of a placement."""
+    """What happens to a move."""
 
     STATEMENT = "statement"
-    """The whole statement goes: the prepared loader or ``prepare`` has moved the value already."""
+    """The whole statement is removed: the prepared loader or ``prepare`` has moved the value already."""
     LINK = "link"
-    """Only the ``.to(device)`` goes, the rest of the expression stays."""
+    """Only the ``.to(device)`` is removed, the rest of the expression stays."""
     RETARGET = "retarget"
     """It stays, with the accelerator's device."""
     HOST = "host"
-    """No move yet, but one is needed: numpy reads the CPU's memory alone, and the loader yields to the device."""
+    """No move yet, but one is needed: numpy reads only CPU memory, and the batches are on the device."""
     PLACE = "place"
-    """No move yet, but one is needed: it is made on the CPU, and joined with what is on the device."""
+    """No move yet, but one is needed: the tensor is created on the CPU, and combined with one on the device."""
     UNWRAP = "unwrap"
-    """A call around a model goes, the model stays."""
+    """A call around a model is removed, the model stays."""
 
 
 class Placement(NamedTuple):
-    """A ``.to(device)`` or ``.cuda()`` and what is to become of it; for ``HOST`` what is to be taken to the CPU, for
-    ``PLACE`` to the device."""
+    """A ``.to(device)`` or ``.cuda()`` and what happens to it; for ``HOST`` the value to move to the CPU, for ``PLACE``
+    to the device."""
 
     node: cst.BaseExpression
     move: Move
     because: str
     statement: cst.CSTNode | None = None
-    """For ``STATEMENT`` what is removed: a line, or an ``if`` that held nothing but moves."""
+    """For ``STATEMENT``: what is removed, a line or an ``if`` that held nothing but moves."""
     keeps: tuple[cst.Arg, ...] = ()
     """Arguments that do other work (a dtype, a memory format) and stay."""
     copied: tuple[cst.CSTNode, str] | None = None
-    """For ``LINK``, where the move was all that a comprehension did: the comprehension, and what is left of it."""
+    """For ``LINK``, if the move was all that a comprehension did: the comprehension, and what is left of it."""
     target: cst.BaseExpression | None = None
-    """For ``RETARGET`` the device expression to replace; None where the call names none (``.cuda()``)."""
+    """For ``RETARGET``: the device expression to replace; None if the call names no device (``.cuda()``)."""
 
 
 class DeviceRead(NamedTuple):
-    """A read of a name that held the device and is gone now."""
+    """A read of a name that held the device and no longer exists."""
 
     node: cst.BaseExpression
     as_word: bool
@@ -86,30 +86,30 @@ class DeviceRead(NamedTuple):
 
 
 class Home(NamedTuple):
-    """Where the accelerator is made."""
+    """Where the accelerator is created."""
 
     node: cst.CSTNode
-    """The statement beside which, or instead of which, it stands."""
+    """The statement beside which, or instead of which, it is created."""
     side: Side
     arguments: tuple[tuple[str, str], ...]
     """Keyword and value, as source text."""
     because: str
     removed: tuple[cst.CSTNode, ...] = ()
-    """Further statements that only defined the device, and go."""
+    """Further statements that only defined the device, and are removed."""
     gives: str = ""
-    """A statement that follows: it hands the device to where the script keeps it."""
+    """A statement that follows: it stores the device where the script keeps it."""
 
 
 @dataclass(frozen=True)
 class HandDown:
-    """A function that is given the accelerator as a parameter."""
+    """A function that gets the accelerator as a parameter."""
 
     function: cst.FunctionDef
     replaces: cst.Param | None
-    """The device parameter whose place it takes; None where a parameter is added."""
+    """The device parameter that it replaces; None if a parameter is added."""
     index: int | None
-    """Position among the positional parameters; None where ``*args`` takes all that are left, so that the new one has a
-    keyword alone."""
+    """Position among the positional parameters; None if ``*args`` takes all that are left, so that the new one is
+    keyword-only."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Handing:
 
     call: cst.Call
     replaces: cst.Arg | None
-    """The device argument whose place the accelerator takes; None where an argument is added."""
+    """The device argument that the accelerator replaces; None if an argument is added."""
     index: int | None
 
 
@@ -126,7 +126,7 @@ class Store(NamedTuple):
     """A constructor that keeps the accelerator for the methods of its object."""
 
     node: cst.CSTNode
-    """The statement beside which that is written."""
+    """The statement beside which the assignment is written."""
     side: Side
     object: str
     """What the object is called: ``self``."""
@@ -136,57 +136,60 @@ class Prepare(NamedTuple):
     """One ``prepare`` call to be written."""
 
     node: cst.CSTNode
-    """The statement beside which it stands."""
+    """The statement beside which it is written."""
     names: tuple[str, ...]
     """Source text of what is prepared, in order."""
     because: str
     side: Side = Side.AFTER
     wraps: cst.BaseExpression | None = None
-    """For a loader that no name in reach holds: the constructor expression to wrap where it stands."""
+    """For a loader that no visible name holds: the constructor expression to wrap in place."""
 
 
 class Form(Enum):
-    """How a metric's inputs are made those of all processes."""
+    """How a metric gets the inputs of all processes."""
 
     GATHER = "gather"
     REDUCE = "reduce"
 
 
 class Gather(NamedTuple):
-    """Tensors of an evaluation step (or losses of an epoch average) that must be those of all processes."""
+    """Tensors of an evaluation step (or losses of an epoch average) that must come from all processes."""
 
     node: cst.CSTNode
-    """For ``GATHER`` the statement after which it stands, for ``REDUCE`` the expression to reduce."""
+    """For ``GATHER``: the statement after which it is written. For ``REDUCE``: the expression to reduce."""
     names: tuple[str, ...]
     because: str
     form: Form = Form.GATHER
     side: Side = Side.AFTER
     inline: tuple[cst.BaseExpression, ...] = ()
-    """Forward calls to gather where they stand, because no name holds their result."""
+    """Forward calls to gather in place, because no name holds their result."""
     reduction: str = "mean"
     """For ``REDUCE``: ``mean``, or ``sum`` for a loss that is itself a sum over the batch; empty for a sum inside a
     text, in which no other text can be written."""
     counts: tuple[tuple[cst.Name, str], ...] = ()
     """Names of inputs of which only the rows are counted, and what is counted in their place."""
     recounts: tuple[str, ...] = ()
-    """For ``GATHER``: statements that count the rows anew, because the script has counted those of its batch before."""
+    """For ``GATHER``: statements that count the rows again, because the script counted those of its own batch
+    before."""
     means: tuple[str, ...] = ()
-    """For ``GATHER``: single numbers among what is read (a loss that the model computed), to be averaged."""
+    """For ``GATHER``: single numbers among the values that are read (a loss that the model computed), to be
+    averaged."""
 
 
 class MixedPrecision(NamedTuple):
-    """Mixed precision by hand that becomes a setting of the accelerator."""
+    """Hand-written mixed precision that becomes a setting of the accelerator."""
 
     regions: tuple[cst.BaseExpression, ...] = ()
-    """Context managers that give way to ``accelerator.autocast()``."""
+    """Context managers that ``accelerator.autocast()`` replaces."""
     makers: tuple[cst.BaseExpression, ...] = ()
-    """What makes a region when it is called, and gives way to ``accelerator.autocast``."""
+    """Callables that create a region, and that ``accelerator.autocast`` replaces."""
     branches: tuple[tuple[cst.If, bool], ...] = ()
-    """Code that stands twice, and whether mixed precision is on the first side: that side stays."""
+    """Code that is written twice, with and without mixed precision, and whether the first branch is the one with: that
+    branch stays."""
     made_early: tuple[cst.CSTNode, ...] = ()
-    """Statements that only made a region, to be entered later: they go."""
+    """Statements that only created a region, to be entered later: they are removed."""
     removed: tuple[cst.CSTNode, ...] = ()
-    """Statements of the gradient scaler that go."""
+    """Statements of the gradient scaler that are removed."""
     steps: tuple[cst.Call, ...] = ()
     """``scaler.step(optimizer)``."""
     scales: tuple[cst.Call, ...] = ()
@@ -223,29 +226,30 @@ class ShardCount(NamedTuple):
 
 
 class Accumulation(NamedTuple):
-    """Gradient accumulation by hand that becomes the accelerator's."""
+    """Hand-written gradient accumulation that the accelerator takes over."""
 
     loop: cst.For
     gate: cst.If
     """The condition under which the optimizer is stepped."""
     division: cst.CSTNode | None
-    """The statement that divides the loss by the window's size; None where the backward pass's operand does."""
+    """The statement that divides the loss by the window's size; None if the operand of the backward pass does."""
     quotient: cst.CSTNode | None
     """That operand."""
     products: tuple[cst.BinaryOperation, ...]
-    """Where the loss is multiplied back, for a log."""
+    """Where the loss is multiplied by the window's size again, for a log."""
     models: tuple[str, ...]
 
 
 class Unsynced(NamedTuple):
-    """Gradient accumulation that stays the script's own, whose backward passes exchange once in a window."""
+    """Gradient accumulation that stays the script's own, but averages gradients only once per window."""
 
     loop: cst.For | cst.While
     """The loop in whose block the backward pass is a statement."""
     model: str
     """The name by which that block calls the model."""
     exchanges: cst.BaseExpression
-    """The condition, true at the loop's top as it is at the step, under which gradients are exchanged."""
+    """The condition under which gradients are averaged. It has the same value at the top of the loop and at the
+    step."""
 
 
 class Save(NamedTuple):
@@ -269,12 +273,12 @@ class Load(NamedTuple):
 
     call: cst.Call
     needs_map: bool
-    """It names no ``map_location``: every process would load to the device of the one that saved."""
+    """It has no ``map_location``: every process would load to the device of the process that saved."""
     waits_before: cst.CSTNode | None
     """The statement before which all processes must wait, because this run wrote the file."""
     because: str
     is_data: bool = False
-    """It holds a data set: batches of it are moved when a loader gives them."""
+    """It holds a data set: its batches are moved when a loader yields them."""
 
     @property
     def needed(self) -> bool:
@@ -311,7 +315,7 @@ class Fact(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Something that a loop counts, of which each process counts its own."""
+    """Something that a loop counts, and that each process counts for itself."""
 
     node: cst.CSTNode
     kind: str
@@ -320,7 +324,7 @@ class Count(NamedTuple):
 
 
 class Behaviour(NamedTuple):
-    """What ``--roles`` tells of a loop, a statement or a variable."""
+    """What ``--roles`` reports about a loop, a statement or a variable."""
 
     node: cst.CSTNode
     name: str
@@ -337,13 +341,13 @@ class ModuleFacts(NamedTuple):
     accelerator: str
     """The name that the accelerator has in emitted code."""
     abilities: Abilities
-    """What the runtime that the emitted code calls can do, and where it is imported from."""
+    """What the target runtime can do, and where it is imported from."""
     existing: bool
-    """The script makes an accelerator already."""
+    """The script creates an accelerator already."""
     keep_global_batch: bool = False
-    """The user wants the script's batch to be that of all processes together."""
+    """The user wants the script's batch size to be the global batch size."""
     mixed_precision: str | None = None
-    """Source text of the precision that the user or the script asks for; None where nobody does."""
+    """Source text of the precision that the user or the script asks for; None if neither does."""
     calls: tuple[Call, ...] = ()
     home: Home | None = None
     hand_downs: tuple[HandDown, ...] = ()
@@ -352,22 +356,22 @@ class ModuleFacts(NamedTuple):
     spelled: Mapping[cst.CSTNode, str] = MappingProxyType({})
     """What the object is called in functions that read the accelerator from it: ``self`` for ``self.accelerator``."""
     behind: frozenset[cst.CSTNode] = frozenset()
-    """Functions that are not given the accelerator, and run only when it is there: they ask ``PartialState()``."""
+    """Functions that do not get the accelerator, and run only when it exists: they use ``PartialState()``."""
     placements: tuple[Placement, ...] = ()
     device_reads: tuple[DeviceRead, ...] = ()
     legacy: tuple[LegacyTensor, ...] = ()
     visible: tuple[cst.CSTNode, ...] = ()
-    """Statements that choose the visible GPUs."""
+    """Statements that choose which GPUs are visible."""
     numbered: tuple[cst.BaseExpression, ...] = ()
-    """Names of GPUs in constants that stay, each with a number that must go."""
+    """Names of GPUs in constants that stay, each with a number that must be removed."""
     wrappers: tuple[Placement, ...] = ()
     """``DataParallel`` around models."""
     by_hand: tuple[Instead, ...] = ()
-    """Pieces of distribution by hand, and what takes their place."""
+    """Pieces of distribution by hand, and their replacements."""
     unwrapped: tuple[Placement, ...] = ()
     """``DistributedDataParallel`` around models."""
     settings: tuple[str, ...] = ()
-    """Kinds of settings that the accelerator is made with here."""
+    """Classes of settings objects that the accelerator is created with here."""
     inner_models: tuple[cst.Attribute, ...] = ()
     """``model.module`` of models that were wrapped."""
     prepares: tuple[Prepare, ...] = ()
@@ -379,27 +383,27 @@ class ModuleFacts(NamedTuple):
     folders: tuple[Folder, ...] = ()
     received: tuple[Received, ...] = ()
     plain_models: tuple[cst.BaseExpression, ...] = ()
-    """Reads of a prepared model where the plain one is wanted: its names, its export."""
+    """Reads of a prepared model where the plain one is needed: its names, its export."""
     saves: tuple[Save, ...] = ()
     state_dicts: tuple[StateDict, ...] = ()
     loads: tuple[Load, ...] = ()
     read_back: tuple[cst.CSTNode, ...] = ()
-    """Statements that read a file which the main process alone has just written."""
+    """Statements that read a file which only the main process has just written."""
     schedules: tuple[Schedule, ...] = ()
     precision: MixedPrecision = MixedPrecision()
     accumulation: Accumulation | None = None
     accumulation_steps: str | None = None
-    """Source text of the number of batches that an optimizer step takes."""
+    """Source text of the number of batches per optimizer step."""
     unsynced: Unsynced | None = None
     counts: tuple[Count, ...] = ()
     swaps: tuple[Swap, ...] = ()
     unswapped: tuple[Finding, ...] = ()
     """Why the imports of Accelerate stay."""
     findings: tuple[Finding, ...] = ()
-    """What the analysis itself has to say: refusals, conflicts."""
+    """Findings of the analysis itself: refusals, conflicts."""
     roles: tuple[Fact, ...] = ()
     behaviour: tuple[Behaviour, ...] = ()
-    """Collected only where somebody asked (``Config.tells``)."""
+    """Collected only if the user asked for it (``Config.tells``)."""
 
     def called(self, name: str) -> tuple[Call, ...]:
         """The calls whose last name is ``name``, in source order."""

@@ -1,4 +1,4 @@
-"""Where the modules of a program stand: their full names, and who uses them besides this program."""
+"""The modules of a program: their full names, and who uses them besides this program."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Place(NamedTuple):
     package: str = ""
     """The package that its relative imports start from."""
     shared: Mapping[str, str] = MappingProxyType({})
-    """Names that files outside the program use, each with one of those files; ``*`` for a module that nobody may
-    touch."""
+    """Names that files outside the program use, each with one of those files; ``*`` for a module that must not
+    change."""
 
 
 def resolved(package: str, module: str) -> str | None:
@@ -38,9 +38,9 @@ class ModulePaths(NamedTuple):
     """How the modules of a program find each other."""
 
     places: Mapping[str, Place] = MappingProxyType({})
-    """By full name; a module that is missing here stands alone."""
+    """By full name; nothing else uses a module that is missing here."""
     aliases: Mapping[str, str] = MappingProxyType({})
-    """Further full names of modules: a file that can be imported by two names is one module all the same."""
+    """Further full names of modules: a file that can be imported by two names is still one module."""
 
     def place(self, name: str) -> Place:
         """The place of a module."""

@@ -1,4 +1,4 @@
-"""Roles: what a value is for, and the evidence on which that was decided."""
+"""Roles: what a value is for, and the evidence for that decision."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class Role(str, Enum):
     STATE = "state"
     """A state dict of a model, an optimizer or a scheduler."""
     CHECKPOINT = "checkpoint"
-    """What ``torch.load`` gave."""
+    """What ``torch.load`` returned."""
     BATCH = "batch"
     """A tensor of one batch of a loader, or one computed from it by torch on the batch's device."""
     OUTPUT = "output"
-    """What a model's forward gave, or a tensor computed from it."""
+    """What a model's forward returned, or a tensor computed from it."""
     LOSS = "loss"
     LOCAL = "local"
-    """A Python or NumPy value computed from one process's share of the data."""
+    """A Python or NumPy value computed from one process's shard of the data."""
     ACCELERATOR = "accelerator"
     PLACE = "place"
     """The number of a process, or how many there are: ``dist.get_rank()``, ``os.environ["WORLD_SIZE"]``."""
 
 
 TENSORS = frozenset({Role.BATCH, Role.OUTPUT, Role.LOSS})
-"""Roles of tensors that hold one process's share of the data."""
+"""Roles of tensors that hold one process's shard of the data."""
 
 SHARES = TENSORS | {Role.LOCAL}
 """Roles of everything that may differ from process to process."""
@@ -46,14 +46,14 @@ SHARES = TENSORS | {Role.LOCAL}
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """One thing that the program makes, at one place. Two names that hold the same origin hold the same thing."""
+    """One thing that the program creates, at one place. Two names that hold the same origin hold the same thing."""
 
     role: Role
     node: cst.CSTNode
-    """The expression that makes it, or the parameter through which it arrives."""
+    """The expression that creates it, or the parameter through which it arrives."""
     because: str
     """The evidence, as a phrase: ``constructed by torch.optim.SGD``."""
     qualified: str = ""
-    """The full name of what constructed it, where that is known."""
+    """The full name of what constructed it, if that is known."""
     source: Origin | None = None
     """For a batch its loader, for an output its model, for a local value the tensor that it was computed from."""

@@ -1,4 +1,4 @@
-"""How scripts spell what is no name of an API: devices, and the number of a GPU."""
+"""How scripts spell devices and the number of a GPU, which have no name in an API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a table well formed? Asked of tables of other packages when they are loaded, and of ours by the tests."""
+"""Check that a table is well formed: tables of other packages when they are loaded, ours in the tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_table(rows: object, file: Path) -> None:
 
 
 def line_of(file: Path, name: object) -> int:
-    """The line of a row in its file, 0 where the text does not show it."""
+    """The line of a row in its file, 0 if it cannot be found in the text."""
     try:
         nodes = ast.walk(ast.parse(file.read_bytes()))
     except (OSError, SyntaxError, ValueError):
@@ -34,7 +34,7 @@ def line_of(file: Path, name: object) -> int:
 
 
 def _faults(name: object, row: object) -> Iterator[tuple[str, str]]:
-    """What is wrong with a row, and what to do: pairs of cause and remedy."""
+    """The errors of a row: pairs of cause and remedy."""
     if not isinstance(name, str) or not all(part.replace("*", "x").isidentifier() for part in name.split(".")):
         yield f"{name!r} is not the full name of an operation", "Name it as it is imported: package.module.function"
     elif name.count("*") > 2:

@@ -1,7 +1,7 @@
 """
 Which tables of other packages are installed: the entry points of the group ``torchlift.api_tables``.
 
-Read from the folders of ``sys.path`` themselves: whether a verdict is known is asked on each run, and importing
+The folders of ``sys.path`` are read directly: the cache needs the answer on each run, and importing
 ``importlib.metadata`` alone takes longer than all of this. Nothing of the packages is imported here.
 """
 
@@ -31,7 +31,7 @@ class InstalledTable(NamedTuple):
 
 
 def installed_tables() -> tuple[InstalledTable, ...]:
-    """The tables of all installed packages, in a fixed order; of a name that is there twice, the first on the path."""
+    """The tables of all installed packages, in a fixed order. If a name occurs twice, the first on the path counts."""
     return _found(tuple(sys.path))
 
 
@@ -48,7 +48,7 @@ def _in_folder(folder: str) -> list[InstalledTable]:
     try:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries if entry.name.endswith((".dist-info", ".egg-info")))
-    except OSError:  # no folder: a zip file, or nothing at all
+    except OSError:  # not a folder: a zip file, or missing
         return []
     found: list[InstalledTable] = []
     for name in names:

@@ -1,9 +1,9 @@
 """
-Rows on demand: the tables are imported when the first name is asked for, and a row is built when it is.
+Rows on demand: the tables are imported when the first name is looked up, and a row is built when its name is.
 
 A key of a table is the full name of an operation, with one star or two for any text. A name without a star is the row
-of that operation; of several with stars that fit, the one with the most letters is. ``{"only": "classes"}`` fits names
-whose last part begins with a capital letter.
+of that operation; if several keys with stars fit, the one with the most letters counts. ``{"only": "classes"}`` fits
+names whose last part begins with a capital letter.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ Kind = TypeVar("Kind", bound=tuple[object, ...])
 
 
 class ApiRow(NamedTuple):
-    """What is known of an operation."""
+    """What is known about an operation."""
 
     name: str
-    """The key of the table: with a star where it is a row for many."""
+    """The key in the table: with a star if the row is for many names."""
     kind: str
     transfer: tuple[object, ...]
     """One of the classes in ``kinds``: what the options say. One without fields is false, so ask whether it is None."""
@@ -52,7 +52,7 @@ class ApiRow(NamedTuple):
 
 
 class _Star(NamedTuple):
-    """A key with stars, cut at them."""
+    """A key with stars, split at the stars."""
 
     key: str
     start: str
@@ -61,7 +61,7 @@ class _Star(NamedTuple):
     classes: bool
 
     def fits(self, name: str) -> bool:
-        """Whether a full name is meant."""
+        """Whether the key fits a full name."""
         if not (name.startswith(self.start) and name.endswith(self.end)):
             return False
         if len(name) < len(self.start) + len(self.inside) + len(self.end):
@@ -82,7 +82,7 @@ def row(name: str) -> ApiRow | None:
 
 
 def transfer(name: str, kind: type[Kind]) -> Kind | None:
-    """What is known of an operation, where it is of this kind."""
+    """What is known about an operation, if it is of this kind."""
     found = row(name)
     return found.transfer if found is not None and isinstance(found.transfer, kind) else None
 
@@ -146,7 +146,7 @@ def _star(key: str, options: Mapping[str, object]) -> _Star:
 
 
 def _of_another(table: InstalledTable, known: Mapping[str, object]) -> Table:
-    """The rows of an entry point. Raises ``SourceError``, with what its author has to change."""
+    """The rows of an entry point. Raises ``SourceError``, which says what its author has to change."""
     from .checking import check_table, line_of
 
     attribute = table.target.partition(":")[2].strip() or "ROWS"

@@ -1,4 +1,4 @@
-"""What the analysis asks of names outside the program, answered from the rows."""
+"""What the analysis asks about names outside the program, answered from the rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _INHERITED: dict[type[tuple[object, ...]], Role] = {
 
 
 def constructed(name: str) -> Role | None:
-    """The role of what a call of an outside name gives, where the name alone decides it."""
+    """The role of the result of a call of an outside name, if the name alone decides it."""
     found = row(name)
     return _CONSTRUCTED.get(type(found.transfer)) if found is not None else None
 
@@ -50,23 +50,23 @@ def base_role(name: str) -> Role | None:
 
 @cache
 def wrappers(distributes: Literal["threads", "processes"]) -> frozenset[str]:
-    """Models around a model that use several devices: by threads, or by processes."""
+    """Wrappers of a model that use several devices: by threads, or by processes."""
     return frozenset(name for name, each in named(training.Wrapper).items() if each.distributes == distributes)
 
 
 def is_wrapper(name: str) -> bool:
-    """Whether a call puts a model around a model, which uses several devices."""
+    """Whether a call wraps a model in one that uses several devices."""
     found = transfer(name, training.Wrapper)
     return found is not None and found.distributes != ""
 
 
 def same_model(name: str) -> bool:
-    """Whether a call gives the model that it is given, looked through."""
+    """Whether a call returns the model that it gets, possibly wrapped."""
     return transfer(name, training.Wrapper) is not None
 
 
 def keeps_module() -> frozenset[str]:
-    """Methods of a module that give the module itself."""
+    """Methods of a module that return the module itself."""
     return methods("torch.nn.Module", training.ModuleInPlace)
 
 
@@ -78,7 +78,7 @@ def of_modules() -> frozenset[str]:
 
 
 def joins_processes(name: str) -> bool:
-    """Whether a metric joins the processes by itself."""
+    """Whether a metric combines the values of all processes by itself."""
     found = transfer(name, training.Metric)
     return found is not None and found.joins
 
@@ -97,19 +97,19 @@ def leaves_device() -> frozenset[str]:
 
 
 def passes(name: str) -> bool:
-    """Whether loaders and models go through a call: it iterates, joins or wraps what it is given."""
+    """Whether loaders and models pass through a call: it iterates, joins or wraps its arguments."""
     found = row(name)
     return found is not None and isinstance(found.transfer, (tensors.Passes, outside.Bar))
 
 
 def iterates(last: str) -> bool:
-    """Whether a callable of this last name, whatever it is of, gives back what it iterates."""
+    """Whether a callable with this last name, from any package, yields the elements that it iterates."""
     found = transfer(f"any.{last}", tensors.Passes)
     return found is not None and found.iterates
 
 
 def host_builtin(name: str) -> bool:
-    """Whether a builtin makes a Python value of a tensor, or hands a Python value on."""
+    """Whether a builtin makes a Python value from a tensor, or passes a Python value on."""
     found = row(name)
     text = found.transfer if found is not None and isinstance(found.transfer, outside.TextOf) else None
     return transfer(name, tensors.ToHost) is not None or (text is not None and text.host)
@@ -147,7 +147,7 @@ def asks_availability(name: str) -> bool:
 
 
 def framework(module: str) -> str:
-    """The title of the package that runs the training loop, for a module of it; empty where it leaves that alone."""
+    """The title of the package that runs the training loop, for a module of it; empty if it does not run the loop."""
     found = transfer(f"{module}.", processes.Framework)
     return found.title if found is not None else ""
 
@@ -161,7 +161,7 @@ def leaves_the_loop(name: str) -> bool:
 
 
 def stamps(name: str) -> bool:
-    """Whether a call gives what scripts make names of, and what differs although every process runs the same code."""
+    """Whether a call returns what scripts use in names, and what differs although every process runs the same code."""
     found = row(name)
     return (
         found is not None and isinstance(found.transfer, (outside.PerProcess, tensors.Random)) and found.transfer.stamp
@@ -169,13 +169,13 @@ def stamps(name: str) -> bool:
 
 
 def lists(name: str) -> bool:
-    """Whether a call gives what is in a folder."""
+    """Whether a call lists a folder."""
     found = transfer(name, outside.Read)
     return found is not None and found.what == "listing"
 
 
 def keeps_path(name: str) -> bool:
-    """Whether an outside callable makes a path or a text of what it is given."""
+    """Whether an outside callable makes a path or a text from its arguments."""
     found, read = row(name), transfer(name, outside.Read)
     asks = read is not None and read.what == "existence"
     return asks or (
@@ -197,7 +197,7 @@ def writes_log(name: str) -> bool:
 
 
 def starts_commands(name: str) -> bool:
-    """Whether a decorator, or what makes one, hands functions to the command line, which calls them."""
+    """Whether a decorator, or a function that returns one, makes functions into commands of the command line."""
     return transfer(name, processes.CommandLine) is not None
 
 

@@ -1,4 +1,4 @@
-"""Which class the name of a kind in a table means."""
+"""The class for each name of a kind in a table."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Columns(NamedTuple):
     """The options that a row of any kind can have."""
 
     since: str = ""
-    """The first version of its package that has this name, where that is newer than the oldest supported one."""
+    """The first version of its package that has this name, if that is newer than the oldest supported one."""
     until: str = ""
-    """The first version of its package without this name: old scripts use it still."""
+    """The first version of its package without this name: old scripts still use it."""
     only: Literal["", "classes"] = ""
     """For a name with a star: which names below it are meant."""
 

@@ -10,20 +10,20 @@ class PerProcess(NamedTuple):
 
     why: str = ""
     stamp: bool = False
-    """Scripts make names of files and runs of it."""
+    """Scripts use it in the names of files and runs."""
 
 
 class Write(NamedTuple):
-    """Writes, moves or removes a file or a folder: once is meant, not once a process."""
+    """Writes, moves or removes a file or a folder: it should run once, not once per process."""
 
     path: int | None = None
-    """The position of the path or the open file; None where the object of a method knows it."""
+    """The position of the path or the open file; None if the object of a method knows it."""
     data: int | None = None
     how: Literal["writes", "moves", "removes", "makes a folder", "exports", "settings", "shows"] = "writes"
 
 
 class Read(NamedTuple):
-    """Reads a file, a folder, or whether there is one."""
+    """Reads a file or a folder, or checks whether it exists."""
 
     path: int | None = 0
     what: Literal["content", "listing", "existence"] = "content"
@@ -45,12 +45,12 @@ class Download(NamedTuple):
 
 
 class Tracker(NamedTuple):
-    """Starts an experiment tracker, or makes what writes to one."""
+    """Starts an experiment tracker, or creates an object that writes to one."""
 
     off: str = ""
-    """How it is made inert: an argument as it is written; empty where the whole call gives way."""
+    """How it is made inert: source text of an argument; empty if the whole call is replaced."""
     folder: bool = False
-    """It makes its folder, and those above it."""
+    """It creates its folder, and those above it."""
 
 
 class LogFile(NamedTuple):
@@ -64,10 +64,10 @@ class Bar(NamedTuple):
 
 
 class TextOf(NamedTuple):
-    """Makes a text, a number or a path of what it is given: what was equal everywhere stays so."""
+    """Makes a text, a number or a path from its arguments: if they are equal on all processes, so is the result."""
 
     host: bool = False
-    """It makes a Python value of a tensor."""
+    """It makes a Python value from a tensor."""
 
 
 class Exit(NamedTuple):

@@ -1,4 +1,4 @@
-"""Devices, processes, and what runs a training over many of them."""
+"""Devices, processes, and what runs training on many of them."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class FrameworkPart(NamedTuple):
 
 
 class CommandLine(NamedTuple):
-    """Starts functions of the script, as the command line says; a decorator, or the maker of one."""
+    """Starts functions of the script, as the command line says: a decorator, or a function that returns one."""
 
     module: bool = False
     """Without an argument it offers all functions of the file that calls it."""
 
 
 class Search(NamedTuple):
-    """Searches hyperparameters: it calls the training, or tells it what to try."""
+    """Searches hyperparameters: it calls the training, or proposes values to try."""

@@ -15,7 +15,7 @@ class Pointwise(NamedTuple):
     """Row by row: the rows of the result are computed from the same rows of the arguments."""
 
     shape_only: tuple[int, ...] = ()
-    """Arguments of which only the shape, the type or the device counts."""
+    """Arguments of which only the shape, the type or the device matters."""
 
 
 class Reduce(NamedTuple):
@@ -23,10 +23,10 @@ class Reduce(NamedTuple):
 
     op: Literal["sum", "mean", "max", "min", "all", "any", "non-linear", "count"] = "sum"
     dim: int | None = None
-    """The position of the dimension; None where it is given by keyword only, or not at all."""
+    """The position of the dimension; None if it is given by keyword only, or not at all."""
     keyword: str = "dim"
     gives: Value = "value"
-    """What comes back where a dimension is given."""
+    """What is returned if a dimension is given."""
 
 
 class AlongDim(NamedTuple):
@@ -35,7 +35,7 @@ class AlongDim(NamedTuple):
     dim: int | None = None
     keyword: str = "dim"
     default: int | None = None
-    """The dimension where none is given; None where all are taken, or one must be given."""
+    """The default dimension; None if the default is all dimensions, or if one must be given."""
     gives: Value = "value"
 
 
@@ -51,25 +51,25 @@ class Reshape(NamedTuple):
 
 
 class Concat(NamedTuple):
-    """Several become one, along a dimension."""
+    """Several tensors become one, along a dimension."""
 
     dim: int | None = None
     keyword: str = "dim"
     fixed: int | None = None
-    """The dimension, where the name decides it."""
+    """The dimension, if the name decides it."""
     new: bool = False
-    """Along a dimension that the parts do not have."""
+    """Along a new dimension that the parts do not have."""
 
 
 class Product(NamedTuple):
-    """Products summed along a dimension that both have: of matrices, vectors, all pairs of rows."""
+    """Products summed along a dimension that both arguments have: of matrices, vectors, all pairs of rows."""
 
     batched: bool = False
-    """The first dimension is that of the rows in both, and stays."""
+    """The first dimension of both arguments counts rows, and stays."""
 
 
 class Create(NamedTuple):
-    """Something new with known values: zeros, ones, a range, a filled tensor."""
+    """A new tensor with known values: zeros, ones, a range, a filled tensor."""
 
     like: int | None = None
     """The position of an argument that gives the shape, the type and the device."""
@@ -79,7 +79,7 @@ class Convert(NamedTuple):
     """The same values as another type: an array as a tensor, a list as an array."""
 
     device: Literal["host", "argument", "same"] = "same"
-    """Where the result is: on the host, where an argument says, or where it was."""
+    """Where the result is: on the host, on the device that an argument names, or where the input was."""
 
 
 class Random(NamedTuple):
@@ -89,31 +89,31 @@ class Random(NamedTuple):
     draws: Literal["noise", "numbers", "order", "choice"] = "numbers"
     """Noise: real numbers of a shape. Numbers: whole ones, or single ones. Order: a permutation. Choice: elements."""
     stamp: bool = False
-    """Scripts make names of files and runs of it."""
+    """Scripts use it in the names of files and runs."""
 
 
 class ToHost(NamedTuple):
-    """A tensor becomes something on the host: a number, a list, an array, a tensor of the CPU."""
+    """A tensor becomes something on the host: a number, a list, an array, a tensor on the CPU."""
 
     gives: Literal["number", "list", "array", "tensor"] = "number"
 
 
 class Structural(NamedTuple):
-    """What is asked is the kind or the shape of a thing, not its values."""
+    """The result depends on the type or the shape of a thing, not on its values."""
 
     rows: bool = False
-    """The answer can be the number of rows."""
+    """The result can be the number of rows."""
 
 
 class Same(NamedTuple):
-    """What comes back is the argument itself (for a method: its object), or a copy of it."""
+    """Returns the argument itself (for a method: its object), or a copy of it."""
 
     argument: int = 0
     copy: bool = False
 
 
 class Passes(NamedTuple):
-    """What comes back iterates, joins or wraps what was given: loaders, models, parameters and rows go through it."""
+    """The result iterates, joins or wraps the arguments: loaders, models, parameters and rows pass through it."""
 
     iterates: bool = False
     """It iterates its first argument."""
@@ -128,6 +128,6 @@ class RowGradient(NamedTuple):
 
 
 class Opaque(NamedTuple):
-    """What it does to its arguments cannot be said in a row."""
+    """What it does to its arguments cannot be described in a row."""
 
     why: str = ""

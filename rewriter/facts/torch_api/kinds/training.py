@@ -1,4 +1,4 @@
-"""What makes and drives a training: models, losses, optimizers, loaders."""
+"""What training is built from: models, losses, optimizers, loaders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Loss(NamedTuple):
 
     default: Literal["mean", "sum", "batchmean", "none"] = "mean"
     reduction: int | None = None
-    """The position of ``reduction``; None where it is given by keyword only."""
+    """The position of ``reduction``; None if it is given by keyword only."""
     classes: bool = False
     """Targets are class numbers, or texts of them: they have another shape than what is compared with them."""
 
@@ -24,24 +24,24 @@ class Criterion(NamedTuple):
 
 
 class ModelClass(NamedTuple):
-    """A class or a function that makes a model or a part of one."""
+    """A class or a function that creates a model or a part of one."""
 
     mixes_rows: bool = False
-    """In training, rows of a batch have an influence on one another."""
+    """In training, rows of a batch influence one another."""
     random: bool = False
     gives: Literal["tensor", "output and state", "modules"] = "tensor"
     rows: Literal["first", "all but the last", "any", "along", "sequence", "unknown"] = "first"
     """The dimensions in which the rows of a batch can be, and stay; ``along``: all but the one that ``dim`` names;
     ``sequence``: the first or the second, as ``batch_first`` says."""
     weights: str = ""
-    """The keywords that ask for pretrained weights, which are downloaded; ``always`` where none is needed."""
+    """The keywords that ask for pretrained weights, which are downloaded; ``always`` if no keyword is needed."""
 
 
 class ModuleInPlace(NamedTuple):
-    """A method of a model that gives the model itself."""
+    """A method of a model that returns the model itself."""
 
     moves: bool = False
-    """To another device."""
+    """It moves the model to another device."""
 
 
 class ModulePart(NamedTuple):
@@ -61,14 +61,14 @@ class Wrapper(NamedTuple):
 
 
 class Optimizer(NamedTuple):
-    """A class of optimizers, or a function that makes one."""
+    """A class of optimizers, or a function that creates one."""
 
 
 class Scheduler(NamedTuple):
-    """A class of learning rate schedules, or a function that makes one."""
+    """A class of learning rate schedules, or a function that creates one."""
 
     metric: bool = False
-    """``step`` takes a value that was measured."""
+    """``step`` takes a measured value, such as a validation loss."""
 
 
 class GradientScaler(NamedTuple):
@@ -83,7 +83,7 @@ class Dataset(NamedTuple):
     """A class of datasets, or what belongs to one."""
 
     download: str = ""
-    """The keyword that asks for a download; ``always`` where none is needed."""
+    """The keyword that asks for a download; ``always`` if no keyword is needed."""
 
 
 class Sampler(NamedTuple):
@@ -94,26 +94,26 @@ class Sampler(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Rows are divided at random, by a generator of this process unless one is given."""
+    """Divides rows at random, with the generator of this process unless another is given."""
 
     generator: Literal["torch", "numpy"] = "torch"
     seed: str = "generator"
-    """The keyword that makes it equal everywhere."""
+    """The keyword that makes it equal on all processes."""
     shuffles: Literal["always", "asked"] = "always"
 
 
 class Collate(NamedTuple):
-    """Makes a batch of rows."""
+    """Makes a batch from rows."""
 
     pads: str = ""
     """The keys that it pads to the longest row of the batch; ``unknown`` where any can be."""
 
 
 class Metric(NamedTuple):
-    """A metric with a state that is carried from batch to batch."""
+    """A metric with a state that is kept from batch to batch."""
 
     joins: bool = False
-    """It joins the processes by itself."""
+    """It combines the values of all processes by itself."""
 
 
 class Checkpoint(NamedTuple):

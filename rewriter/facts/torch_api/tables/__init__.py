@@ -1,1 +1,1 @@
-"""The rows, one file a part of a library: what each operation is, and which of its arguments says what."""
+"""The rows, one file for each part of a library: what each operation is, and what its arguments mean."""

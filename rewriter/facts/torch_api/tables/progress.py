@@ -1,4 +1,4 @@
-"""Progress bars, and whatever gives back what it iterates, by the last name alone."""
+"""Progress bars, and whatever yields the elements that it iterates, by the last name alone."""
 
 from __future__ import annotations
 

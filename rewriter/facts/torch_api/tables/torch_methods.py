@@ -115,7 +115,7 @@ ROWS: Table = {
     "torch.Tensor.clone": ("same", {"copy": True}),
     "torch.Tensor.pin_memory": ("same", {}),
     "torch.Tensor.share_memory_": ("same", {}),
-    # one value hears of the others along a dimension
+    # each value depends on the others along a dimension
     "torch.Tensor.softmax": ("along", {"dim": 0}),
     "torch.Tensor.log_softmax": ("along", {"dim": 0}),
     "torch.Tensor.cumsum": ("along", {"dim": 0}),

@@ -1,4 +1,4 @@
-"""torch: operations that treat each value, or each row, by itself."""
+"""torch: operations that treat each value, or each row, separately."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ ROWS: Table = {
     "torch.clamp_max": ("pointwise", {}),
     "torch.masked_fill": ("pointwise", {}),
     "torch.bucketize": ("pointwise", {}),
-    # one value along a dimension hears of the others there
+    # each value depends on the others along a dimension
     "torch.softmax": ("along", {"dim": 1}),
     "torch.log_softmax": ("along", {"dim": 1}),
     "torch.special.expit": ("pointwise", {}),
