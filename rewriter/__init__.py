@@ -1,1 +1,2 @@
-"""The engine of ``migrate``: reads Python source, analyses it, edits it, and gives the reasons. Never imports torch."""
+"""The engine of ``migrate``: reads Python source, analyses it, edits it, and reports the reasons. It never imports
+torch."""

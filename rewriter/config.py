@@ -31,15 +31,15 @@ class Config(NamedTuple):
     mixed_precision: str | None = None
     """``no``, ``bf16`` or ``fp16`` as the emitted constructor's argument; None leaves it to the script."""
     keep_global_batch: bool = False
-    """Emit ``split_batches=True``: the script's batch size is that of all processes together."""
+    """Emit ``split_batches=True``: the script's batch size is the global batch size."""
     assume: tuple[tuple[str, str], ...] = ()
     """(role, name) pairs that the user vouches for."""
     exclude: tuple[str, ...] = ()
-    """Glob patterns of files that are never touched."""
+    """Glob patterns of files that are never changed."""
     partial: bool = False
     """Apply the safe edits of a file although a finding blocks it."""
     tells: bool = False
-    """Say also which values are equal on all processes, and what they do together."""
+    """Also report which values are equal on all processes, and what the processes do together."""
 
     def enables(self, id: str) -> bool:
         """Whether a rule is to be run."""
@@ -47,7 +47,7 @@ class Config(NamedTuple):
 
 
 class ConfigError(Exception):
-    """A setting that means nothing: where it is, what is wrong with it, and what would be right."""
+    """An invalid setting: where it is, what is wrong with it, and what would be right."""
 
     def __init__(self, where: str, cause: str, remedy: str = "") -> None:
         """``cause`` and ``remedy`` are sentences without their full stop."""
@@ -62,10 +62,10 @@ class ConfigError(Exception):
 
 
 class RawConfig(NamedTuple):
-    """Settings as one source states them, the project's file or the command line; None and empty mean unsaid."""
+    """Settings from one source, the project's file or the command line; None and empty mean not set."""
 
     file: Path | None = None
-    """The ``pyproject.toml`` that they come from; its patterns are relative to its folder."""
+    """The ``pyproject.toml`` that holds the settings; its patterns are relative to its folder."""
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     assume: tuple[tuple[str, str], ...] = ()
@@ -81,8 +81,8 @@ class RawConfig(NamedTuple):
         """
         Whether a pattern names a file, or a folder above it.
 
-        A pattern with a slash is relative to the folder of the configuration file, one without fits a name at any
-        depth. ``*`` crosses slashes.
+        A pattern with a slash is relative to the folder of the configuration file, one without a slash matches a name
+        at any depth. ``*`` crosses slashes.
         """
         root = self.file.parent if self.file else Path.cwd()
         relative = Path(os.path.relpath(os.path.abspath(path), root)).as_posix()  # noqa: PTH100 (links stay)
@@ -93,7 +93,7 @@ class RawConfig(NamedTuple):
         return any(fnmatchcase("/".join(parts[:count]), anchored) for count in range(1, len(parts) + 1))
 
     def excludes(self, path: Path) -> bool:
-        """Whether a file is never to be touched."""
+        """Whether a file must never be changed."""
         return any(self.matches(pattern, path) for pattern in self.exclude)
 
 
@@ -123,7 +123,8 @@ def load(start: Path, seen: dict[str, RawConfig] | None = None) -> RawConfig:
 
 
 def final(raw: RawConfig, options: RawConfig, path: Path) -> Config:
-    """Settle what applies to one file: the command line over the project, lists of things to ignore added up."""
+    """Compute the settings of one file: the command line overrides the project, and lists of things to ignore are
+    joined."""
     ignored = {id for pattern, ids in raw.per_file_ignores if raw.matches(pattern, path) for id in ids}
     select = raw.select if options.select is None else options.select
     keep = raw.keep_global_batch if options.keep_global_batch is None else options.keep_global_batch
@@ -163,7 +164,7 @@ def check_word(where: str, kind: str, word: str, known: Iterable[str], otherwise
 
 
 def assumption(where: str, text: str) -> tuple[str, str]:
-    """Cut ``ROLE=NAME``; ``ConfigError`` where it is not one."""
+    """Split ``ROLE=NAME``; ``ConfigError`` if it has another form."""
     role, equals, name = (part.strip() for part in text.partition("="))
     if not role or not equals or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(where, f"{text!r} is not ROLE=NAME", "Write for instance loss=err")
@@ -171,7 +172,7 @@ def assumption(where: str, text: str) -> tuple[str, str]:
 
 
 def _read(folder: str) -> RawConfig | None:
-    """Read the table of one folder's ``pyproject.toml``; None where there is none."""
+    """Read the table of one folder's ``pyproject.toml``; None if there is none."""
     file = os.path.join(folder, "pyproject.toml")  # noqa: PTH118
     try:
         with open(file, "rb") as stream:  # noqa: PTH123
@@ -193,7 +194,7 @@ def _read(folder: str) -> RawConfig | None:
 
 
 def _raw(file: Path, table: Any) -> RawConfig:
-    """Check the types of the table and cut it into settings."""
+    """Check the types of the table and convert it to settings."""
     check = _Check(file, table)
     precision, target = check.word("mixed-precision", PRECISIONS), check.word("target", [t.value for t in Target])
     ignores = cast("dict[str, Any]", check.value("per-file-ignores", dict, "a table of pattern = [rule ids]") or {})
@@ -214,7 +215,7 @@ def _raw(file: Path, table: Any) -> RawConfig:
 
 
 class _Check:
-    """Reads one table, and knows afterwards which keys there are."""
+    """Reads one table, and remembers which keys are valid."""
 
     def __init__(self, file: Path, table: object) -> None:
         self.file = file

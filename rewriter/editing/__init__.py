@@ -1,1 +1,1 @@
-"""Edits as values, and their application to the text."""
+"""Edits as data, and their application to the text."""

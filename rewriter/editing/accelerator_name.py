@@ -1,7 +1,7 @@
 """
-The accelerator's spelling: rules write its name, and in methods that name is read from the object.
+The accelerator's spelling: rules write its name, and in methods the name becomes ``self.accelerator``.
 
-The name is one that the program does not use, so that wherever it is in what a rule wrote, it is ours.
+The program itself does not use the name. So every occurrence in the text of a rule means the accelerator.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..facts.module import ModuleFacts
 from .edits import AddArgument, AddImport, Edit, InsertAfter, InsertBefore, Made, Replace
 
 _STATE = "PartialState"
-"""What knows the place of a process anywhere, once the accelerator is made."""
+"""The class that knows the rank in any function, once the accelerator exists."""
 STATE = f"{_STATE}()"
 _SILENT = frozenset({"accelerator_setup", "directories", "device_placement"})
-"""Rules whose edits need no accelerator there."""
+"""Rules whose edits need no accelerator at their place."""
 
 
 def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
-    """An edit as it reads at its place: ``self.accelerator`` for ``accelerator`` where an object keeps it, and
-    ``PartialState()`` where it is not at hand."""
+    """An edit as it is written at its place: ``self.accelerator`` for ``accelerator`` if an object keeps it, and
+    ``PartialState()`` if the accelerator is not visible."""
     name, code = facts.accelerator, names.function(edit.node)
     owner = facts.spelled.get(code)
     asked = code in facts.behind and edit.rule not in _SILENT
@@ -42,7 +42,7 @@ def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
 
 
 def imported(edits: Sequence[Edit], names: Names, facts: ModuleFacts) -> Iterator[AddImport]:
-    """The imports of what such spellings read."""
+    """The imports that such spellings need."""
     for edit in edits:
         if names.function(edit.node) in facts.behind and edit.rule not in _SILENT and not isinstance(edit, AddImport):
             why = "it knows which process this is"
@@ -63,7 +63,7 @@ def _through(make: Callable[[cst.CSTNode], Made], spoken: str, name: str) -> Cal
 
 
 class _Speller(cst.CSTTransformer):
-    """Writes something else for a name: read from an object, say."""
+    """Replaces a name with an expression, such as an attribute of an object."""
 
     def __init__(self, spoken: str, name: str) -> None:
         super().__init__()

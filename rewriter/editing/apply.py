@@ -1,7 +1,7 @@
 """
-The application of edits: all of a module in one go, by rebuilding the ancestors of the edited nodes.
+Apply all edits of a module at once, by rebuilding the ancestors of the edited nodes.
 
-So inner and outer edits nest, and nothing else moves.
+So inner and outer edits nest, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def apply(
     module: cst.Module, parents: Mapping[cst.CSTNode, cst.CSTNode], edits: Sequence[Edit]
 ) -> tuple[cst.Module, list[Edit], list[Finding]]:
     """
-    Apply edits to a module. Gives the new tree, the edits that were made, and a finding for each that was not.
+    Apply edits to a module. Returns the new tree, the edits that were made, and a finding for each that was not.
 
     ``AddImport`` is not applied here but in ``imports``, which knows where imports are.
     """
@@ -42,7 +42,8 @@ def apply(
 def _without_conflicts(
     edits: Iterable[Edit], parents: Mapping[cst.CSTNode, cst.CSTNode]
 ) -> tuple[list[Edit], list[Finding]]:
-    """The edits that can be together. One that would be lost under another is named, never dropped in silence."""
+    """The edits that can be made together. An edit that would be lost inside another is reported, never dropped
+    silently."""
     covering: dict[cst.CSTNode, Replace | Remove] = {}
     findings: list[Finding] = []
     unique: list[Edit] = []
@@ -72,7 +73,7 @@ def _agree(first: Edit, second: Edit) -> bool:
 def _over(
     edit: Edit, covering: Mapping[cst.CSTNode, Replace | Remove], parents: Mapping[cst.CSTNode, cst.CSTNode]
 ) -> Replace | Remove | None:
-    """The removal or whole replacement under which an edit would vanish."""
+    """The removal or whole replacement that contains an edit, which would be lost in it."""
     own = covering.get(edit.node)
     if isinstance(edit, (InsertBefore, InsertAfter)):
         own = None
@@ -98,7 +99,7 @@ def _conflict(edit: Edit, other: Edit) -> Finding:
 
 
 class _Gone:
-    """Stands for a statement whose block was emptied, with the lines that must survive it."""
+    """Replaces a statement whose block became empty, and keeps the comment lines that must stay."""
 
     def __init__(self, lines: Sequence[cst.EmptyLine]) -> None:
         self.lines = list(lines)
@@ -114,7 +115,7 @@ class _Application:
         self.other: dict[cst.CSTNode, list[Edit]] = {}
         self.touched: set[cst.CSTNode] = set()
         self.joining: set[cst.CSTNode] = set()
-        """The conditions that were made of neighbours, and take in the next one."""
+        """The ``if`` statements that edits created, and that the next statement may join."""
         for edit in edits:
             if isinstance(edit, AddImport):
                 continue
@@ -143,7 +144,7 @@ class _Application:
         return parsed
 
     def transform(self, node: cst.CSTNode) -> Made | _Gone:
-        """A node with its own edits and those below it made."""
+        """A node after its own edits and those below it."""
         if node not in self.touched:
             return node
         result = self.rebuild(node)
@@ -158,7 +159,7 @@ class _Application:
         return result if replace is None else replace.make(result)
 
     def rebuild(self, node: cst.CSTNode) -> cst.CSTNode | _Gone:
-        """A node with the edits below it made."""
+        """A node after the edits below it."""
         changes: dict[str, object] = {}
         carried: list[cst.EmptyLine] = []
         for name in node.__dataclass_fields__:
@@ -178,11 +179,11 @@ class _Application:
         return _closed(node, changes)
 
     def block(self, statements: Sequence[cst.BaseStatement]) -> tuple[list[cst.CSTNode], list[cst.EmptyLine]]:
-        """The statements of a block after all edits, and the comment lines that no statement is left to carry."""
+        """The statements of a block after all edits, and the comment lines that have no statement any more."""
         result: list[cst.CSTNode] = []
         carried: list[cst.EmptyLine] = []
         opened = False
-        """The block's first statement was removed, and nothing is in its place yet."""
+        """The block's first statement was removed, and nothing has replaced it yet."""
         for statement in statements:
             others = self.other.get(statement, ())
             before = [self.statement(e.text) for e in others if isinstance(e, InsertBefore)]
@@ -210,7 +211,7 @@ class _Application:
         return result, carried
 
     def join(self, above: list[cst.CSTNode], new: list[cst.CSTNode]) -> list[cst.CSTNode]:
-        """Move a condition that was made into the one directly above it, where it is the same; give what is left."""
+        """Merge a new ``if`` into the one directly above it if both have the same condition; return what is left."""
         last, first = (above[-1] if above else None), new[0]
         if last in self.joining and isinstance(last, cst.If) and isinstance(first, cst.If) and _continues(last, first):
             above[-1] = last.with_changes(body=last.body.with_changes(body=[*last.body.body, *first.body.body]))
@@ -220,7 +221,7 @@ class _Application:
         return new
 
     def items(self, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-        """Parameters, arguments and the like after all edits; the comma of a removed last one goes with it."""
+        """Parameters, arguments and the like after all edits. If the last one is removed, so is its comma."""
         kept = [n for item in nodes if item not in self.remove for n in _listed(self.transform(item))]
         if kept and nodes[-1] in self.remove and hasattr(kept[-1], "comma"):
             kept[-1] = kept[-1].with_changes(comma=nodes[-1].comma)  # type: ignore[attr-defined]
@@ -241,7 +242,7 @@ class _Application:
 
 
 def _continues(above: cst.If, node: cst.If) -> bool:
-    """Whether a condition only goes on with the one directly above it: the same test, and nothing between them."""
+    """Whether an ``if`` continues the one directly above it: the same test, and nothing between them."""
     return above.orelse is None and not node.leading_lines and above.test.deep_equals(node.test)
 
 
@@ -256,7 +257,8 @@ def _listed(made: Made | _Gone) -> list[cst.CSTNode]:
 
 
 def _closed(node: cst.CSTNode, changes: dict[str, object]) -> cst.CSTNode | _Gone:
-    """Put a node together again; one whose block was emptied goes, or gets what its grammar demands."""
+    """Rebuild a node. If its block became empty, the node is removed, or gets the statement that the grammar
+    requires."""
     body = changes.get("body")
     if isinstance(node, cst.SimpleStatementLine) and body == []:
         return _Gone(_surviving(node, lambda comment: False))
@@ -299,7 +301,7 @@ def _not(test: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _pure(test: cst.BaseExpression) -> bool:
-    """Whether a condition can go without anything being lost: names, comparisons, questions of availability."""
+    """Whether a condition can be removed without losing an effect: names, comparisons, checks of availability."""
     if isinstance(test, cst.Call):
         if isinstance(test.func, cst.Name) and test.func.value == "len":
             return all(_pure(arg.value) for arg in test.args)
@@ -327,7 +329,7 @@ def _passing(block: object, gone: _Gone) -> cst.IndentedBlock:
 
 
 def _surviving(statement: cst.CSTNode, drops: Callable[[str], bool]) -> list[cst.EmptyLine]:
-    """The lines above a removed statement that stay, and its trailing comment as a line of its own."""
+    """The lines above a removed statement that stay, and its trailing comment as a separate line."""
     lines = [
         line
         for line in getattr(statement, "leading_lines", ())
@@ -341,7 +343,7 @@ def _surviving(statement: cst.CSTNode, drops: Callable[[str], bool]) -> list[cst
 
 
 def _joined(carried: list[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """Carried lines before a statement's own, without doubling the blank lines between."""
+    """Kept lines followed by a statement's own lines, without doubling the blank lines between them."""
     kept = list(carried)
     if own and own[0].comment is None:
         while kept and kept[-1].comment is None:
@@ -355,7 +357,8 @@ def _without_opening_blanks(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
 
 
 def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> list[cst.CSTNode]:
-    """Give the lines above a statement to what is there now: blanks to the first, comments to the statement."""
+    """Give the lines above a statement to its replacement: blank lines to the first new one, comments to the
+    statement."""
     if not new:
         return []
     if not inserted:
@@ -400,7 +403,7 @@ _Comma = cst.Comma | cst.MaybeSentinel
 
 
 def _commas(old: _Comma, new: cst.Comma) -> tuple[_Comma, _Comma]:
-    """The commas of the last part and of one more after it; the comment of a line stays on its line."""
+    """The commas of the last part and of a new one after it; a comment stays on its line."""
     space = old.whitespace_after if isinstance(old, cst.Comma) else None
     rest = new.whitespace_after
     if isinstance(space, cst.ParenthesizedWhitespace) and isinstance(rest, cst.ParenthesizedWhitespace):

@@ -1,7 +1,7 @@
 """
 The kinds of edit.
 
-A rule never touches the tree: it names nodes of the original and says what should become of them.
+A rule never touches the tree: it names nodes of the original and says how they change.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ Made = cst.CSTNode | Sequence[cst.CSTNode]
 
 
 class EditGroup(Enum):
-    """What an edit can be declined with: the program is right with a unit as a whole, and right without it."""
+    """The edits that can only be declined together: the program is correct with the whole group, and correct without
+    it."""
 
     TRAINING = "training"
-    """It needs the others that make the training distributed, and they need it: all of them, or none at all."""
+    """The edits that make the training distributed need each other: all of them are made, or none."""
     FILES = "files"
-    """What writes a file, and what waits for one: all of them, or none."""
+    """Edits of code that writes a file, or waits for one: all of them are made, or none."""
     ALONE = "alone"
     """No other edit depends on it."""
 
@@ -46,39 +47,40 @@ class Replace(Edit):
 
     make: Callable[[cst.CSTNode], Made]
     whole: bool = field(default=False, kw_only=True)
-    """The old content is thrown away: an edit inside it would be lost, and is a conflict unless it is absorbed."""
+    """The old content is replaced: an edit inside it would be lost, and is a conflict unless it is absorbed."""
     absorbs: frozenset[str] = field(default=frozenset(), kw_only=True)
-    """Rules whose edits inside a ``whole`` replacement are meant to go with it."""
+    """Rules whose edits inside a ``whole`` replacement may be dropped."""
     joins: bool = field(default=False, kw_only=True)
-    """What is made is an ``if``, and takes in one with the same condition that another such edit makes next to it."""
+    """The new statement is an ``if``. If another such edit creates one with the same condition next to it, they are
+    merged."""
 
 
 @dataclass(frozen=True, eq=False)
 class Remove(Edit):
-    """Take a statement out of its block. Its comments move on to the next statement."""
+    """Remove a statement from its block. Its comments move to the next statement."""
 
     drops: Callable[[str], bool] = field(default=lambda comment: False, kw_only=True)
-    """Says of a comment whether it goes with the statement."""
+    """Tells whether a comment is removed with the statement."""
     absorbs: frozenset[str] = field(default=frozenset(), kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class InsertBefore(Edit):
-    """Put a statement before one. It takes over the blank lines above; comments stay with their statement."""
+    """Insert a statement before another. It takes over the blank lines above; comments stay with their statement."""
 
     text: str
 
 
 @dataclass(frozen=True, eq=False)
 class InsertAfter(Edit):
-    """Put a statement after one."""
+    """Insert a statement after another."""
 
     text: str
 
 
 @dataclass(frozen=True, eq=False)
 class AddParameter(Edit):
-    """Give a function one more positional parameter at an index; one for a keyword alone where that is None."""
+    """Give a function one more positional parameter at an index; a keyword-only parameter if the index is None."""
 
     name: str
     index: int | None
@@ -86,13 +88,12 @@ class AddParameter(Edit):
 
 @dataclass(frozen=True, eq=False)
 class AddArgument(Edit):
-    """Hand a name to a call: by position where there is one, and the call fills everything before it so, else by
-    keyword."""
+    """Pass a name to a call: by position if it has one and all arguments before it are positional, else by keyword."""
 
     name: str
     index: int | None
     value: str = ""
-    """What is handed, where it is not the name itself."""
+    """The value that is passed, if it is not the name itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,19 +113,19 @@ _MOVING = frozenset(
 
 
 def speaks_of_moving(comment: str) -> bool:
-    """Whether a comment says nothing but that something is moved to a device."""
+    """Whether a comment only says that something is moved to a device."""
     words = re.findall(r"[A-Za-z]+", comment.lower())
     return bool(words) and all(w in _MOVING for w in words) and bool({"device", "gpu", "cuda", "gpus"} & set(words))
 
 
 def with_keyword(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.Call:
-    """A call with one more keyword argument at its end, on a line of its own where the others are."""
+    """A call with one more keyword argument at its end, on a separate line if the others are."""
     equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
     return with_last(call, cst.Arg(value, keyword=cst.Name(name), equal=equal))
 
 
 def with_last(call: cst.Call, new: cst.Arg) -> cst.Call:
-    """A call with one more argument at its end, in the style of those that it has; a line's comment stays on it."""
+    """A call with one more argument at its end, in the style of the existing ones; a comment stays on its line."""
     if not call.args:
         return call.with_changes(args=[new])
     last, end = call.args[-1], call.args[-1].whitespace_after_arg
@@ -150,7 +151,7 @@ def with_last(call: cst.Call, new: cst.Arg) -> cst.Call:
 
 
 def between(parts: Sequence[cst.Param] | Sequence[cst.Arg]) -> cst.BaseParenthesizableWhitespace:
-    """What is between two parameters (or arguments): a line's end where each has a line of its own."""
+    """The whitespace between two parameters (or arguments): a line break if each is on a separate line."""
     spaces = [p.comma.whitespace_after for p in parts[:-1] if isinstance(p.comma, cst.Comma)]
     lines = [space for space in spaces if isinstance(space, cst.ParenthesizedWhitespace)]
     if lines and len(lines) == len(spaces):

@@ -1,4 +1,4 @@
-"""Imports: add ours after the last one at the top, remove those that only removed code used."""
+"""Imports: add ours after the last one at the top, and remove those that only removed code used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .edits import AddImport
 
 
 def add(module: cst.Module, wanted: Iterable[AddImport]) -> cst.Module:
-    """Write ``from module import name`` for each wanted import that is not there yet."""
+    """Write ``from module import name`` for each wanted import that is still missing."""
     missing: dict[str, dict[str, None]] = {}
     for edit in wanted:
         if not _imported(module, edit.module, edit.name):
@@ -130,8 +130,8 @@ def _is_import(statement: cst.BaseStatement) -> bool:
 
 
 def drop_unused(before: Names, module: cst.Module, taken: Collection[str] = ()) -> cst.Module:
-    """Take away the top-level imports that were read in the original and are not read any more, those left out that
-    other modules take from here."""
+    """Remove the top-level imports that the original reads and the new text does not, except those that other modules
+    import from here."""
     imported = {
         name
         for name, binding in before.scope.bindings.items()
@@ -155,24 +155,24 @@ def drop_unused(before: Names, module: cst.Module, taken: Collection[str] = ()) 
 
 
 def _without_blanks(statement: cst.BaseStatement) -> cst.BaseStatement:
-    """The statement that opens a file now, without the blank lines that stood above it."""
+    """The new first statement of a file, without the blank lines above it."""
     return statement.with_changes(leading_lines=_trimmed(getattr(statement, "leading_lines", ())))
 
 
 def _trimmed(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """The lines above a statement from the first comment on."""
+    """The lines above a statement, starting at the first comment."""
     return list(dropwhile(lambda line: line.comment is None, lines))
 
 
 def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
-    """The names that refer to something, with those that are set."""
+    """The names that are read, and those that are set."""
     pending = [node]
     while pending:
         node = pending.pop()
         kind = node.__class__
         if kind is cst.Name:
             yield node  # type: ignore[misc]
-        elif kind is cst.Attribute or kind is cst.Arg:  # the attribute's and the keyword's own names refer to nothing
+        elif kind is cst.Attribute or kind is cst.Arg:  # names of attributes and keywords are no variables
             pending.append(node.value)  # type: ignore[attr-defined]
         else:
             pending += children(node)[::-1]

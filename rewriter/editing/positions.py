@@ -21,7 +21,7 @@ _NOTHING = nullcontext()
 
 
 class _Writing(CodegenState):
-    """Writes code, and nothing else. (The original makes a generator for every other node.)"""
+    """Only writes code. (LibCST's own class creates a generator for every other node.)"""
 
     def record_syntactic_position(  # type: ignore[override]
         self, node: cst.CSTNode, *, start_node: cst.CSTNode | None = None, end_node: cst.CSTNode | None = None
@@ -30,7 +30,7 @@ class _Writing(CodegenState):
 
 
 class _Locating(_Writing):
-    """Notes before which token each node starts."""
+    """Records the token at which each node starts."""
 
     def __init__(self, default_indent: str, default_newline: str) -> None:
         super().__init__(default_indent, default_newline)
@@ -42,7 +42,7 @@ class _Locating(_Writing):
     def record_syntactic_position(  # type: ignore[override]
         self, node: cst.CSTNode, *, start_node: cst.CSTNode | None = None, end_node: cst.CSTNode | None = None
     ) -> AbstractContextManager[None]:
-        if start_node is None:  # the lines above a statement are out by now
+        if start_node is None:  # the lines above a statement are written by now
             self.starts[node] = len(self.tokens)
         return _NOTHING
 
@@ -51,7 +51,7 @@ class Starts:
     """Where the nodes of a tree start."""
 
     def __init__(self, starts: Mapping[cst.CSTNode, int], places: list[Place]) -> None:
-        """``starts`` has for each node the number of the token that it starts with, ``places`` where the tokens are."""
+        """``starts`` has the number of the first token of each node, ``places`` the position of each token."""
         self._starts, self._places = starts, places
 
     def __contains__(self, node: cst.CSTNode) -> bool:
@@ -59,7 +59,7 @@ class Starts:
         return node in self._starts
 
     def get(self, node: cst.CSTNode, otherwise: Place) -> Place:
-        """Return the place of a node of the tree, of a statement that of its first token; or ``otherwise``."""
+        """Return the place of a node of the tree (of a statement: its first token), or ``otherwise``."""
         token = self._starts.get(node)
         return otherwise if token is None else self._places[min(token, len(self._places) - 1)]
 
@@ -97,7 +97,8 @@ def _places(tokens: list[str]) -> list[Place]:
 
 
 def start(starts: Starts, node: cst.CSTNode | None) -> Place:
-    """Where a node starts, for a statement its first token; (0, 0) for none and for nodes that are not in the tree."""
+    """Where a node starts (for a statement: its first token); (0, 0) for None and for nodes that are not in the
+    tree."""
     if node is None or isinstance(node, cst.Module):
         return (0, 0)
     if isinstance(node, cst.SimpleStatementLine) and node.body:

@@ -1,4 +1,4 @@
-"""``# migrate: skip`` and ``# migrate: skip[ids]``: what the user wants to be left as it is."""
+"""``# migrate: skip`` and ``# migrate: skip[ids]``: code that the user wants to keep unchanged."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Ids = frozenset[str]
 
 
 class Skips(NamedTuple):
-    """What is left as it is in one file."""
+    """What is kept unchanged in one file."""
 
     lines: Mapping[int, Sequence[Ids]] = MappingProxyType({})
     file: tuple[Ids, ...] = ()
-    """What a comment before the first statement says of the whole file."""
+    """What a comment before the first statement says about the whole file."""
 
     @property
     def whole(self) -> bool:
-        """Whether the file is left alone altogether."""
+        """Whether the whole file is kept unchanged."""
         return any(not ids for ids in self.file)
 
     def covers(self, line: int, id: str) -> bool:
-        """Whether a rule, or a finding, is to keep silent about a line."""
+        """Whether a rule, or a finding, must skip a line."""
         return any(not ids or id in ids for ids in (*self.lines.get(line, ()), *self.file))
 
     def names(self, line: int, id: str) -> bool:
-        """Whether it is named; what blocks a file has to be."""
+        """Whether an id is named explicitly; a finding that blocks a file is only skipped if it is."""
         return any(id in ids for ids in (*self.lines.get(line, ()), *self.file))
 
 
@@ -41,8 +41,8 @@ def skips(text: str) -> Skips:
     """
     Read the comments of a file.
 
-    A comment after a statement applies to that statement, all its lines; a comment on a separate line to the statement
-    that follows, or, before the first statement, of the file.
+    A comment after a statement applies to all lines of that statement. A comment on a separate line applies to the
+    statement that follows, or, before the first statement, to the file.
     """
     if "migrate:" not in text or not _SKIP.search(text):
         return Skips()
@@ -64,5 +64,5 @@ def skips(text: str) -> Skips:
                     lines.setdefault(line, []).extend(here)
                 first, here = 0, []
     except (tokenize.TokenError, SyntaxError):
-        pass  # a file that is no Python is refused elsewhere
+        pass  # a file that is not valid Python is refused elsewhere
     return Skips(lines, tuple(whole))

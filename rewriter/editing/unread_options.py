@@ -1,7 +1,7 @@
 """
-Options of the command line that the migration has left without a reader: `--backend`, where it chose the device.
+Options of the command line that nothing reads after the migration: `--backend`, if it chose the device.
 
-They stay, because people's shell scripts pass them; somebody should know that they do nothing any more.
+They stay, because people's shell scripts pass them. A finding says that they no longer have an effect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..result import Diagnosis, FileResult
 
 
 def with_unread_options(files: Sequence[FileResult]) -> tuple[FileResult, ...]:
-    """The files of a program, with a finding at each option that was read before and is read nowhere now."""
+    """The files of a program, with a finding at each option that the original reads and the new text does not."""
     if not _might_be(files):
         return tuple(files)
     before = [_parsed(file.source.data) for file in files]
@@ -30,7 +30,7 @@ def with_unread_options(files: Sequence[FileResult]) -> tuple[FileResult, ...]:
 
 
 def _might_be(files: Sequence[FileResult]) -> bool:
-    """Whether a look at the words alone leaves it open; most migrations change nothing that is an option."""
+    """Whether the words of the text leave the question open: a cheap check, as most migrations change no option."""
     if not any(file.changed for file in files) or not any(b"add_argument" in file.source.data for file in files):
         return False
     lost = _words(file.source.data for file in files) - _words(file.after for file in files)
@@ -42,7 +42,7 @@ def _might_be(files: Sequence[FileResult]) -> bool:
 
 
 def _words(texts: Iterable[bytes]) -> set[bytes]:
-    """The words after a dot, and those in quotes that do not name an option."""
+    """The words after a dot, and the words in quotes that do not name an option."""
     word = rb"""\.\s*(\w+)|(?<!dest=)(?<!dest= )["'](\w+)["']"""
     return {b"".join(found) for text in texts for found in re.findall(word, text)}
 
@@ -50,12 +50,12 @@ def _words(texts: Iterable[bytes]) -> set[bytes]:
 def _parsed(data: bytes) -> ast.Module:
     try:
         return ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError):  # said elsewhere, where it is ours to say
+    except (SyntaxError, ValueError, RecursionError):  # reported elsewhere, if it is our fault
         return ast.Module([], [])
 
 
 def _reads(trees: Sequence[ast.Module]) -> set[str]:
-    """The names that could read an option: attributes that are read, and strings (``vars(args)["backend"]``)."""
+    """The names that may read an option: attributes that are read, and strings (``vars(args)["backend"]``)."""
     found = set()
     for tree in trees:
         named: set[int] = set()
@@ -70,7 +70,7 @@ def _reads(trees: Sequence[ast.Module]) -> set[str]:
 
 
 def _options(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
-    """The calls that add an option, the option, and the attribute under which it is read."""
+    """The calls that add an option, each with the option and the attribute that holds its value."""
     for node in ast.walk(tree):
         if not (
             isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"

@@ -1,8 +1,8 @@
 """
-Variables that only served removed code go with it: a flag that nothing asks any more, a device that nothing reads.
+Remove variables that only served removed code: a flag that nothing checks any more, a device that nothing reads.
 
-Asked of the new text: a variable that was read in the original, is read nowhere now, and whose value is computed
-without any effect. A file that looks at its own names (``globals()``, ``exec``) keeps them all.
+A variable is removed from the new text if the original reads it, nothing reads it now, and its value is computed
+without side effects. A file that looks at its own names (``globals()``, ``exec``) keeps them all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROUNDS = 4
 
 def drop_idle(before: Names, tree: cst.Module, *, entry: bool) -> cst.Module:
     """
-    Take away the variables that the migration has left without a reader.
+    Remove the variables that nothing reads after the migration.
 
     Args:
         before: the names of the original.
@@ -56,12 +56,12 @@ def drop_idle(before: Names, tree: cst.Module, *, entry: bool) -> cst.Module:
 
 
 def _speaks_of_it(comment: str) -> bool:
-    """Whether a comment says nothing but that a device or a tensor type is chosen."""
+    """Whether a comment only says that a device or a tensor type is chosen."""
     return speaks_of_moving(comment) or set(re.findall(r"[a-z]+", comment.lower())) <= _CHOOSING
 
 
 def _candidates(before: Names, *, entry: bool) -> Iterator[Binding]:
-    """The variables of the original that something read."""
+    """The variables that the original reads."""
     for scope in before.scopes.values():
         if scope.kind is ScopeKind.FUNCTION or (scope.kind is ScopeKind.MODULE and entry):
             for binding in scope.bindings.values():
@@ -70,7 +70,7 @@ def _candidates(before: Names, *, entry: bool) -> Iterator[Binding]:
 
 
 def _definitions(node: cst.CSTNode) -> Iterator[cst.Assign]:
-    """The plain assignments to one name, those of class bodies apart."""
+    """The plain assignments to one name, except those in class bodies."""
     if isinstance(node, cst.Assign):
         if len(node.targets) == 1 and isinstance(node.targets[0].target, cst.Name):
             yield node
@@ -86,7 +86,7 @@ def _name(assign: cst.Assign) -> str:
 
 
 def _is_pure(value: cst.CSTNode) -> bool:
-    """Whether a value can stay uncomputed: names, constants, comparisons, questions of availability."""
+    """Whether a value need not be computed: names, constants, comparisons, checks of availability."""
     if isinstance(value, cst.Call):
         func = value.func
         name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
@@ -97,7 +97,7 @@ def _is_pure(value: cst.CSTNode) -> bool:
 
 
 def _line_of(assign: cst.Assign, tree: cst.Module) -> cst.CSTNode:
-    """The line of an assignment, or the assignment itself where others share the line."""
+    """The line of an assignment, or the assignment itself if it shares the line with other statements."""
     for node in descendants(tree):
         if isinstance(node, cst.SimpleStatementLine) and assign in node.body:
             return node if len(node.body) == 1 else assign

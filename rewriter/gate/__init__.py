@@ -1,1 +1,1 @@
-"""Is there anything to do, and was it answered before? The standard library alone."""
+"""Decide cheaply whether a program needs work, and whether the answer is known already. Standard library only."""

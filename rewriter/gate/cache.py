@@ -1,12 +1,13 @@
 """
-Verdicts on programs that need no change, kept in ``.torchlift_cache`` so that the next run need not look again.
+Verdicts on programs that need no change, kept in ``.torchlift_cache`` so that the next run need not analyse them again.
 
-Only what leaves every file as it is, and blocks none, is kept, with its findings: they are reported each time. A
-program that would change is always looked at. There is one file for each program, with a line for each of its latest
-verdicts: the key, a checksum, and the verdict. A file is replaced as a whole, so that of two runs at the same time one
-may lose what the other has learned, and neither reads half a file.
+A verdict is kept only if it changes and blocks no file. Its findings are kept too, and are reported each time. A
+program that would change is always analysed again. There is one file for each program, with a line for each of its
+latest
+verdicts: the key, a checksum, and the verdict. A file is replaced as a whole: of two runs at the same time, one may
+    overwrite the other's verdicts, but neither reads half a file.
 
-Nothing in here is an error for anybody: what cannot be read or written is left out, and noted for those who ask.
+Nothing in here raises an error: what cannot be read or written is left out, and a note says so on request.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .keys import UnknownVersion, digest
 
 FOLDER = ".torchlift_cache"
 _MOST = 8
-"""So many verdicts on one program are kept: of other options, and of the branches that somebody goes to and fro."""
+"""The number of verdicts kept for one program: for other options, and for branches that a user switches between."""
 _OWN_FILES = {
     ".gitignore": "# Made by torchlift.\n*\n",
     "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -33,28 +34,28 @@ _OWN_FILES = {
 
 
 class CachePlace(NamedTuple):
-    """Where the verdict on one program is, or would be."""
+    """Where the verdict on one program is kept."""
 
     file: Path
     key: str
 
 
 class Cache:
-    """The cache folders of one run: of each project that it has to do with."""
+    """The cache folders of one run: one for each project that it reads."""
 
     def __init__(self, judge: Callable[[], str]) -> None:
-        """``judge`` gives the digest of all that gives verdicts, or raises ``UnknownVersion``."""
+        """``judge`` returns the digest of all code that affects a verdict, or raises ``UnknownVersion``."""
         self._judge = judge
         self._judged_by: str | None = None
         self._lines: dict[Path, list[str]] = {}
-        """What each file holds, as it was when it was read."""
+        """The content of each cache file when it was read."""
         self._closed: set[Path] = set()
         """Folders that cannot be written."""
         self._asked = self._found = 0
         self._notes: list[str] = []
 
     def slot(self, root: Path, entry: Path, subject: str) -> CachePlace | None:
-        """The place for a program below the root of its project; None where nothing can be kept."""
+        """The place for a program below the root of its project; None if nothing can be kept."""
         if self._judged_by is None:
             try:
                 self._judged_by = self._judge()
@@ -84,7 +85,7 @@ class Cache:
         return found
 
     def keep(self, slot: CachePlace, result: Result) -> None:
-        """Remember a verdict, if it is that nothing is to be done."""
+        """Keep a verdict if it says that no change is needed."""
         if result.changed or result.blocked or slot.file.parent in self._closed:
             return
         text = _recorded(result)
@@ -102,7 +103,7 @@ class Cache:
         self._lines[slot.file] = lines
 
     def notes(self) -> list[str]:
-        """What there is to say of it, in sentences without their full stop."""
+        """Notes about the cache, as sentences without their full stop."""
         counts = [f"{self._found} of {self._asked} files were found in the cache"] if self._asked else []
         return [*counts, *dict.fromkeys(self._notes)]
 
@@ -144,7 +145,7 @@ def _restored(text: str, sources: Sequence[Source]) -> Result:
 
 
 def _make(folder: Path) -> None:
-    """Make a cache folder that version control and backups leave alone."""
+    """Create a cache folder that version control and backups ignore."""
     folder.mkdir(exist_ok=True)
     for name, text in _OWN_FILES.items():
         if not (folder / name).exists():
@@ -152,7 +153,7 @@ def _make(folder: Path) -> None:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Give a file new content at once: who reads it meanwhile reads the old one."""
+    """Replace the content of a file atomically: a reader sees the old content or the new one."""
     new = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         new.write_bytes(data)

@@ -1,8 +1,8 @@
 """
-Is there anything to do? Standard library only: what this module answers costs no import of libcst.
+Decide whether a file may need work. Standard library only: the answer must not cost the import of libcst.
 
-First the bytes, then the names in the syntax tree. Whether a file that trains is migrated already is the business of
-the analysis; ``cache`` keeps what that has answered.
+First the bytes, then the names in the syntax tree. The analysis decides whether a file that trains is migrated already;
+``cache`` keeps its answer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import warnings
 from collections.abc import Iterable, Iterator
 
 TORCH = frozenset({"torch", "torchvision", "torchaudio", "torchtext", "torchdata", "torchlift", "accelerate"})
-"""Top-level modules whose import makes a file one that may train."""
+"""A file that imports one of these top-level modules may train."""
 
 
 def trains(data: bytes) -> bool:
-    """Whether the bytes of a file train with torch, as far as its names say; true of what Python cannot parse."""
+    """Whether a file trains with torch, judged by its names; true if Python cannot parse it."""
     if b"backward" not in data or not (b"torch" in data or b"accelerate" in data):
         return False
     try:
@@ -26,7 +26,8 @@ def trains(data: bytes) -> bool:
 
 
 def helps(data: bytes) -> bool:
-    """Whether a file that imports no torch has backward passes: the step of a script of torch, perhaps."""
+    """Whether a file without an import of torch has backward passes: it may hold the training step of another
+    script."""
     if b".backward" not in data:
         return False
     try:
@@ -36,7 +37,7 @@ def helps(data: bytes) -> bool:
 
 
 def syntax_error(data: bytes) -> tuple[int, str] | None:
-    """Return (line, message) where Python cannot parse the bytes of a file, None where it can."""
+    """Return (line, message) if Python cannot parse the bytes of a file, else None."""
     try:
         parse(data)
     except SyntaxError as error:
@@ -47,19 +48,19 @@ def syntax_error(data: bytes) -> tuple[int, str] | None:
 
 
 def parse(data: bytes) -> ast.Module:
-    """Parse bytes without a word about the invalid escapes that they may hold."""
+    """Parse bytes without warnings about invalid escapes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(data)
 
 
 def _nodes(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every node that carries a name or a value: three times as fast as ``ast.walk``."""
+    """Every node that may hold a name or a value: three times as fast as ``ast.walk``."""
     stack: list[ast.AST] = [tree]
     while stack:
         node = stack.pop()
         yield node
-        if node.__class__ is ast.Name or node.__class__ is ast.Constant:  # nothing below them is asked for
+        if node.__class__ is ast.Name or node.__class__ is ast.Constant:  # nothing below them is needed
             continue
         for name in node._fields:
             value = getattr(node, name)
