@@ -19,7 +19,7 @@ class Severity(str, Enum):
     NOTE = "note"
     """Good to know: what changes at run time."""
     REVIEW = "review"
-    """Done, or left unchanged: somebody should check it."""
+    """Done, or left unchanged: the user should check it."""
     BLOCKED = "blocked"
     """The script needs a manual change first: nothing is written unless ``--partial``."""
     ERROR = "error"

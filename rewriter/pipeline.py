@@ -1,4 +1,4 @@
-"""Program -> facts -> ask the rules -> apply -> check: one pure function a stage."""
+"""Program -> facts -> ask the rules -> apply -> check: one pure function for each stage."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def migrate(
     """
     Migrate one program: its first source is the entry script, the others are the modules that it imports.
 
-    ``layout`` says how the modules find each other, with a place for each source, in order; ``each`` has the
-    settings of files that have some of their own. Raises ``SourceError`` for a file that is not valid Python.
+    ``layout`` says how the modules find each other, with a place for each source, in order; ``each`` has the settings
+    of files that have their own. Raises ``SourceError`` for a file that is not valid Python.
     """
     return plan(sources, catalogue, config, layout, each).result()
 
@@ -52,7 +52,7 @@ def plan(
     layout: ModulePaths | None = None,
     each: Mapping[Path, Config] | None = None,
 ) -> Plan:
-    """Understand a program and ask the rules; what they answer can then be applied as often as somebody likes."""
+    """Analyse a program and ask the rules; the plan can then be applied more than once, with different groups."""
     if sources and skips(sources[0].text).whole:
         return Plan(tuple(FileResult(source, source.data) for source in sources), config)
     if layout is None:
@@ -81,7 +81,7 @@ def plan(
 
 
 class Answered(NamedTuple):
-    """One file, and what the rules say of it."""
+    """One file, and the edits and findings of the rules for it."""
 
     source: Source
     parsed: Tree
@@ -103,10 +103,10 @@ class Plan(NamedTuple):
     config: Config
     layout: ModulePaths = ModulePaths()
     whole: bool = False
-    """Every rule was asked: what is emitted must be complete."""
+    """All rules were enabled, so the emitted program must be complete."""
 
     def result(self, declined: Collection[str] = ()) -> Result:
-        """Apply the edits, without the groups that somebody declined."""
+        """Apply the edits, without the groups that the user declined."""
         try:
             done = tuple(
                 file if isinstance(file, FileResult) else _migrated(file, declined, self.config) for file in self.files
@@ -120,7 +120,7 @@ class Plan(NamedTuple):
         return Result(with_unread_options(done), len(done), _options(self.config))
 
     def _checked(self, done: tuple[FileResult, ...]) -> tuple[FileResult, ...]:
-        """The files with what the check of the emitted program says of them; a refused program has nothing to check."""
+        """The files with the findings of the check of the emitted program; a refused program has nothing to check."""
         if any(file.blocked for file in done) or not any(file.changes for file in done):
             return done
         places = zip(self.layout.places, self.files, done, strict=True)
@@ -145,18 +145,18 @@ class Tree(NamedTuple):
     module: cst.Module
     starts: Starts
     tail: str = ""
-    """Blanks after the last line, which the parser would drop or double."""
+    """Whitespace after the last line, which the parser would drop or double."""
 
 
 def parse(source: Source) -> Tree | None:
-    """The tree of a source; None where it would not give the same text again. ``SourceError`` for invalid Python."""
+    """The tree of a source; None if it does not produce the same text again. ``SourceError`` for invalid Python."""
     tree, body = module_of(source)
     text, starts = locate(tree)
     return Tree(tree, starts, source.text[len(body) :]) if text == body else None
 
 
 def module_of(source: Source) -> tuple[cst.Module, str]:
-    """The tree of a source, and the text that it is of: without blanks after the last line."""
+    """The tree of a source, and its text without whitespace after the last line."""
     body = source.text.rstrip(" \t\f")
     body = body if not body or body.endswith(("\n", "\r")) else source.text
     try:
@@ -167,7 +167,7 @@ def module_of(source: Source) -> tuple[cst.Module, str]:
 
 
 def _syntax(source: Source, error: cst.ParserSyntaxError) -> tuple[str, int, str]:
-    """What Python itself says of the error, which people know how to read; LibCST's words where Python accepts it."""
+    """Python's own message for the error, which people know; LibCST's message if Python accepts the text."""
     try:
         ast.parse(source.text)
     except SyntaxError as own:
@@ -196,10 +196,10 @@ def _answered(source: Source, parsed: Tree, known: Understood, rules: Sequence[R
 
 def _without_skipped(file: Answered) -> Answered:
     """
-    Leave out what comments in the file do not want.
+    Leave out the edits and findings that comments in the file suppress.
 
-    What blocks a file goes only by its id. An edit that the training needs leaves a finding, and blocks the file where
-    the comment speaks of all of it: the program would be half migrated.
+    A finding that blocks a file is only suppressed by its id. A suppressed edit that the training needs leaves a
+    finding, which blocks the file if the comment applies to the whole file: the program would be half migrated.
     """
     skipped = skips(file.source.text)
     if not skipped.lines and not skipped.file:
@@ -285,7 +285,7 @@ def _group(edit: Edit, file: Answered) -> str:
 
 
 def _declines(declined: Collection[str], group: str) -> bool:
-    """Whether a group is left out: everything needs the training's edits."""
+    """Whether a group is left out; without the training's edits, every group is."""
     return group in declined or EditGroup.TRAINING.value in declined
 
 
@@ -295,7 +295,7 @@ def _with_imports(tree: cst.Module, made: Sequence[Edit], before: Understood) ->
 
 
 def _checked(source: Source, text: str) -> tuple[list[Finding], bytes]:
-    """The new text, and a finding where it would not be valid Python: a fault of ours, never written."""
+    """The new text, and a finding if it is not valid Python: that is a bug of ours, and the file is never written."""
     try:
         ast.parse(text)
     except SyntaxError as error:

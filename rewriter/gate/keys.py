@@ -101,7 +101,7 @@ def _of(path: str) -> str:
 
 
 def _version_of_libcst() -> bytes:
-    """Read from the folders: importing it costs 110 ms, and reading the metadata of the distribution 40."""
+    """The bytes of libcst's version file: importing libcst costs 110 ms, and reading its metadata 40."""
     spec = find_spec("libcst")
     if spec is None or spec.origin is None:
         raise UnknownVersion("libcst is not installed as files")

@@ -1,1 +1,2 @@
-"""Notebooks: their cells as one script, the training cells gathered for the launcher, and back again byte for byte."""
+"""Notebooks: their cells as one script, the training cells gathered for the launcher, and written back byte for
+byte."""

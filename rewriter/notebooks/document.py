@@ -1,8 +1,8 @@
 """
 A notebook as a script and back: only the `source` of cells that were edited changes, every other byte stays.
 
-Cells are held apart by marks, statements that do nothing, so that an edit at the edge of a cell stays in its cell. What
-only a notebook understands (magics, shell lines, cells of other languages) is masked by comments and put back.
+Cells are separated by marks, statements that do nothing, so that an edit at the edge of a cell stays in its cell. What
+only a notebook understands (magics, shell lines, cells of other languages) becomes comments and is restored later.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cell:
 
     @property
     def magic(self) -> bool:
-        """Whether there is something in it that only a notebook understands."""
+        """Whether the cell contains something that only a notebook understands."""
         return _MASK in masked(self.text)
 
 
@@ -53,7 +53,7 @@ class Notebook:
     cells: tuple[Cell, ...]
 
     def script(self, texts: Sequence[str] | None = None) -> str:
-        """The cells as one script, also with other texts in them."""
+        """The cells as one script, with their own texts or with others."""
         texts = [masked(cell.text) for cell in self.cells] if texts is None else texts
         marks = (_MARK % cell.number for cell in self.cells)
         return "".join(f"{mark}\n{text}\n" for mark, text in zip(marks, texts, strict=True))
@@ -70,7 +70,7 @@ class Notebook:
         return ["\n".join(found[cell.number]) for cell in self.cells]
 
     def place(self, line: int) -> tuple[int, int]:
-        """The cell and the line in it of a line of the script; (0, 0) for the notebook as a whole."""
+        """The cell of a line of the script, and the line in that cell; (0, 0) for the notebook as a whole."""
         at = 1
         for cell in self.cells:
             length = cell.text.count("\n") + 1
@@ -80,7 +80,7 @@ class Notebook:
         return 0, 0
 
     def line_of_file(self, line: int) -> int:
-        """The line of the file that holds a line of the script."""
+        """The line of the notebook's file that holds a line of the script."""
         number, inside = self.place(line)
         cell = next((cell for cell in self.cells if cell.number == number), None)
         if cell is None:
@@ -89,15 +89,15 @@ class Notebook:
         return self.text.count("\n", 0, cell.start) + 1 + (inside if listed else 0)
 
     def read(self, data: bytes) -> str:
-        """The script of another state of the file as somebody reads it: a comment at each cell, and its magics."""
+        """The script of another state of the file in readable form: a comment at each cell, and its magics."""
         other = read_notebook(data, self.path)
         return "".join(f"{self._head(cell)}\n{cell.text}\n" for cell in other.cells)
 
     def written(self, text: str) -> bytes:
         """
-        The bytes of the file with what `read` gives, or what somebody has made of it.
+        The bytes of the file for the text that `read` returned, possibly edited by the user.
 
-        Raises ``ValueError`` where the cells cannot be told apart any more, or one is not valid Python.
+        Raises ``ValueError`` if the cells can no longer be told apart, or if one is not valid Python.
         """
         heads = [self._head(cell) for cell in self.cells]
         lines, texts = text.split("\n"), list[str]()
@@ -113,7 +113,7 @@ class Notebook:
         return self.with_texts(texts)
 
     def _head(self, cell: Cell) -> str:
-        """The line before a cell where it is read; none of the notebook's own."""
+        """The comment line before a cell in the readable form; it is not part of the notebook."""
         taken = any(re.search(r"^# cell \d+$", other.text, re.MULTILINE) for other in self.cells)
         return f"# {'code ' if taken else ''}cell {cell.number}"
 
@@ -139,7 +139,7 @@ class Notebook:
 
 
 def read_notebook(data: bytes, path: Path) -> Notebook:
-    """Find the code cells of a notebook, or raise ``SourceError`` for what is none."""
+    """Find the code cells of a notebook. Raises ``SourceError`` for a file that is no notebook."""
     try:
         text = data.removeprefix(BOM).decode()
         document = json.loads(text)
@@ -167,17 +167,18 @@ def read_notebook(data: bytes, path: Path) -> Notebook:
 
 
 def source_of(notebook: Notebook, script: str) -> Source:
-    """A script of the notebook's cells as the engine takes it."""
+    """A script of the notebook's cells as a ``Source``."""
     return Source(notebook.path, script.encode(), script, "utf-8")
 
 
 def file_of(notebook: Notebook) -> Source:
-    """The file of the notebook as results name it; its text is the script of the cells."""
+    """The notebook's file as a ``Source`` for results; its text is the script of the cells."""
     return Source(notebook.path, notebook.data, notebook.script(), "utf-8", notebook=notebook)
 
 
 def invalid(before: bytes, after: bytes) -> str:
-    """What nbformat has against a new notebook and had nothing against before; empty where it is not installed."""
+    """The new error that nbformat reports for the written notebook; empty if there is none, or if nbformat is not
+    installed."""
     try:
         import nbformat  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
@@ -215,7 +216,7 @@ def _is_python(text: str) -> bool:
 
 
 def _error(text: str) -> tuple[int, str] | None:
-    """The line and the cause for which a text is not Python."""
+    """The line and the cause of a syntax error."""
     try:
         ast.parse(text)
     except (SyntaxError, ValueError) as error:
@@ -224,7 +225,7 @@ def _error(text: str) -> tuple[int, str] | None:
 
 
 def unmasked(text: str) -> str:
-    """What `masked` was given."""
+    """The text before `masked`."""
     return "\n".join(line.partition(_MASK)[2] if _MASK in line else line for line in text.split("\n"))
 
 
@@ -240,7 +241,8 @@ Where = tuple[Any, ...]
 
 
 def _spans(text: str) -> Iterator[tuple[Where, tuple[int, int]]]:
-    """Where each value three levels deep is: the keys that lead to it, its start and its end. The text is valid."""
+    """The position of each value three levels deep: the keys that lead to it, its start and its end. The text is valid
+    JSON."""
     found: list[tuple[Where, tuple[int, int]]] = []
 
     def value(at: int, where: Where) -> int:
@@ -280,7 +282,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 def _written(old: str, new: str) -> str:
-    """A new text in the way in which the old one was written: a string or a list, its indentation, its escapes."""
+    """A new text in the format of the old one: a string or a list, with its indentation and escapes."""
     ascii_only = old.isascii()
     if old.startswith('"'):
         return json.dumps(new, ensure_ascii=ascii_only)
@@ -300,7 +302,7 @@ def _at_feeds(text: str) -> list[str]:
 
 
 def _strings(old: str) -> Iterator[tuple[int, int]]:
-    """Where the strings of a list are in it."""
+    """The positions of the strings in a list."""
     at = old.find('"')
     while at >= 0:
         end = scanstring(old, at + 1)[1]

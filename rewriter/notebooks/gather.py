@@ -1,10 +1,10 @@
 """
 The training cells of a notebook as one function, which the launcher can start on several processes.
 
-A notebook keeps what it makes in globals, and a started process has globals of its own: what training makes there
-does not come back. So everything from the first cell that needs the accelerator to the last one that reads what was
-made since goes into the function; where that would not be the same program any more, the answer is a reason and not a
-function.
+A notebook keeps its objects in globals, and a started process has its own globals: objects that training creates there
+do not come back. So everything from the first cell that needs the accelerator to the last one that reads what was
+created since then goes into the function. If that would change the meaning of the program, a reason is returned instead
+of a function.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NotGathered(Exception):
 
 @dataclass(frozen=True)
 class Use:
-    """The globals that a cell binds, and those that it reads, from inside its functions, too."""
+    """The globals that a cell binds, and those that it or its functions read."""
 
     binds: frozenset[str]
     reads: frozenset[str]
@@ -43,7 +43,7 @@ class Use:
 
 
 def use(text: str) -> Use:
-    """What a cell does with names."""
+    """The globals that a cell binds and reads."""
     tree = ast.parse(text)
     table = symtable.symtable(text, "cell", "exec")
     symbols = table.get_symbols()
@@ -72,9 +72,8 @@ def _defines(statement: ast.stmt) -> bool:
 
 def top_level(text: str, made: str) -> tuple[list[str], frozenset[str]]:
     """
-    What runs at the top level of a cell, in a form to compare, without definitions, imports and the making of ``made``.
-
-    With it the names that ``made.prepare(...)`` binds there.
+    What runs at the top level of a cell, in a comparable form, without definitions, imports and the creation of
+    ``made``. Also returns the names that ``made.prepare(...)`` binds there.
     """
     parts: list[str] = []
     prepared: set[str] = set()
@@ -110,7 +109,8 @@ def gathered(notebook: Notebook, needing: Sequence[int]) -> list[str]:
 
 
 def _chosen(uses: Sequence[Use], needing: Sequence[int]) -> list[int]:
-    """The cells from the first that needs the accelerator on that belong to the training, to a fixed point."""
+    """The cells that belong to the training, from the first that needs the accelerator, found by repeating until
+    nothing changes."""
     first = needing[0]
     chosen = set(needing)
     while True:
@@ -127,7 +127,7 @@ def _chosen(uses: Sequence[Use], needing: Sequence[int]) -> list[int]:
 
 
 def _check(cell: Cell, text: str) -> None:
-    """Refuse a cell that would not be the same inside a function, or in a process without a screen."""
+    """Refuse a cell that would behave differently inside a function, or in a process without a display."""
     if cell.magic:
         raise NotGathered(
             cell.number,
@@ -155,7 +155,7 @@ def _check(cell: Cell, text: str) -> None:
 
 
 def _printed(text: str) -> str:
-    """A cell that displays the value of its last line, with a print of it: inside a function nothing is displayed."""
+    """A cell that displays the value of its last line prints it instead: inside a function nothing is displayed."""
     tree = ast.parse(text)
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr) or isinstance(last.value, (ast.Call, ast.Constant)):
@@ -164,14 +164,14 @@ def _printed(text: str) -> str:
     start, end = last.lineno - 1, (last.end_lineno or last.lineno) - 1
     close = last.end_col_offset or 0
     if lines[end][close:].lstrip().startswith(b";"):
-        return text  # the author has asked for no display
+        return text  # a semicolon: the author wants no display
     lines[end] = lines[end][:close] + b")" + lines[end][close:]
     lines[start] = lines[start][: last.col_offset] + b"print(" + lines[start][last.col_offset :]
     return b"\n".join(lines).decode()
 
 
 def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[int]) -> None:
-    """Refuse names that live on both sides of the function."""
+    """Refuse names that are used both inside and outside the function."""
     inside = set(chosen)
     made = {name: n for n in reversed(chosen) for name in uses[n].binds}
     for n, other in enumerate(uses):
@@ -197,7 +197,7 @@ def _read_first(uses: Sequence[Use], name: str) -> bool:
 
 
 def _indented(text: str) -> str:
-    """A cell's text one level deeper; lines inside strings stay as they are."""
+    """A cell's text, indented one level more; lines inside strings stay unchanged."""
     inside: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text + "\n").readline):
         if token.type == tokenize.STRING or tokenize.tok_name[token.type].startswith("FSTRING"):

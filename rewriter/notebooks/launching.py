@@ -1,4 +1,4 @@
-"""How the training of a notebook is started: where its accelerator is made, and the launcher's call."""
+"""How the training of a notebook is started: where its accelerator is created, and the launcher's call."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MADE = "Accelerator"
 
 
 class NotebookHome(NamedTuple):
-    """Where an accelerator is made."""
+    """Where an accelerator is created."""
 
     module: Path | None
-    """The module's file; None for the notebook itself."""
+    """The file of the module; None for the notebook itself."""
     name: str
     """The function or class; empty for the top level."""
     called: bool
@@ -28,9 +28,9 @@ class NotebookHome(NamedTuple):
 
 def home_of(files: Sequence[FileResult]) -> NotebookHome | None:
     """
-    The place in a migrated program, the notebook's script first, in which an accelerator is made; None for nowhere.
+    The place in a migrated program that creates an accelerator, the notebook's script first; None if there is none.
 
-    Raises ``NotGathered`` where a module makes it as soon as it is imported.
+    Raises ``NotGathered`` if a module creates it at import.
     """
     for number, file in enumerate(files):
         module = file.source.path if number else None
@@ -53,7 +53,7 @@ def _makes(node: ast.AST) -> bool:
 
 
 def starting(files: Sequence[FileResult]) -> frozenset[str]:
-    """The names of the functions and classes of a program that make an accelerator, or use one that does."""
+    """The names of the functions and classes of a program that create an accelerator, directly or through others."""
     bodies: list[tuple[str, frozenset[str]]] = []
     found: set[str] = set()
     for file in files:
@@ -87,10 +87,10 @@ def _named(statements: Iterable[ast.stmt]) -> Iterator[str]:
 
 def started_by_itself(notebook: Notebook, home: NotebookHome, files: Sequence[FileResult]) -> str:
     """
-    The function that trains and can be handed to the launcher as it is; empty where cells are to be gathered.
+    The function that trains and can be passed to the launcher unchanged; empty if cells must be gathered.
 
-    It is the one in which the notebook makes its accelerator, or the only one that the notebook calls, once and for
-    nothing that it returns, of those that lead to a module's.
+    It is the function in which the notebook creates its accelerator. If a module creates it: the only function leading
+    there that the notebook calls, once and without using the result.
     """
     if home.module is None:
         return home.name if home.called else ""
@@ -127,7 +127,7 @@ def started(notebook: Notebook, text: str, function: str) -> str:
 
 
 def _with_import(tree: ast.Module, lines: list[str], before: int) -> list[str]:
-    """Lines with the import of the launcher: beside that of the accelerator, or after the first imports."""
+    """Lines with the import of the launcher added: beside the import of the accelerator, or after the first imports."""
     for number, line in enumerate(lines):
         if line.startswith("from ") and line.endswith(f" import {_MADE}"):
             return [*lines[:number], f"{line}, {LAUNCHER}", *lines[number + 1 :]]
@@ -143,7 +143,7 @@ def _with_import(tree: ast.Module, lines: list[str], before: int) -> list[str]:
 
 
 def _nothing_comes_back(notebook: Notebook, text: str, statement: ast.stmt, call: ast.Call) -> None:
-    """Refuse a call that is handed something which a later cell reads: the processes change their own copies."""
+    """Refuse a call with an argument that a later cell reads: the processes change their own copies."""
     given = {n.id for a in [*call.args, *call.keywords] for n in ast.walk(a) if isinstance(n, ast.Name)}
     cells = notebook.split(text)
     segment = ast.get_source_segment(text, statement) or ""
@@ -159,7 +159,7 @@ def _nothing_comes_back(notebook: Notebook, text: str, statement: ast.stmt, call
 
 
 def _top(statements: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
-    """The statements that run with the notebook, those below `if __name__ == ...` included."""
+    """The statements that run at the top level of the notebook, including those below `if __name__ == ...`."""
     for statement in statements:
         yield statement
         if isinstance(statement, ast.If):

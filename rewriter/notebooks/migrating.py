@@ -1,4 +1,4 @@
-"""The migration of a notebook: as a script whose training `notebook_launcher` starts, and back into its cells."""
+"""The migration of a notebook: as a script whose training `notebook_launcher` starts, written back into its cells."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan_notebook(
     each: Mapping[Path, Config] | None = None,
 ) -> NotebookPlan:
     """
-    Understand a notebook and the modules that it imports, and find out how its training is started.
+    Analyse a notebook and the modules that it imports, and find out how its training is started.
 
     The arguments are those of ``pipeline.plan``. Raises ``SourceError`` for a cell that is not valid Python.
     """
@@ -63,13 +63,14 @@ class NotebookPlan(NamedTuple):
     notebook: Notebook
     plan: Plan
     starts: str = ""
-    """The function of the planned script that the launcher is to start; empty where there is none."""
+    """The function of the planned script that the launcher starts; empty if there is none."""
     origins: Callable[[int], int] = lambda line: line
-    """Which line of the notebook's script each line of the planned one was."""
+    """For each line of the planned script, the line of the notebook's script that it comes from."""
     refusal: NotGathered | None = None
 
     def result(self, declined: Collection[str] = ()) -> Result:
-        """Apply the edits, without the groups that somebody declined: of the notebook and its modules, or of none."""
+        """Apply the edits, without the groups that the user declined: to the notebook and its modules, or to none of
+        them."""
         result = self.plan.result(declined)
         file, *modules = result.files
         script = self.notebook.script()
@@ -109,7 +110,7 @@ def _gathered(notebook: Notebook, needed: Result, home: NotebookHome) -> str:
 
 
 def _needing(notebook: Notebook, cells: Sequence[str], name: str, names: Collection[str]) -> list[int]:
-    """The cells whose top level changes or uses ``names``, and those that make what is prepared."""
+    """The cells whose top level changes or uses ``names``, and those that create what is prepared."""
     before = [masked(cell.text) for cell in notebook.cells]
     changed: set[int] = set()
     prepared: set[str] = set()
@@ -125,7 +126,7 @@ def _needing(notebook: Notebook, cells: Sequence[str], name: str, names: Collect
 
 
 def _origins(script: str, other: str) -> Callable[[int], int]:
-    """Which line of a script each line of another one was, by its text; the last one known where it was none."""
+    """For each line of a script, the line of another script with the same text; for a new line the last known one."""
     places: dict[str, list[int]] = {}
     for number, line in enumerate(script.split("\n"), 1):
         if line.strip():
@@ -139,7 +140,7 @@ def _origins(script: str, other: str) -> Callable[[int], int]:
 
 
 def _refused(notebook: Notebook, file: FileResult, why: NotGathered) -> FileResult:
-    """The file with the reason why its cells cannot be gathered, at the cell."""
+    """The file with a finding at the cell that says why the cells cannot be gathered."""
     lines = notebook.script().split("\n")
     line = lines.index(f'"cell {why.cell} of the notebook"') + 2 if why.cell else 0
     found = Diagnosis("notebook-state", Severity.BLOCKED, why.cause, why.remedy, line)
@@ -147,7 +148,7 @@ def _refused(notebook: Notebook, file: FileResult, why: NotGathered) -> FileResu
 
 
 def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable[[int], int]) -> FileResult:
-    """The result for the notebook itself: its bytes, and places in the script of its cells."""
+    """The result for the notebook itself: its bytes, and places as lines of the script of its cells."""
     script = notebook.script()
     source = file_of(notebook)
     if text == script:

@@ -1,1 +1,1 @@
-"""Which programs there are, what files make them up, and one answer for each file that several of them share."""
+"""Which programs exist, which files belong to them, and one result for each file that several of them share."""

@@ -18,14 +18,14 @@ _DISTRIBUTED = re.compile(
     rb"torch\.distributed|torch import distributed|DistributedDataParallel|\baccelerate\b|torchlift\.runtime|[Ff]abric"
     rb"|horovod|deepspeed"
 )
-"""What the bytes of a program must hold to be worth looking at."""
+"""The audit only looks at programs whose bytes contain one of these."""
 
 
 class Auditor(Surveyor):
     """Looks at the distributed programs of a command."""
 
     def __init__(self, ids: Sequence[str], options: RawConfig) -> None:
-        """``ids`` are those of all rules that settings may name, the audit's and the migration's."""
+        """``ids`` are the ids of all rules that settings may name, the audit's and the migration's."""
         self._ids = tuple(ids)
         super().__init__((), options)
 
@@ -36,7 +36,7 @@ class Auditor(Surveyor):
         self._sound.append(raw)
 
     def _settle(self, programs: Sequence[Program], *, silent: bool = False) -> None:
-        """Audit programs; what they share is told once, with what each of them says of it."""
+        """Audit programs. A file that they share is reported once, with the findings of all of them."""
         told: dict[Path, FileResult] = {}
         working = [p for p in programs if any(_DISTRIBUTED.search(file.data) for file in p.files)]
         inside = {path for program in programs for path in program.paths}
@@ -70,7 +70,7 @@ class Auditor(Surveyor):
 
 
 def _joined(one: FileResult, other: FileResult) -> FileResult:
-    """What two programs say of a file that both have."""
+    """The findings of two programs for a file that both have, joined."""
     both: dict[Diagnosis, None] = dict.fromkeys((*one.diagnoses, *other.diagnoses))
     return one._replace(diagnoses=tuple(sorted(both, key=lambda d: (d.line, d.column, d.id))))
 

@@ -1,4 +1,4 @@
-"""Which programs are there: entry scripts that reach files with work, and who else uses their modules."""
+"""Find the programs: entry scripts that reach files with work, and who else uses their modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HAS_TESTS = re.compile(rb"^\s*(async\s+)?def test|^\s*(import|from)\s+(pytest|u
 
 
 class Map:
-    """The files of a project and who imports whom, found out as far as it is asked for."""
+    """The files of a project and their imports, searched only as far as needed."""
 
     def __init__(self, library: Library, excludes: Callable[[Path], bool]) -> None:
         self.library, self.excludes = library, excludes
@@ -30,7 +30,8 @@ class Map:
         self._texts: dict[Path, bytes] = {}
 
     def project(self, path: Path) -> list[Path]:
-        """The scripts and notebooks of the project around a file, by full path; of its folder if none marks it."""
+        """The scripts and notebooks of the project that contains a file, by full path; of its folder if nothing marks a
+        project."""
         folder = absolute(path).parent
         root = self.library.root(folder) or folder
         if root not in self._projects:
@@ -38,7 +39,7 @@ class Map:
         return self._projects[root]
 
     def targets(self, path: Path) -> frozenset[Path]:
-        """The files that a file imports, by full path; none where it is not valid Python."""
+        """The files that a file imports, by full path; none if it is not valid Python."""
         path = absolute(path)
         if path not in self._targets:
             try:
@@ -67,7 +68,7 @@ class Map:
                 yield from map(absolute, list(self.library.below(folder, (parts + tail)[:count]))[:1])
 
     def importers(self, modules: Collection[Path], universe: Iterable[Path]) -> dict[Path, set[Path]]:
-        """The files that import any of some modules, each with those."""
+        """The files that import any of some modules, each with the modules that it imports."""
         wanted = {absolute(m) for m in modules}
         stems = sorted({os.fsencode(m.parent.name if m.stem == "__init__" else m.stem) for m in wanted})
         if not stems:
@@ -84,7 +85,7 @@ class Map:
         return found
 
     def _importing(self, path: Path) -> bytes:
-        """The text of a file that imports something; nothing where it does not, or cannot be read."""
+        """The text of a file that imports something; nothing if it imports nothing, or cannot be read."""
         if path not in self._texts:
             try:
                 data = self.library.data(path)
@@ -95,10 +96,11 @@ class Map:
 
     def words(self, path: Path, *, of_imports: bool = False) -> frozenset[str]:
         """
-        Every name and attribute that a file reads, imported ones by the name that they have at home.
+        Every name and attribute that a file reads, imported ones under their original names.
 
-        What it defines itself, at its top, is its own: `train` may be a function in many files. ``of_imports``: only
-        attributes of what it imports; `model.train()` reads an attribute of something that it has made.
+        Names that it defines itself at the top level are left out: `train` may be a function in many files.
+        ``of_imports``: only attributes of what it imports; `model.train()` reads an attribute of something that it has
+        made.
         """
         if (path, of_imports) not in self._words:
             try:
@@ -109,7 +111,8 @@ class Map:
         return self._words[path, of_imports]
 
     def entries(self, working: Collection[Path], universe: Sequence[Path]) -> list[Path]:
-        """The files that reach files with work and are started: nobody imports them, or they have a guard."""
+        """The files that are started and reach files with work: nobody imports them, or they have a ``__main__``
+        guard."""
         by_path = {absolute(path): path for path in universe}
         reaching: dict[Path, None] = {absolute(path): None for path in working}
         imported: set[Path] = set()
@@ -128,8 +131,8 @@ class Map:
         return sorted((by_path.get(p, p) for p in started if not self.is_test(by_path.get(p, p))), key=os.fspath)
 
     def users(self, program: Program, inside: Collection[Path]) -> dict[Path, dict[str, str]]:
-        """For each file of a program the names that other files use, each with one of them; ``inside`` are files
-        that are migrated along. Tests are no users: they are to be changed with what they test."""
+        """For each file of a program the names that other files use, each with one of them; ``inside`` are files that
+        are migrated too. Tests are no users: they must change with the code that they test."""
         files = [file.path for file in program.files]
         modules = files[1:]
         found: dict[Path, dict[str, str]] = {path: {} for path in files}
@@ -152,9 +155,9 @@ class Map:
         self, modules: set[Path], universe: Sequence[Path], leaves_out: Callable[[Path], bool]
     ) -> dict[Path, set[Path]]:
         """
-        The files that import any of some modules, by whatever way, each with those that it reaches.
+        The files that import any of some modules, directly or through others, each with the modules that it reaches.
 
-        ``universe`` has full paths. Who is left out is asked of the few that import something, not of all.
+        ``universe`` has full paths. Exclusion is only checked for the few files that import something.
         """
         reached: dict[Path, set[Path]] = {module: {module} for module in modules}
         fresh = set(modules)
@@ -172,7 +175,7 @@ class Map:
         return {path: hit for path, hit in reached.items() if path not in modules}
 
     def has_guard(self, path: Path) -> bool:
-        """Whether a file says what happens when it is started."""
+        """Whether a file has a ``__main__`` guard."""
         return _GUARD.search(self.library.data(path)) is not None
 
     def is_test(self, path: Path) -> bool:
@@ -201,7 +204,7 @@ def _words(tree: ast.Module, of_imports: bool) -> set[str]:
 
 
 def _root(node: ast.expr) -> str | None:
-    """The name that a chain of attributes begins with."""
+    """The first name in a chain of attributes."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None

@@ -1,8 +1,8 @@
 """
 Follow the local imports of a script: which files make up its program, and under which names. Standard library only.
 
-Python's own rules: absolute imports are looked up beside the script first, then in the folders above it up to the
-root of the project (as ``python -m`` and an editable install do), relative ones in the package of the file itself.
+The rules are Python's own: absolute imports are looked up beside the script first, then in the folders above it up to
+the root of the project (as ``python -m`` and an editable install do), relative ones in the package of the file itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MARKERS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
 _INSTALLED = TORCH | {"numpy", "transformers", "scipy", "sklearn", "pandas", "matplotlib", "tqdm"}
-"""Packages that a folder above the script does not stand for, whatever its name is."""
+"""Installed packages: a folder above the script with such a name is not the package."""
 
 
 class Import(NamedTuple):
@@ -39,7 +39,7 @@ class Import(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A local module that is not there."""
+    """A local module that does not exist."""
 
     path: Path
     line: int
@@ -47,7 +47,7 @@ class Missing(NamedTuple):
 
 
 class Doubled(NamedTuple):
-    """A name that two files answer to, and the one that Python takes."""
+    """A name that fits two files, and the one that Python takes."""
 
     path: Path
     line: int
@@ -73,7 +73,7 @@ class Program:
     def __init__(self, files: list[File]) -> None:
         self.files = files
         self.aliases: dict[str, str] = {}
-        """Further full names of modules of the program: a file that can be imported by two names has one of its own."""
+        """Further full names of modules: a file that can be imported by two names has its main name and one in here."""
         self.missing: list[Missing] = []
         self.doubled: list[Doubled] = []
 
@@ -89,11 +89,11 @@ class Program:
 
 
 class Library:
-    """The files that were read and what they import: shared by all programs of one run."""
+    """The files that were read, and their imports: shared by all programs of one run."""
 
     def __init__(self) -> None:
         self.notebooks: dict[Path, Notebook] = {}
-        """Those that were read, by full path; their data is the script of their cells."""
+        """The notebooks that were read, by full path; their data is the script of their cells."""
         self._data: dict[Path, bytes] = {}
         self._imports: dict[Path, tuple[Import, ...]] = {}
         self._extra: dict[Path, tuple[str, ...]] = {}
@@ -101,7 +101,7 @@ class Library:
         self._kinds: dict[str, int] = {}
 
     def data(self, path: Path) -> bytes:
-        """The bytes of a file, of a notebook those of its cells as a script; ``SourceError`` if it cannot be read."""
+        """The bytes of a file (of a notebook: of the script of its cells); ``SourceError`` if it cannot be read."""
         full = absolute(path)
         if full not in self._data:
             data = read_bytes(path)
@@ -115,11 +115,11 @@ class Library:
         return notebook.script().encode()
 
     def give(self, path: Path, data: bytes) -> None:
-        """Note the bytes of a file that was read already."""
+        """Store the bytes of a file that was read already."""
         self._data[absolute(path)] = data
 
     def imports(self, path: Path) -> tuple[Import, ...]:
-        """What a file imports; ``SourceError`` where it is not valid Python."""
+        """What a file imports; ``SourceError`` if it is not valid Python."""
         given, path = path, absolute(path)
         if path not in self._imports:
             data = self.data(path)
@@ -128,7 +128,7 @@ class Library:
             except SyntaxError as error:
                 if path in self.notebooks:
                     self.notebooks[path].check()
-                decode(data, given)  # which may know better what is wrong
+                decode(data, given)  # which may give a better error message
                 remedy = "Correct the syntax, then migrate"
                 raise SourceError(given, error.lineno or 0, f"not valid Python: {error.msg}", remedy) from None
             except (ValueError, RecursionError, MemoryError):
@@ -140,7 +140,7 @@ class Library:
         return self._imports[path]
 
     def root(self, folder: Path) -> Path | None:
-        """The root of the project around a folder; None where nothing marks one."""
+        """The root of the project that contains a folder; None if nothing marks one."""
         if folder not in self._roots:
             if any(os.path.lexists(folder / marker) for marker in _MARKERS):
                 self._roots[folder] = folder
@@ -184,7 +184,7 @@ class Library:
 
 
 def absolute(path: Path) -> Path:
-    """The same file by its full path; links stay."""
+    """The full path of a file; links are not resolved."""
     return Path(os.path.abspath(path))  # noqa: PTH100 (resolve() would follow links)
 
 
@@ -194,9 +194,9 @@ def _plain(path: Path) -> Path:
 
 def imports_of(tree: ast.Module, *, by_name: bool) -> Iterator[Import]:
     """
-    The imports of a file wherever they are, those for the type checker alone left out.
+    All imports of a file at any depth, except those that are only for the type checker.
 
-    ``by_name``: also those by ``import_module("pkg.mod")``, for which every expression has to be looked at.
+    ``by_name``: also those by ``import_module("pkg.mod")``, which requires a look at every expression.
     """
     pending: list[tuple[ast.stmt, bool]] = [(statement, False) for statement in tree.body]
     while pending:
@@ -230,7 +230,8 @@ def _types_only(test: ast.expr) -> bool:
 
 
 def _by_name(statement: ast.stmt, guarded: bool) -> Iterator[Import]:
-    """The modules that a statement itself names by a literal in ``import_module("pkg.mod")`` or ``__import__``."""
+    """The modules that a statement names by a literal in ``import_module("pkg.mod")`` or ``__import__``, without its
+    blocks."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()
@@ -255,7 +256,7 @@ def _search_paths(tree: ast.Module) -> Iterator[str]:
 
 
 def follow(library: Library, entry: Path) -> Program:
-    """The program that a script starts. ``SourceError`` for a file of it that cannot be read, or is not Python."""
+    """The program that a script starts. ``SourceError`` if one of its files cannot be read, or is not Python."""
     return _Follower(library, entry).run()
 
 
@@ -295,7 +296,7 @@ class _Follower:
                 self._module(file, found, f"{name}.{each}" if name else each, False)
 
     def _module(self, file: File, found: Import, name: str, certain: bool) -> None:
-        """Take the module of a full name into the program, and the packages around it."""
+        """Add the module with a full name to the program, and the packages around it."""
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
             whole = ".".join(parts[:count])
@@ -335,7 +336,7 @@ class _Follower:
 
 
 def _package_root(file: File) -> Path:
-    """The folder that the full name of a file's package starts from."""
+    """The folder that contains a file's outermost package."""
     folder = absolute(file.path).parent
     for _ in file.package.split("."):
         folder = folder.parent
@@ -343,7 +344,7 @@ def _package_root(file: File) -> Path:
 
 
 def shortened(path: Path, like: Path = Path()) -> Path:
-    """A path as the user would write it: relative to the working directory where the entry's is."""
+    """A path as the user would write it: relative to the working directory if the entry's path is."""
     if like.is_absolute():
         return absolute(path)
     return Path(os.path.relpath(path))
@@ -357,7 +358,7 @@ _COMPILED = frozenset(".c .cc .cpp .cxx .cu .pyx .rs .so .pyd .pyi".split())
 
 
 def _is_compiled(folder: Path, name: str) -> bool:
-    """Whether a module is an extension, built or to be built: its source, its binary or its stub lies there."""
+    """Whether a module is an extension, built or to be built: its source, its binary or its stub exists."""
     try:
         with os.scandir(folder) as entries:
             return any(e.name.partition(".")[0] == name and Path(e.name).suffix in _COMPILED for e in entries)

@@ -1,4 +1,4 @@
-"""The migrations of the programs of one run: from the cache where they are known, else by the pipeline."""
+"""The migrations of the programs of one run: from the cache if they are known, else by the pipeline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Given(NamedTuple):
         return (file_of(self.notebook), *self.sources[1:])
 
     def planned(self, catalogue: Sequence[Entry]) -> PlannedProgram:
-        """Understand the program and ask the rules, without applying anything. Raises ``SourceError``."""
+        """Analyse the program and ask the rules, without applying anything. Raises ``SourceError``."""
         if self.notebook is not None:
             from ..notebooks.migrating import plan_notebook
 
@@ -50,7 +50,7 @@ class Given(NamedTuple):
 
 
 class Migrations:
-    """Results for programs, each the one that the pipeline gives."""
+    """Results for programs, each as the pipeline would return it."""
 
     def __init__(self, catalogue: Sequence[Entry], library: Library, *, cached: bool) -> None:
         self.catalogue = catalogue
@@ -80,14 +80,14 @@ class Migrations:
         return result
 
     def notes(self) -> list[str]:
-        """What there is to say of the cache, in sentences without their full stop."""
+        """Notes about the cache, as sentences without their full stop."""
         return self._cache.notes() if self._cache is not None else []
 
     def _root(self, script: Path) -> Path | None:
         """
-        The folder whose cache knows a script: the root of its project, else the working directory.
+        The folder that holds the cache for a script: the root of its project, else the working directory.
 
-        There is none for a script that neither of them holds: no folder is written into unasked.
+        None for a script that is in neither: nothing is written to an unrelated folder.
         """
         cwd = Path.cwd()
         return self.library.root(script.parent) or (cwd if cwd in script.parents else None)

@@ -1,4 +1,4 @@
-"""Several programs, one answer for each file: what they share must come out the same, or is refused by name."""
+"""Several programs, one result for each file: a shared file must get the same text in all of them, or is refused."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NOBODY = "no-entry-point"
 
 
 def idle(program: Program, result: Result, silent: bool) -> bool:
-    """Whether a program needs nothing: it starts something else, whatever its modules could train. ``silent``: what
-    nobody starts needs nothing either."""
+    """Whether a program needs no change: its script does not train, even if its modules could. ``silent``: a file that
+    nobody starts needs no change either."""
     told = {(file.source.path, diagnosis.id) for file in result.files for diagnosis in file.diagnoses}
     if result.changed or any(id != _NOBODY for _, id in told):
         return False
@@ -28,7 +28,7 @@ def idle(program: Program, result: Result, silent: bool) -> bool:
 
 
 def _starts(data: bytes) -> bool:
-    """Whether a file does something when it is run: it does more than import, define and name things."""
+    """Whether a file does something when it is run: more than imports, definitions and assignments."""
     try:
         body = parse(data).body
     except (SyntaxError, ValueError, RecursionError):
@@ -39,7 +39,7 @@ def _starts(data: bytes) -> bool:
 
 
 def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) -> list[FileResult]:
-    """One result for each file that has one. ``every``: also those of files that stay and have no findings."""
+    """One result for each file. ``every``: also for files that stay unchanged and have no findings."""
     found: dict[Path, tuple[Program, FileResult]] = {}
     clashes: dict[Path, tuple[Program, Program]] = {}
     changing: set[Path] = set()
@@ -72,7 +72,7 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
 
 
 def together(one: FileResult, other: FileResult) -> FileResult | None:
-    """What two programs make of a file that they share; None where one changes what the other runs unchanged."""
+    """The result of two programs for a shared file; None if one changes code that the other runs unchanged."""
     diagnoses = tuple(dict.fromkeys((*one.diagnoses, *other.diagnoses)))
     changes = tuple(sorted(dict.fromkeys((*one.changes, *other.changes)), key=lambda c: (c.line, c.column)))
     idle = tuple(line for line in one.idle if line in other.idle)
@@ -81,12 +81,11 @@ def together(one: FileResult, other: FileResult) -> FileResult | None:
 
 
 _Hunk = tuple[int, int, tuple[bytes, ...]]
-"""Lines from, up to, and what is in their place."""
+"""First line, end line, and the new lines between them."""
 
 
 def _united(one: FileResult, other: FileResult) -> bytes | None:
-    """The text with the edits of two programs, where those of one alone are in functions that the other never
-    runs."""
+    """The text with the edits of two programs, if the edits of only one are in functions that the other never runs."""
     base = one.source.data.split(b"\n")
     hunks: dict[_Hunk, None] = {}
     for mine, yours in ((one, other), (other, one)):
@@ -121,7 +120,7 @@ def _lines_of(base: list[bytes], file: FileResult) -> set[int]:
 
 
 def _missing(program: Program) -> list[tuple[Path, Diagnosis]]:
-    """What could not be followed, or not for certain."""
+    """Imports that could not be followed, or not for certain."""
     found = [
         (
             m.path,
@@ -159,8 +158,8 @@ def _left(
     changing: set[Path],
 ) -> dict[Path, Path]:
     """
-    The files of the programs that stay as they are because of a clash, each with the file that two programs need
-    differently. A program that shares a changing file with one of them stays, too; all others are migrated.
+    The files of the programs that stay unchanged because of a conflict, each with the file that two programs need
+    differently. A program that shares a changing file with one of them stays unchanged, too; all others are migrated.
     """
     held = {program.entry: path for path, pair in clashes.items() for program in pair}
     files = {program.entry: {absolute(file.source.path) for file in result.files} for program, result in results}
@@ -176,9 +175,9 @@ def _left(
 
 def _kept(file: FileResult, clash: tuple[Program, Program] | None, cause: Path | None, drawn: bool) -> FileResult:
     """
-    A file while two programs need different texts of ``cause``: nothing of these programs is changed.
+    The unchanged result of a file because two programs need different texts of ``cause``.
 
-    ``drawn``: it starts a program that is neither of the two, but shares files with them.
+    ``drawn``: it starts a third program, which shares files with these two.
     """
     if cause is None:
         return file
@@ -199,7 +198,7 @@ def _kept(file: FileResult, clash: tuple[Program, Program] | None, cause: Path |
 
 
 def _tested(files: list[FileResult], results: Iterable[tuple[Program, Result]], map: Map) -> list[FileResult]:
-    """The files, with a word where a test calls what has changed."""
+    """The files, with a finding for each test that calls changed code."""
     several = [program for program, _ in results if len(program.files) > 1]
     changed = {absolute(f.source.path): f for f in files if f.changed}
     if not several or not changed:

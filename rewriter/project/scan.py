@@ -1,4 +1,4 @@
-"""Run over the files of one command: gate, programs, migration. Answers as data; prints and writes nothing."""
+"""Run over the files of one command: gate, programs, migration. Returns data; prints and writes nothing."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _MIGRATED = re.compile(rb"^\s*(from|import)\s+(torchlift|accelerate)\b", re.MULTILINE)
 _FEW = 20
-"""So many files named on the command line are each taken for a script that somebody starts."""
+"""Up to this many files on the command line, each one counts as a script that somebody starts."""
 
 
 class Survey:
-    """What was found out about the files of one command."""
+    """The results for the files of one command."""
 
     def __init__(self) -> None:
         self.files: list[FileResult] = []
@@ -36,7 +36,7 @@ class Survey:
         self.done = 0
         """How many files are migrated already."""
         self.unchanged = 0
-        """How many others train in a way that needs no change."""
+        """How many other files train in a way that needs no change."""
         self.audited = 0
         """How many distributed programs were audited."""
         self.options: dict[str, str] = {}
@@ -68,8 +68,8 @@ class Surveyor:
         Look with the rules of a catalogue, and the options of the command line.
 
         Args:
-            every: give results of programs that need nothing, too, for those who ask what was inferred.
-            notes: give what is good to know of programs that stay as they are.
+            every: also return results of programs that need no change, for users who ask what was inferred.
+            notes: also return notes about programs that stay unchanged.
             cached: read and write the cache of verdicts.
         """
         self.catalogue = catalogue
@@ -97,11 +97,11 @@ class Surveyor:
         hook: bool = False,
     ) -> Survey:
         """
-        Look at files and folders. ``SourceError`` is noted and keeps nobody else from being looked at.
+        Look at files and folders. A ``SourceError`` is recorded, and the other files are still looked at.
 
         Args:
             paths: scripts that somebody starts, and folders in which those are to be found.
-            progress: is told how many programs are done, and of how many.
+            progress: called with the number of finished programs, and the number of all.
             follows: migrate programs, with the modules that they import; else each file by itself.
             hook: ``paths`` are changed files of any kind: migrate the programs of the project that reach them.
         """
@@ -120,9 +120,9 @@ class Surveyor:
         return self.survey
 
     def look_at(self, data: bytes, name: str) -> Survey:
-        """Look at text that came from elsewhere, under a name of its own."""
+        """Look at text that was not read from a file, under a given name."""
         path = Path(name)
-        self.migrations.cached = False  # it is no file: nothing says where its result would be kept
+        self.migrations.cached = False  # there is no file, so no place for its cache
         if self._gate(path, data, True) and self._works(path):
             self._settle([self._alone(path)])
         return self.survey
@@ -133,7 +133,7 @@ class Surveyor:
         """
         Judge one file; False where it cannot be read.
 
-        A file that is given alone is read in full in any case: silence about a broken file would read as praise.
+        A single file is always read in full: no message about a broken file would look like approval.
         """
         self.survey.checked += 1
         self._judged.add(absolute(path))
@@ -156,20 +156,20 @@ class Surveyor:
             _sound(path, data)
 
     def _passes(self, path: Path) -> bool:
-        """Whether a file trains, as far as the gate can tell; ``SourceError`` where it cannot be read."""
+        """Whether a file trains, as far as the gate can tell; ``SourceError`` if it cannot be read."""
         if path not in self._trains:
             self._trains[path] = trains(self.library.data(path))
         return self._trains[path]
 
     def _works(self, path: Path) -> bool:
-        """Whether the rules have to look at a file; False where it cannot be read."""
+        """Whether the rules have to look at a file; False if it cannot be read."""
         try:
             return self._passes(path)
         except SourceError:
             return False
 
     def _helps(self, path: Path) -> bool:
-        """Whether a file may be the training step of a script that imports torch where this one does not."""
+        """Whether a file may hold the training step of a script, although only the script imports torch."""
         try:
             return not self._passes(path) and helps(self.library.data(path))
         except SourceError:
@@ -181,7 +181,7 @@ class Surveyor:
         return Program([File(ENTRY, path, self.library.data(path), "")])
 
     def _started(self, found: Sequence[Path], named: Sequence[Path]) -> list[Program]:
-        """The programs of scripts that were named, and of those that start something in what was found."""
+        """The programs of the named scripts, and of the found files that start something."""
         working = [path for path in found if self._works(path)]
         entries = dict.fromkeys(named)
         if len(named) < len(found) and (sought := [*working, *(path for path in found if self._helps(path))]):
@@ -208,7 +208,7 @@ class Surveyor:
             program = follow(self.library, entry)
         except SourceError as error:
             own = absolute(error.path) == absolute(entry)
-            if own != self._works(entry):  # what is wrong with a script in which there is work is told when it is read
+            if own != self._works(entry):  # an error in a script with work is reported when it is read
                 self._refuse(error)
             return None
         if any(self._works(file.path) for file in program.files):
@@ -226,7 +226,7 @@ class Surveyor:
     # The migration ----------------------------------------------------------------------------------------------------
 
     def _settle(self, programs: Sequence[Program], *, silent: bool = False) -> None:
-        """Migrate programs, so that what they share stays right for each. ``silent``: say nothing of libraries."""
+        """Migrate programs, so that shared files stay correct for each of them. ``silent``: do not report libraries."""
         if not programs:
             return
         from .reconcile import idle, merged
@@ -250,7 +250,8 @@ class Surveyor:
         self.survey.checked += len(named - self._judged)
 
     def _count(self, resting: Sequence[tuple[Program, Result]]) -> None:
-        """Count the files of programs that need nothing: those that are migrated already, and the others that train."""
+        """Count the files of programs that need no change: those that are migrated already, and the others that
+        train."""
         told = {file.source.path for file in self.survey.files}
         silent = [program for program, result in resting if not any(file.diagnoses for file in result.files)]
         files = {f: p for p in silent for f in p.paths if f == p.entry or self._works(f) or self._helps(f)}
@@ -261,7 +262,7 @@ class Surveyor:
                 self.survey.unchanged += 1
 
     def _answer(self, program: Program, inside: Collection[Path]) -> Result | None:
-        """The migration of a program, as far as it is to be told; None where it cannot be read."""
+        """The migration of a program, as far as it is reported; None if it cannot be read."""
         result = self._migrated(program, inside)
         if result is None or result.changed or self.notes:
             return result
@@ -308,7 +309,7 @@ class Surveyor:
 
 
 def _sound(path: Path, data: bytes) -> None:
-    """Raise ``SourceError`` where a file is no text, or not Python."""
+    """Raise ``SourceError`` if a file is not text, or not Python."""
     decode(data, path)
     if error := syntax_error(data):
         raise SourceError(path, error[0], f"not valid Python: {error[1]}", "Correct the syntax, then migrate")

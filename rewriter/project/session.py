@@ -1,5 +1,5 @@
 """
-The answers of somebody who is asked about each group of edits, and what they make of a program.
+The user's answers about each group of edits, and the resulting program.
 
 Nothing is asked and nothing is shown here: `report.asking` does that.
 """
@@ -27,10 +27,10 @@ class PlannedProgram(Protocol):
 
 class Session:
     """
-    One program: its groups, those that are accepted so far, and the texts that the user wrote over.
+    One program: its groups, those that are accepted so far, and the texts that the user edited.
 
-    The training's group comes first, because all others need it. A group that changes lines which the user has
-    edited since is declined by itself.
+    The training's group comes first, because all others need it. A group that changes lines which the user has edited
+    since then is declined automatically.
     """
 
     def __init__(self, plan: PlannedProgram) -> None:
@@ -45,7 +45,7 @@ class Session:
         self._written: list[tuple[Source, str, str]] = []
 
     def rules(self, group: str) -> list[str]:
-        """The rules at work in a group."""
+        """The rules whose edits are in a group."""
         return list(dict.fromkeys(change.rule for _, change in self.changes[group]))
 
     def files(self, group: str) -> list[Source]:
@@ -74,7 +74,7 @@ class Session:
         return shown
 
     def accept(self, group: str) -> None:
-        """Make a group."""
+        """Accept a group."""
         self.accepted.add(group)
 
     def text(self, group: str, source: Source) -> str:
@@ -84,7 +84,7 @@ class Session:
         return texts[source]
 
     def write(self, group: str, texts: Mapping[Source, str]) -> None:
-        """Make a group, with files as the user wrote them, each made of ``text(group, source)``."""
+        """Accept a group, with files as the user edited them, each based on ``text(group, source)``."""
         for source, text in texts.items():
             base = self.text(group, source)
             if text != base:
@@ -116,7 +116,7 @@ class Session:
         return self.plan.result(set(self.groups) - accepted)
 
     def _texts(self, accepted: set[str]) -> dict[Source, str] | None:
-        """The files' texts with some groups and with what the user wrote; None where the two are at odds."""
+        """The files' texts with some groups and the user's own changes; None if the two conflict."""
         texts = {file.source: _text(file) for file in self._applied(accepted).files}
         for source, base, mine in self._written:
             text = carried(base, mine, texts[source])
@@ -134,7 +134,7 @@ def _text(file: FileResult) -> str:
 
 
 def problem_of(text: str, source: Source) -> str:
-    """What keeps a text from being the new text of a file; empty where nothing does."""
+    """Why a text cannot be the new text of a file; empty if it can."""
     try:
         if source.notebook is None:
             ast.parse(text)

@@ -1,4 +1,4 @@
-"""What somebody changed in one version of a text, made in another version of it."""
+"""Apply the changes of one version of a text to another version of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import difflib
 
 def carried(base: str, mine: str, ours: str) -> str | None:
     """
-    Make the changes from ``base`` to ``mine`` in ``ours``, which comes from ``base``, too.
+    Apply the changes from ``base`` to ``mine`` to ``ours``, which comes from ``base``, too.
 
-    Returns None where ``ours`` differs from ``base`` in the same lines, or right beside them.
+    Returns None if ``ours`` differs from ``base`` in the same lines, or directly beside them.
     """
     before, after, target = (text.splitlines(keepends=True) for text in (base, mine, ours))
     matcher = difflib.SequenceMatcher(None, before, target, autojunk=False)
