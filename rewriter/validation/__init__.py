@@ -1,1 +1,1 @@
-"""The emitted program, analysed anew and checked: what our edits must keep, whatever made them."""
+"""The emitted program is analysed again and checked against invariants that every edit must keep."""

@@ -1,8 +1,8 @@
 """
 Every name that an edit reads is bound on all paths that lead to the read.
 
-The paths are followed through branches, jumps and handlers. What is bound under a condition is bound again wherever
-the same condition stands. A loop is taken to run at least once: that is the script's own business.
+The paths are followed through branches, jumps and handlers. A name that is bound under a condition is also bound under
+the same condition later. A loop is assumed to run at least once: whether it does is the script's own business.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GIVEN = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__spec_
 
 
 def unbound(unit: Unit) -> Iterator[Violation]:
-    """The reads of a module that come before their name has a value, on some path."""
+    """The reads of a module that on some path come before their name has a value."""
     for code, scope in unit.names.scopes.items():
         if scope.kind in (ScopeKind.FUNCTION, ScopeKind.MODULE) and not isinstance(code, cst.Lambda):
             yield from _Paths(unit, scope).run()
@@ -48,7 +48,7 @@ def unknown(unit: Unit) -> Iterator[Violation]:
 
 
 class _Known(NamedTuple):
-    """What is bound at a point that is reached: certainly, and under which conditions."""
+    """Which names are bound at a reachable point: always, and under which conditions."""
 
     bound: frozenset[Binding]
     gated: dict[tuple[str, bool], frozenset[Binding]]
@@ -61,7 +61,7 @@ class _Known(NamedTuple):
 
 
 def _join(states: Sequence[_Known | None]) -> _Known | None:
-    """What holds on all of some paths; None where none of them goes on."""
+    """What is bound on all of some paths; None if none of them continues."""
     alive = [state for state in states if state is not None]
     if not alive:
         return None
@@ -82,7 +82,7 @@ class _Paths:
         self.binds: dict[cst.CSTNode, Binding] = {d: b for b in scope.bindings.values() for d in b.definitions}
         self.found: dict[cst.CSTNode, Binding] = {}
         self.turns: list[tuple[list[_Known | None], list[_Known | None]]] = []
-        """For each loop around, what is known where it is left, and where it goes on with its next turn."""
+        """For each enclosing loop: what is known at its exits, and at the start of its next iteration."""
 
     def run(self) -> Iterator[Violation]:
         node = self.scope.node
@@ -183,7 +183,7 @@ class _Paths:
         return self.unit.names.module.code_for_node(test.with_changes(lpar=[], rpar=[])), yes
 
     def _entered(self, test: cst.BaseExpression, state: _Known, holds: bool) -> _Known:
-        """What is known where a condition holds, or does not."""
+        """What is known if a condition is true, or if it is false."""
         text, yes = self._condition(test)
         state = state.plus(state.gated.get((text, yes is holds), frozenset()))
         joiner = cst.And if holds else cst.Or

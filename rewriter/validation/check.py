@@ -1,4 +1,4 @@
-"""The check of an emitted program: all invariants, less what its original lacks too."""
+"""The check of an emitted program: all invariants, except those that the original breaks too."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class ModuleTexts(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What the check found out."""
+    """The result of the check."""
 
     violations: tuple[Violation, ...] = ()
     gaps: tuple[Violation, ...] = ()
-    """What the new analysis did not understand: the program counts as not analysed, never as right."""
+    """What the new analysis did not understand: the program counts as not analysed, never as correct."""
 
 
 def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layout: ModulePaths) -> Checked:
-    """Analyse the emitted program anew, and say what of it breaks an invariant that the original keeps."""
+    """Analyse the emitted program, and report what breaks an invariant that the original keeps."""
     assume = tuple(assume)
     after = EmittedProgram([(text.name, text.after) for text in texts], assume, layout)
     if not after.accelerated:
@@ -76,7 +76,8 @@ def _found(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
 
 
 def _more(after: Sequence[Violation], before: Iterable[Violation]) -> Iterator[Violation]:
-    """The violations in functions that have more of them than before: ``loss.item()`` may be spelled in other words."""
+    """The violations in functions that have more of them than before. They are counted, because an edit may change the
+    text of an old one."""
     left = Counter(violation.place.key[:2] for violation in before)
     now = Counter(violation.place.key[:2] for violation in after)
     yield from (violation for violation in after if now[violation.place.key[:2]] > left[violation.place.key[:2]])
@@ -88,5 +89,5 @@ def _names(unit: Unit) -> Iterator[Violation]:
 
 
 def _read(violation: Violation) -> tuple[str, str, str]:
-    """A variable, by its module, the function that reads it, and its name."""
+    """Identifies a variable by its module, the function that reads it, and its name."""
     return violation.place.key

@@ -1,4 +1,4 @@
-"""No collective where the processes part: one that waits for others who never come hangs, or meets another one."""
+"""No collective may run on only some of the processes: it hangs, or is matched with another collective."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ COLLECTIVES = frozenset(
 
 
 def apart(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
-    """The collectives that not every process comes to."""
+    """The collectives that not every process calls."""
     for record in program.accelerated:
         name = method_name(record.node)
         if name in COLLECTIVES:
             guard = guards.of(record.unit, record.node)
             if guard is not None and not (name in TURNS and isinstance(guard.node, cst.With)):
-                # of two turns, one in the other, the first process leaves the inner one when the others enter the outer
+                # with nested blocks, the first process leaves the inner one when the others enter the outer one
                 words = f"`{name}` waits for all processes, but only some of them come to it"
                 yield Violation("collective-apart", program.at(record), words, guard)

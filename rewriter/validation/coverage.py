@@ -1,4 +1,4 @@
-"""What the new analysis must have seen before anything it says counts: the text's backward passes, steps and saves."""
+"""What the new analysis must have seen to be trusted: the backward passes, steps and saves in the text."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .violation import CodePlace, Violation
 
 INVARIANT = "coverage"
 _OURS = COLLECTIVES - {"backward", "reduce", "broadcast"}
-"""Methods whose names say that the accelerator is meant."""
+"""Methods that only the accelerator has."""
 
 
 def unseen(program: EmittedProgram) -> Iterator[Violation]:
-    """The calls in reached code that look like the training's, or the accelerator's, and were not understood."""
+    """The calls in reached code that look like calls of the training or the accelerator, and were not understood."""
     training = program.training
     seen = {r.node for r in (*training.backwards, *training.probes, *training.steps, *training.ticks)}
     seen.update(record.node for record in program.accelerated)

@@ -1,4 +1,4 @@
-"""What the check says to people: a violation as a diagnosis, at the line of the original that the edit stands for."""
+"""The findings of the check: each violation as a diagnosis, at the line of the original that the edit replaced."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .violation import CodePlace, Violation
 
 
 class Emitted(NamedTuple):
-    """One module of a migrated program, and what was said of it."""
+    """One module of a migrated program, and its findings so far."""
 
     name: str
     before: cst.Module
     text: str | None
-    """What was emitted; None where that is the same."""
+    """The emitted text; None if it equals the original."""
     told: tuple[Diagnosis, ...] = ()
 
 
@@ -31,9 +31,9 @@ def diagnoses(
     modules: Sequence[Emitted], assume: Iterable[tuple[str, str]], layout: ModulePaths, *, written: bool
 ) -> dict[str, list[Diagnosis]]:
     """
-    Check an emitted program, and say for each module by name what is wrong with it.
+    Check an emitted program, and return the diagnoses of each module by name.
 
-    What a finding has said of a place already is not said again. ``written``: the program is written all the same.
+    A violation at a place that already has a finding is not repeated. ``written``: the program is written all the same.
     """
     try:
         texts = [
@@ -55,7 +55,7 @@ def diagnoses(
 
 
 class _Lines:
-    """Where the lines of an emitted module come from."""
+    """Maps the lines of an emitted module to those of the original."""
 
     def __init__(self, module: Emitted, after: cst.Module) -> None:
         self._module, self._after = module, after
@@ -63,13 +63,13 @@ class _Lines:
         self._origins: list[int] = []
 
     def emitted(self, place: CodePlace) -> tuple[int, int]:
-        """Where a place is in the emitted text."""
+        """The line of a place in the emitted text."""
         if self._starts is None:
             self._starts = locate(self._after)[1]
         return start(self._starts, place.node)
 
     def original(self, place: CodePlace) -> int:
-        """The line of the original that a place stands for."""
+        """The line of the original that belongs to a place."""
         if not self._origins:
             before, after = (code(tree).split("\n") for tree in (self._module.before, self._after))
             self._origins = list(_origins(before, after))
@@ -77,14 +77,14 @@ class _Lines:
         return self._origins[line - 1] if 0 < line <= len(self._origins) else 0
 
     def told(self, place: CodePlace) -> bool:
-        """Whether a finding speaks of the place, or of the statement that it is in."""
+        """Whether a finding is about the place, or about the statement that contains it."""
         statement = place._replace(node=place.unit.names.statement(place.node))
         lines = {self.original(place), self.original(statement)} - {0}
         return any(diagnosis.line in lines for diagnosis in self._module.told)
 
 
 def _origins(before: list[str], after: list[str]) -> Iterator[int]:
-    """For each line of a text the line of another one, counted from 1, that it was or stands beside."""
+    """For each line of a text, counted from 1, the line of another text that it comes from, or the nearest one."""
     for kind, start_, end, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         for n in range(last - first):
             yield start_ + n + 1 if kind == "equal" else min(start_ + n, max(end - 1, start_)) + 1
@@ -115,7 +115,7 @@ def _unchecked(gap: Violation, lines: Mapping[str, _Lines]) -> Diagnosis:
 
 
 def _code(place: CodePlace) -> str:
-    """The first line of a place's code, as it was emitted."""
+    """The first line of the emitted code of a place."""
     text = place.unit.names.module.code_for_node(place.node).strip()
     rows = [row for row in text.split("\n") if row.strip() and not row.lstrip().startswith("#")]
     return rows[0].strip()[:80] if rows else ""

@@ -1,4 +1,4 @@
-"""Files are written once: by the main process alone, or through the accelerator."""
+"""Files are written once: by the main process only, or through the accelerator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ONCE = (EffectKind.WRITE, EffectKind.DOWNLOAD)
 
 
 def is_distributed(program: EmittedProgram) -> bool:
-    """Whether a program ran on several processes before: who writes is its author's business."""
+    """Whether the original already ran on several processes: then its author decided which process writes."""
     calls = (name for record in program.state.calls.values() for name in outside_names(record))
     return bool(program.accelerated) or any(questions.distributes(name) for name in calls)
 

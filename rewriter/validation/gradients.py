@@ -1,4 +1,4 @@
-"""Every backward pass of the training goes through the accelerator, and nothing on its way was gathered or cut off."""
+"""Every backward pass of the training uses the accelerator, and its path has no gathered or detached tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JOINS = frozenset({"gather", "gather_for_metrics", "reduce", "pad_across_proces
 
 
 def backwards(program: EmittedProgram) -> Iterator[Violation]:
-    """The backward passes that the accelerator does not see."""
+    """The backward passes that do not use the accelerator."""
     if not program.accelerated:
         return
     for record in program.training.backwards:
@@ -35,7 +35,7 @@ def joined(program: EmittedProgram) -> Iterator[Violation]:
 
 
 def cut(program: EmittedProgram) -> Iterator[Violation]:
-    """Places at which the path of a training loss ends in something without a gradient."""
+    """Places where the path of a training loss ends in a value without a gradient."""
     for unit in program.reach.units:
         for call in unit.names.calls:
             if call in program.gradient_path.ends and isinstance(call.func, cst.Attribute):

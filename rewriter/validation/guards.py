@@ -1,4 +1,4 @@
-"""Where the processes part: conditions on the process, code that one process runs alone, handlers of exceptions."""
+"""Where processes take different paths: conditions on the rank, code that only one process runs, exception handlers."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def asks_rank(expression: cst.CSTNode) -> bool:
 
 
 class Guards:
-    """What of a program not every process runs, or not all at the same time."""
+    """The code of a program that not every process runs, or not all at the same time."""
 
     alone = ALONE
-    """Decorators of functions that one process runs alone."""
+    """Decorators of functions that only one process runs."""
 
     def __init__(self, program: EmittedProgram) -> None:
         self.program = program
 
     def around(self, unit: Unit, node: cst.CSTNode) -> Iterator[CodePlace]:
-        """What parts the processes before they come to a node, in the node's own function."""
+        """Why not every process reaches a node, as far as the node's own function decides it."""
         below = node
         function = unit.names.function(node)
         for above in unit.names.ancestors(node):
@@ -72,7 +72,7 @@ class Guards:
         return isinstance(above, HANDLERS)
 
     def _left(self, unit: Unit, block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """The statements of a block before one of them through which some processes leave it."""
+        """The earlier statements of a block at which some processes leave it."""
         for statement in block.body:
             if statement is below:
                 return
@@ -83,9 +83,9 @@ class Guards:
     @cached_property
     def apart(self) -> dict[Code, CodePlace]:
         """
-        The functions that are called where the processes have parted, each with the place where they did.
+        The functions that are called where not every process arrives, each with the place that decides this.
 
-        What a handler of an exception calls is left out: a script that trains again after an error does so by itself.
+        What an exception handler calls is left out: a script that trains again after an error does so by itself.
         """
         found: dict[Code, CodePlace] = {}
         reach = self.program.reach
@@ -100,11 +100,11 @@ class Guards:
         return found
 
     def of(self, unit: Unit, node: cst.CSTNode) -> CodePlace | None:
-        """What parts the processes before they come to a node, in its function or in one that calls it."""
+        """Why not every process reaches a node: in its own function, or in one that calls it."""
         return next(self.around(unit, node), None) or self.apart.get(unit.names.function(node))
 
     def always(self, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
-        """Whether a node is run under a condition on the process, however its function is reached."""
+        """Whether a node always runs under a condition on the rank, however its function is reached."""
         if any(not isinstance(p.node, HANDLERS) for p in self.around(unit, node)):
             return True
         code = unit.names.function(node)
@@ -115,12 +115,12 @@ class Guards:
 
 
 def last_name(node: cst.CSTNode) -> str:
-    """The last name of a dotted expression; empty where it is none."""
+    """The last name of a dotted expression; empty for other expressions."""
     return node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
 
 
 def _leaving(statement: cst.If) -> Iterator[cst.CSTNode]:
-    """The nodes of a statement that may leave the block around it: not the jumps of its own loops."""
+    """The nodes of a statement that may leave the block around it, without the jumps of its own loops."""
     pending: list[cst.CSTNode] = [statement]
     while pending:
         node = pending.pop()

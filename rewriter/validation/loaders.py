@@ -16,7 +16,7 @@ _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 
 
 def prepared(program: EmittedProgram) -> Iterator[Violation]:
-    """The loaders whose batches nobody brings to the device of the model."""
+    """The loaders whose batches are not moved to the device of the model."""
     if not program.accelerated:
         return
     moved = _moved(program)

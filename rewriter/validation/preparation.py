@@ -34,7 +34,7 @@ def together(program: EmittedProgram) -> Iterator[Violation]:
 
 
 def _is_shown_only(program: EmittedProgram, origin: Origin) -> bool:
-    """Whether the name that something is given has another value wherever that is trained."""
+    """Whether the variable of a thing has another value wherever it is trained."""
     unit = program.unit_of(origin.node)
     assign = unit.names.parents.get(origin.node) if unit is not None else None
     if unit is None or not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
@@ -45,7 +45,7 @@ def _is_shown_only(program: EmittedProgram, origin: Origin) -> bool:
 
 
 def _models(program: EmittedProgram, optimizer: Origin) -> list[Origin]:
-    """The whole models whose parameters an optimizer holds, of a name that was bound twice only the last."""
+    """The whole models whose parameters an optimizer holds; of a name that was bound twice, only the last."""
     held = origins(program.state.related.get(optimizer), Role.PARAMETERS)
     models = [p.source for p in held if p.source is not None and p.source.role is Role.MODEL]
     unit = program.unit_of(optimizer.node)
@@ -55,7 +55,7 @@ def _models(program: EmittedProgram, optimizer: Origin) -> list[Origin]:
 
 
 def each_definition(program: EmittedProgram) -> Iterator[Violation]:
-    """Where a name that is prepared gets a new model or optimizer that trains, that one is prepared as well."""
+    """If a prepared name gets a new model or optimizer that trains, the new one is prepared as well."""
     for binding, taken in _prepared_names(program).items():
         unit = taken[0][0].unit
         statements = {unit.names.statement(record.node) for record, _ in taken}
@@ -71,7 +71,7 @@ def each_definition(program: EmittedProgram) -> Iterator[Violation]:
 
 
 def _behind(program: EmittedProgram, unit: Unit, binding: Binding, reads: Iterable[cst.CSTNode]) -> set[cst.CSTNode]:
-    """The definitions that some reads of a variable see, and those that these are made of: ``net = net.to(device)``."""
+    """The definitions that some reads of a variable see, and earlier ones that these use: ``net = net.to(device)``."""
     found: set[cst.CSTNode] = set()
     pending = list(reads)
     while pending:
@@ -84,7 +84,8 @@ def _behind(program: EmittedProgram, unit: Unit, binding: Binding, reads: Iterab
 
 
 def _trains(program: EmittedProgram, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
-    """Whether what a definition gave is stepped, or handed on to be: an optimizer that is only made trains nothing."""
+    """Whether the object of a definition is stepped, here or in a function that gets it. An optimizer that is only
+    created trains nothing."""
     steps = {record.node for record in program.training.steps}
     for read in binding.reads:
         for call in unit.names.ancestors(read):
@@ -95,7 +96,7 @@ def _trains(program: EmittedProgram, unit: Unit, binding: Binding, definition: c
 
 
 def _prepared_names(program: EmittedProgram) -> dict[Binding, list[tuple[CallRecord, cst.Name]]]:
-    """The variables that are prepared in the scope in which they are bound, with each call and its argument."""
+    """The variables that are prepared in the scope that binds them, with each call and its argument."""
     found: dict[Binding, list[tuple[CallRecord, cst.Name]]] = {}
     for record in program.prepares:
         scope = record.unit.names.scopes[record.unit.names.function(record.node)]
@@ -108,7 +109,7 @@ def _prepared_names(program: EmittedProgram) -> dict[Binding, list[tuple[CallRec
 
 
 def ordered(program: EmittedProgram) -> Iterator[Violation]:
-    """What ``prepare`` returns goes to the names that were handed in, each to its own."""
+    """The results of ``prepare`` are assigned to the names of its arguments, in the same order."""
     for record in program.prepares:
         assign = record.unit.names.parents.get(record.node)
         if method_name(record.node) != "prepare" or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
@@ -128,7 +129,7 @@ def ordered(program: EmittedProgram) -> Iterator[Violation]:
 
 
 def early(program: EmittedProgram) -> Iterator[Violation]:
-    """What trains is prepared before the loop that trains it."""
+    """Models and optimizers are prepared before the loop that trains them."""
     for loop in program.training.train_loops:
         unit = program.unit_of(loop)
         for record in program.prepares:

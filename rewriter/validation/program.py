@@ -1,4 +1,4 @@
-"""A program as the check sees it: solved anew, with its training, its accelerator and what that prepares."""
+"""A program as the check sees it: analysed again, with its training, its accelerator and what that prepares."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ..facts.roles import Origin, Role
 from .violation import CodePlace
 
 PREPARES = frozenset({"prepare", "prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"})
-"""Methods of the accelerator that prepare what they are given."""
+"""Methods of the accelerator that prepare their arguments."""
 
 
 class EmittedProgram:
-    """One text of a program, solved."""
+    """One text of a program, analysed."""
 
     def __init__(
         self, trees: Sequence[tuple[str, cst.Module]], assume: Iterable[tuple[str, str]], layout: ModulePaths
@@ -36,7 +36,7 @@ class EmittedProgram:
 
     @cached_property
     def gradient_path(self) -> GradientPath:
-        """What a backward pass may flow through."""
+        """The values that a backward pass may go through."""
         return GradientPath(self.reach, self.training)
 
     @cached_property
@@ -62,7 +62,7 @@ class EmittedProgram:
 
     @cached_property
     def prepared(self) -> dict[Origin, CallRecord]:
-        """What is prepared, each with a call that does it."""
+        """What is prepared, each with a call that prepares it."""
         found: dict[Origin, CallRecord] = {}
         for record in self.prepares:
             for argument in record.node.args:
@@ -71,14 +71,15 @@ class EmittedProgram:
         return found
 
     def preparing(self, origin: Origin) -> CallRecord | None:
-        """The call that prepares something, or the whole that it is a part of; None where nothing does."""
+        """The call that prepares something, or the whole that contains it; None if there is none."""
         found = self.prepared.get(origin)
         return found if found is not None or origin.role is not Role.MODEL else self.prepared.get(
             whole(self.state, origin)
         )  # fmt: skip
 
     def held(self, unit: Unit, node: cst.BaseExpression) -> list[Origin]:
-        """What an expression can hold, containers opened; of a variable only what its last definitions gave it."""
+        """What an expression can hold, including the elements of containers; of a variable only the values of its last
+        definitions."""
         slots: list[Slot] = []
         for value in self._values(unit, node, frozenset()):
             slots.append(members(self.state, self.state.values.get(value) or Slot()))
@@ -88,7 +89,8 @@ class EmittedProgram:
     def _values(
         self, unit: Unit, node: cst.BaseExpression, seen: frozenset[cst.CSTNode]
     ) -> Iterator[cst.BaseExpression]:
-        """The expressions whose values an expression has: itself, or what the last definitions of a variable say."""
+        """The expressions whose values an expression has: itself, or for a variable the values of its last
+        definitions."""
         binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
         if binding is None or node in seen:
             yield node
@@ -103,13 +105,13 @@ class EmittedProgram:
             yield from self._values(unit, value, seen | {node})
 
     def replaced(self, unit: Unit, expression: cst.CSTNode, origin: Origin) -> bool:
-        """Whether the names in an expression held something only before they were given something else."""
+        """Whether the names in an expression held something only before they got another value."""
         reads = [node for node in descendants(expression) if isinstance(node, cst.Name)]
         reads = [name for name in reads if origin in origins(self.state.values.get(name))]
         return bool(reads) and all(origin not in self.held(unit, name) for name in reads)
 
     def value(self, unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:
-        """The value of an assignment to a variable, behind ``prepare`` what was handed in; None where it is no one
+        """The value of an assignment to a variable, for ``prepare`` its argument; None if it is not a single
         expression."""
         parent, position = unit.names.parents.get(definition), None
         if isinstance(parent, cst.Element):
@@ -150,7 +152,7 @@ class EmittedProgram:
         return next((unit for unit in self.reach.units if node in unit.names.parents), None)
 
     def made(self, origin: Origin) -> CodePlace | None:
-        """The place where something is made."""
+        """The place where something is created."""
         unit = self.unit_of(origin.node)
         return CodePlace(unit, origin.node) if unit is not None else None
 

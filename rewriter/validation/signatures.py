@@ -1,4 +1,4 @@
-"""Every call of a function whose parameters changed fits the new ones."""
+"""Every call of a function fits its parameters, also after these changed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .program import EmittedProgram
 from .violation import CodePlace, Violation
 
 _KEEP = frozenset("no_grad enable_grad inference_mode staticmethod classmethod override".split())
-"""Decorators that leave a function its parameters."""
+"""Decorators that do not change the parameters of a function."""
 
 
 def misfits(program: EmittedProgram) -> Iterator[Violation]:
-    """The calls that give a function of the program too little, too much, or what it has no parameter for."""
+    """The calls that pass too few or too many arguments to a function of the program, or unknown keywords."""
     for unit in program.reach.units:
         for function in unit.names.functions:
             if isinstance(function, cst.FunctionDef):
@@ -27,7 +27,7 @@ def misfits(program: EmittedProgram) -> Iterator[Violation]:
 
 
 def _misfit(unit: Unit, function: FunctionNode, site: CallRecord) -> str:
-    """What is wrong with a call; empty where it fits, or stars hide what it gives."""
+    """What is wrong with a call; empty if it fits, or if stars hide its arguments."""
     assert isinstance(function, cst.FunctionDef)
     if any(argument.star for argument in site.node.args) or not _calls(function, site):
         return ""
@@ -42,7 +42,7 @@ def _misfit(unit: Unit, function: FunctionNode, site: CallRecord) -> str:
 
 
 def _calls(function: cst.FunctionDef, site: CallRecord) -> bool:
-    """Whether a call is one of the function itself: not of what calls it back, nor of one of several classes."""
+    """Whether a call is a direct call of the function: not a callback, nor a call on one of several classes."""
     func = site.node.func
     last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
     made = function.name.value == "__init__" and len([t for t in site.callees if isinstance(t, Klass)]) == 1

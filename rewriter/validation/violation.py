@@ -1,4 +1,4 @@
-"""A violation: something that the emitted program must keep, and does not."""
+"""A violation: an invariant that the emitted program must keep, and breaks."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from ..analysis.dataflow.values import Unit
 
 
 class CodePlace(NamedTuple):
-    """A node of the emitted program, and the module that it is in."""
+    """A node of the emitted program, and the module that contains it."""
 
     unit: Unit
     node: cst.CSTNode
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What finds the place again in another text of the same module: module, function and code."""
+        """Identifies the place in another text of the same module: by module, function and code."""
         names = self.unit.names
         scope = names.scopes[names.function(self.node)]
         return self.unit.name, scope.qualname, names.module.code_for_node(self.node).strip()
 
 
 class Violation(NamedTuple):
-    """One broken invariant, with the place where it breaks and the place that it breaks against."""
+    """One broken invariant, with the place that breaks it and the place that it conflicts with."""
 
     invariant: str
     """Its name, one word or two: ``prepared-together``."""
     place: CodePlace
     words: str
-    """What is wrong, as a clause that names both things."""
+    """What is wrong, as a clause that names both places."""
     other: CodePlace | None = None
 
     @property
     def key(self) -> tuple[str, tuple[str, str, str]]:
-        """The same for the same violation in another text of the program."""
+        """Equal for the same violation in another text of the program."""
         return self.invariant, self.place.key

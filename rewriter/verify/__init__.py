@@ -1,1 +1,1 @@
-"""The rewriter's side of `--verify`: what is asked, and what is made of the answer."""
+"""The rewriter's side of `--verify`: the request to the runtime, and its verdict."""

@@ -1,7 +1,8 @@
 """
-The rewriter's side of a verification: find the python that imports torch, hand over both texts, read the verdict.
+The rewriter's side of a verification: find a Python that imports torch, pass both texts to the runtime, read the
+verdict.
 
-The runtime does the work, in a process of its own; between the two is versioned JSON and nothing else.
+The runtime does the work, in a separate process; the two exchange only versioned JSON.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from ..result import FileResult
 from .options import Asked, VerifyError
 
 VERSION = 1
-"""Of the request and of the verdict."""
+"""The version of the format of the request and of the verdict."""
 NOT_COMPARED = 2
-"""The status of a verdict that says nothing about the migration."""
+"""The status of a verdict that does not judge the migration."""
 _PROBE = """
 import importlib.util as u
 def has(name):
@@ -36,12 +37,12 @@ print(int(has("torch")), int(has("torchlift.runtime.verify")))
 """
 _PROBE_SECONDS = 30
 _BY_NATURE = ("in-batch-pairs", "weighted-mean", "process-memory")
-"""Findings that say that training on several processes is not equal to the original's, however right the migration."""
+"""Findings which say that training on several processes differs from the original, even if the migration is correct."""
 
 
 @dataclass(frozen=True)
 class SeenPromise:
-    """What has become of one promise, on one number of processes."""
+    """The outcome of one promise, on one number of processes."""
 
     id: str
     promise: str
@@ -58,15 +59,15 @@ class SeenVerdict:
     """The verdict, as far as the reports need it; ``data`` is all of it."""
 
     status: int
-    """0 held, 1 broken, 2 the original does not run by itself, or not so that anything could be compared."""
+    """0 held, 1 broken, 2 the original itself fails, or has nothing that could be compared."""
     mode: str
     promises: tuple[SeenPromise, ...]
     notes: tuple[str, ...]
     drawing: tuple[str, ...]
     original_error: str
-    """The traceback of the original that does not run; empty when it does."""
+    """The traceback of the original if it fails; empty if it runs."""
     kept: tuple[str, ...]
-    """Scratch folders that were left."""
+    """Temporary folders that were kept."""
     data: Mapping[str, Any]
 
 
@@ -75,19 +76,20 @@ def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> SeenVerdi
     Verify the migrated texts of a program.
 
     Args:
-        files: the program's files, as they were and as they would be.
+        files: the program's files, before and after the migration.
         script: the one that is started.
         asked: the options.
 
     Raises:
-        VerifyError: there is no suitable python, or the runtime has given no verdict.
+        VerifyError: there is no suitable Python, or the runtime returned no verdict.
     """
     python = find_python(asked.python, os.environ)
     return read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
 
 
 def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) -> dict[str, Any]:
-    """What the runtime is asked: plain data. The script is run in ``cwd`` if it lies below, else in its own folder."""
+    """The request to the runtime, as plain data. The script runs in ``cwd`` if it is below that folder, else in its own
+    folder."""
     path = script.absolute()
     folder = cwd.absolute() if cwd.absolute() in path.parents else path.parent
     program = {"script": str(path), "folder": str(folder)}
@@ -113,17 +115,18 @@ def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) 
 
 
 def _by_nature(files: Sequence[FileResult]) -> str:
-    """Why figures on several processes may differ from the original's, in the words of the findings."""
+    """Why results on several processes may differ from the original's, as the findings say it."""
     found = [(file, d) for file in files for d in file.diagnoses if d.id in _BY_NATURE]
     return "; ".join(f"{file.source.path.name}:{d.line}: {d.message}" for file, d in found[:2])
 
 
 def find_python(named: str | None, environment: Mapping[str, str]) -> str:
     """
-    The interpreter to run with: the one that was named, else that of the active environment, the first on PATH, ours.
+    The interpreter to run with: the one that the user named, else the first that works of: the active environment,
+    PATH, ours.
 
     Raises:
-        VerifyError: none imports torch, or the one that does has no runtime.
+        VerifyError: no interpreter imports torch, or the one that does lacks the runtime.
     """
     lacking = ""
     for candidate in dict.fromkeys(_candidates(named, environment)):
@@ -171,8 +174,8 @@ def _probe(python: str) -> tuple[bool, bool]:
 
 
 def _answer(python: str, asked: Mapping[str, Any]) -> str:
-    """Start the runtime and return what it writes; its complaints go to our stderr."""
-    with tempfile.TemporaryDirectory(prefix="torchlift-") as neutral:  # no module of the user's shadows one of ours
+    """Start the runtime and return its output; its error messages go to our stderr."""
+    with tempfile.TemporaryDirectory(prefix="torchlift-") as neutral:  # empty: no module of the user shadows ours
         command = [python, "-m", "torchlift.runtime.verify", "--request", "-"]
         try:
             done = subprocess.run(command, cwd=neutral, input=json.dumps(asked), stdout=subprocess.PIPE, text=True)
@@ -188,7 +191,7 @@ def read_verdict(text: str) -> SeenVerdict:
     Read what the runtime has written.
 
     Raises:
-        VerifyError: it is of another version, or no verdict.
+        VerifyError: it has another version, or is no verdict.
     """
     try:
         data = json.loads(text)

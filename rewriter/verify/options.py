@@ -1,4 +1,4 @@
-"""What ``--verify`` can be asked for. Nothing heavy is imported: it is part of every start."""
+"""The options of ``--verify``. Nothing heavy is imported, because every start imports this module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class VerifyError(Exception):
 
 
 class Asked(NamedTuple):
-    """What a verification is to do."""
+    """What a verification should do."""
 
     procs: tuple[int, ...] = (1, 2)
     steps: int = 20
@@ -18,7 +18,7 @@ class Asked(NamedTuple):
     double: bool = False
     keep: bool = False
     limit: float = 120.0
-    """Seconds that one run may take."""
+    """The time limit of one run, in seconds."""
     python: str | None = None
     """The interpreter that imports torch."""
     arguments: tuple[str, ...] = ()
