@@ -4,13 +4,16 @@ What people read says what it means: no private words in findings, errors, help 
 The list below is what readers stumbled over. Texts are found in the syntax trees of the product: every string of three
 words or more that is no docstring (messages are put together in variables and helpers, so that the arguments of
 ``Finding``, ``raise`` and ``help=`` alone would miss most of them), and the docstrings of the rules, which are pages.
+Docstrings and comments are read as well: the next person who works on the product reads them first.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -87,6 +90,30 @@ def strings(path: Path) -> Iterator[Words]:
             yield Words(f"{name}:{node.lineno}", text)
 
 
+def notes(path: Path) -> Iterator[Words]:
+    """The docstrings (also those below a field or a constant) and comments of a file, without the code in them."""
+    text = path.read_text(encoding="utf-8")
+    name = path.relative_to(ROOT).as_posix()
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found.append((node.lineno, node.value.value))
+    # The lines of one comment are read as one text: a phrase may go on in the next line.
+    last = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            line, words = token.start[0], token.string.lstrip("#")
+            alone = token.line.lstrip().startswith("#")
+            if alone and last == line - 1:
+                start, before = found.pop()
+                found.append((start, f"{before} {words}"))
+            else:
+                found.append((line, words))
+            last = line if alone else 0
+    for line, words in found:
+        yield Words(f"{name}:{line}", re.sub(r"``.+?``|`[^`]+`", "`...`", words, flags=re.DOTALL))
+
+
 def rules() -> Iterator[Words]:
     """The docstrings of the rules, without the programs in them."""
     for path in sorted((ROOT / "codemods").glob("*.py")):
@@ -115,6 +142,12 @@ def product() -> list[Words]:
 
 def test_what_the_commands_and_the_runtime_say() -> None:
     found = [line for words in product() for line in complaints(words)]
+    assert not found, "\n".join(found)
+
+
+def test_what_docstrings_and_comments_say() -> None:
+    paths = [path for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))]
+    found = [line for path in paths for words in notes(path) for line in complaints(words)]
     assert not found, "\n".join(found)
 
 
@@ -172,6 +205,31 @@ def test_a_private_word_is_found(sentence: str) -> None:
 )
 def test_plain_words_are_not(sentence: str) -> None:
     assert not complaints(Words("here", sentence))
+
+
+def test_docstrings_and_comments_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of modules, functions and fields, beside code and on several lines; code in them and strings are left out."""
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    path = tmp_path / "module.py"
+    path.write_text(
+        '"""Of the module, ``behind`` it."""\n'
+        "x = 1  # beside code\n"
+        '"""Of the constant."""\n'
+        "y = 2  # beside more code\n"
+        "# in one line,\n"
+        "# and the next\n"
+        "def f() -> str:\n"
+        '    """Of the function,\n    in two lines."""\n'
+        '    return "# no comment at all"\n'
+    )
+    assert {(words.place, " ".join(words.text.split())) for words in notes(path)} == {
+        ("module.py:1", "Of the module, `...` it."),
+        ("module.py:2", "beside code"),
+        ("module.py:3", "Of the constant."),
+        ("module.py:4", "beside more code"),
+        ("module.py:5", "in one line, and the next"),
+        ("module.py:8", "Of the function, in two lines."),
+    }
 
 
 def test_the_texts_are_found() -> None:
