@@ -1,5 +1,5 @@
 """
-What a migration found out and did, as plain data: the input of every report.
+The result of a migration as plain data: the input of every report.
 
 Nothing here refers to a syntax tree; lines and columns are those of the original text, counted from 1.
 """
@@ -22,9 +22,9 @@ class Change(NamedTuple):
     column: int
     reason: str
     severity: Severity = Severity.NOTE
-    """``NOTE`` for an edit that keeps the promises by itself, ``REVIEW`` for one that should be checked."""
+    """``NOTE`` for a safe edit, ``REVIEW`` for one that should be checked."""
     group: str = ""
-    """The edits of a program that are made together or not at all have the same; see ``pipeline.Plan``."""
+    """The name of the group: edits of one group are made together or not at all; see ``pipeline.Plan``."""
 
 
 class Diagnosis(NamedTuple):
@@ -39,7 +39,7 @@ class Diagnosis(NamedTuple):
 
 
 class RoleReport(NamedTuple):
-    """One line of ``--roles``: what a name was taken for, and on what evidence."""
+    """One line of ``--roles``: the role of a name, and the evidence for it."""
 
     name: str
     scope: str
@@ -50,7 +50,7 @@ class RoleReport(NamedTuple):
 
 
 class BehaviourReport(NamedTuple):
-    """One line of what ``--roles`` tells of the code: a loop, a statement, or whether a value is equal everywhere."""
+    """One line of ``--roles`` about the code: a loop, a statement, or whether a value is equal on all processes."""
 
     name: str
     scope: str
@@ -66,12 +66,12 @@ class Trait(NamedTuple):
     kind: str
     """``statistics`` of a batch, ``noise`` of a layer, random ``transforms``, the ``length`` of a loader."""
     name: str
-    """What the script calls it: ``BatchNorm2d``, or the loader."""
+    """Its name in the script: ``BatchNorm2d``, or the loader."""
     line: int
 
 
 class FileResult(NamedTuple):
-    """The outcome for one file. ``after`` equals ``source.data`` where nothing changes."""
+    """The outcome for one file. ``after`` equals ``source.data`` if nothing changes."""
 
     source: Source
     after: bytes
@@ -80,12 +80,12 @@ class FileResult(NamedTuple):
     roles: tuple[RoleReport, ...] = ()
     traits: tuple[Trait, ...] = ()
     idle: tuple[int, ...] = ()
-    """The lines on which functions begin that the program does not run: another program may change them alone."""
+    """The first lines of the functions that the program does not run: another program may change these functions."""
     behaviour: tuple[BehaviourReport, ...] = ()
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The two texts as a person reads them; of a notebook its cells, one after the other."""
+        """The two texts in readable form; of a notebook its cells, one after the other."""
         if self.source.notebook is not None:
             return self.source.notebook.read(self.source.data), self.source.notebook.read(self.after)
         skipped, codec = len(BOM) if self.source.bom else 0, self.source.encoding
@@ -93,14 +93,14 @@ class FileResult(NamedTuple):
         return before, after
 
     def at(self, line: int) -> str:
-        """Return the suffix of a file's name that gives the place: ``:12``, of a notebook ``:cell 3:2``."""
+        """Return the place as the suffix of a file's name: ``:12``, for a notebook ``:cell 3:2``."""
         if self.source.notebook is not None:
             cell, line = self.source.notebook.place(line)
             return f":cell {cell}:{line}" if cell else ""
         return f":{line}" if line else ""
 
     def line_of_file(self, line: int) -> int:
-        """Return the line of the file that a line of ``source.text`` is in: another one in a notebook."""
+        """Return the line of the file that holds a line of ``source.text``; the two differ only for a notebook."""
         notebook = self.source.notebook
         return line if notebook is None else notebook.line_of_file(line)
 
@@ -120,9 +120,9 @@ class Result(NamedTuple):
 
     files: tuple[FileResult, ...] = ()
     checked: int = 0
-    """Number of files looked at, those without anything to do included."""
+    """Number of files looked at, including those that need no change."""
     options: Mapping[str, str] = MappingProxyType({})
-    """What reports repeat of the options: ``target``, ``mixed_precision``, ``batch`` (``process`` or ``global``)."""
+    """The options that reports repeat: ``target``, ``mixed_precision``, ``batch`` (``process`` or ``global``)."""
     audited: int | None = None
     """For ``--audit``: how many distributed programs were looked at."""
 

@@ -1,8 +1,8 @@
 """
 The contract of a rule, and how rules are found.
 
-A rule is a function from what is known of a module to edits and findings. Its module's docstring is its
-documentation and its test: an imperative sentence, the reason, and an indented diff whose before and after are run.
+A rule is a function from the facts of a module to edits and findings. Its module's docstring is its
+documentation and its test: an imperative sentence, the reason, and an indented diff; tests run its two programs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Rule(NamedTuple):
 
 
 def rule(id: str, *, doc: str | None) -> Callable[[Body], Rule]:
-    """Make a rule of a function; ``doc`` is its module's docstring."""
+    """Make a rule from a function; ``doc`` is its module's docstring."""
 
     def decorate(body: Body) -> Rule:
         return Rule(id, doc or "", body)
@@ -53,11 +53,12 @@ def rule(id: str, *, doc: str | None) -> Callable[[Body], Rule]:
 
 
 class Entry(NamedTuple):
-    """A line of the catalogue: a rule known by name, imported only when there is something for it to do."""
+    """A line of the catalogue: a rule by its name, imported only when it has work to do."""
 
     id: str
     module: str
-    """Where the rule lives, e.g. ``torchlift.codemods.backward``; the rule is the attribute named like its id."""
+    """The module of the rule, e.g. ``torchlift.codemods.backward``; the rule is the attribute with the name of its
+    id."""
 
     def load(self) -> Rule:
         """Import the rule."""
@@ -80,7 +81,7 @@ def _blocks(doc: str) -> list[str]:
 
 
 def _cut(block: str) -> tuple[str, str]:
-    """Cut a diff block into the text before and the text after."""
+    """Split a diff block into the text before and the text after."""
     lines = block.splitlines(keepends=True)
     before = "".join(line[1:] or "\n" for line in lines if not line.startswith("+"))
     after = "".join(line[1:] or "\n" for line in lines if not line.startswith("-"))

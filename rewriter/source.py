@@ -16,7 +16,7 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "
 
 
 class SourceError(Exception):
-    """A file that cannot be read, understood as text, or written: where, why, and what to do."""
+    """A file that cannot be read, decoded or written: where, why, and what to do."""
 
     def __init__(self, path: Path | str, line: int, cause: str, remedy: str = "") -> None:
         """``line`` 0 means the file as a whole; ``cause`` and ``remedy`` are sentences without their full stop."""
@@ -33,19 +33,20 @@ class SourceError(Exception):
 
 
 class Cells(Protocol):
-    """What the reports ask of a notebook."""
+    """What the reports need from a notebook."""
 
     def place(self, line: int) -> tuple[int, int]:
-        """Return the number of the cell, and the line in it, of a line of ``Source.text``; zeros for none."""
+        """Return the cell of a line of ``Source.text``, and the line in that cell; zeros for none."""
 
     def line_of_file(self, line: int) -> int:
         """Return the line of the file that holds a line of ``Source.text``."""
 
     def read(self, data: bytes) -> str:
-        """Return the script of another state of the file, as somebody reads it."""
+        """Return the script of another state of the file in readable form."""
 
     def written(self, text: str) -> bytes:
-        """Return the bytes of the file for what `read` gives; ``ValueError`` where its cells cannot be told apart."""
+        """Return the bytes of the file for the text that `read` returns; ``ValueError`` if its cells cannot be told
+        apart."""
 
 
 class Source(NamedTuple):
@@ -61,12 +62,12 @@ class Source(NamedTuple):
 
 
 def read(path: Path) -> Source:
-    """Read one file as text that is sure to encode to the same bytes again, or raise ``SourceError``."""
+    """Read one file as text that encodes to the same bytes again, or raise ``SourceError``."""
     return decode(read_bytes(path), path)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read one file that may be Python; ``SourceError`` where it cannot be read or is binary."""
+    """Read one file that may be Python; ``SourceError`` if it cannot be read or is binary."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 (a pipe would be waited for)
             raise SourceError(path, 0, "not a regular file", "Name Python files, or - for stdin")
@@ -112,7 +113,8 @@ def decode(data: bytes, path: Path) -> Source:
 
 
 def encode(source: Source, text: str) -> bytes:
-    """Encode new text of a file as the file was encoded, byte order mark included; of a notebook what was read."""
+    """Encode new text of a file as the file was encoded, including the byte order mark; for a notebook ``text`` is an
+    edited form of what its `read` returned."""
     if source.notebook is not None:
         return source.notebook.written(text)
     try:
@@ -134,7 +136,7 @@ def _declared(body: bytes) -> tuple[str, int]:
 
 
 def _normal(encoding: str) -> str:
-    """Return the codec that Python takes a declared encoding for: Emacs writes ``utf-8-unix`` and ``latin-1-dos``."""
+    """Return Python's codec for a declared encoding: Emacs writes ``utf-8-unix`` and ``latin-1-dos``."""
     name = encoding.lower().replace("_", "-")
     for codec in ("utf-8", "latin-1", "iso-8859-1", "iso-latin-1"):
         if name == codec or name.startswith(codec + "-"):
@@ -146,11 +148,11 @@ def discover(
     paths: Sequence[Path], exclude: Callable[[Path], bool] = lambda path: False
 ) -> tuple[list[Path], list[SourceError]]:
     """
-    List the files that ``paths`` name, each once, and the paths that name none.
+    List the files that ``paths`` name, each once, and the paths that name no file.
 
-    A file is taken as it is given; a folder gives its scripts and notebooks, in order, without hidden folders, virtual
-    environments, installed packages and build output. Links to files are taken, links to folders are not followed.
-    ``exclude`` has the last word on every file.
+    A given file is always listed. A given folder lists its scripts and notebooks, in order, without hidden folders,
+    virtual environments, installed packages and build output. Links to files are listed, links to folders are not
+    followed. ``exclude`` decides last, for every file.
     """
     found: list[Path] = []
     refused: list[SourceError] = []
@@ -179,7 +181,7 @@ def discover(
 
 
 def _walk(folder: str) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the Python files below a folder, sorted by name, with what ``stat`` says of them."""
+    """Yield the Python files below a folder, sorted by name, with their ``stat`` results."""
     with os.scandir(folder) as entries:
         inside = sorted(entries, key=lambda entry: entry.name)
     for entry in inside:
@@ -194,7 +196,7 @@ def _walk(folder: str) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 class _Target(NamedTuple):
-    """A file about to be replaced: ``path`` is where links lead, ``status`` what it was when we last compared."""
+    """A file about to be replaced: ``path`` has its links resolved, ``status`` is its state at the last comparison."""
 
     source: Source
     data: bytes
@@ -208,7 +210,7 @@ def write_all(outcomes: Sequence[tuple[Source, bytes]]) -> None:
 
     Every target is compared with what was read, then every new text is written beside its target, and only then is
     the first one renamed; an error restores what was renamed. Links stay links, modes are kept.
-    Raises ``SourceError`` where a file changed meanwhile or may not be written.
+    Raises ``SourceError`` if a file changed meanwhile or may not be written.
     """
     targets = [_compared(source, data) for source, data in outcomes if data != source.data]
     staged: list[tuple[_Target, Path]] = []
@@ -228,7 +230,7 @@ def write_all(outcomes: Sequence[tuple[Source, bytes]]) -> None:
 
 
 def _compared(source: Source, data: bytes) -> _Target:
-    """Make sure that a file is still what was read, and that it may be written."""
+    """Check that a file is unchanged since it was read, and that it may be written."""
     path = Path(os.path.realpath(source.path))
     if read_bytes(path) != source.data:
         raise _changed(source)
@@ -247,7 +249,7 @@ def _changed(source: Source) -> SourceError:
 
 
 def _stage(target: _Target, data: bytes) -> Path:
-    """Write the new bytes to a temporary file beside the target, on disk and with the target's mode and owner."""
+    """Write the new bytes to a temporary file beside the target, synced to disk, with the target's mode and owner."""
     import tempfile
 
     try:
@@ -274,7 +276,7 @@ def _stage(target: _Target, data: bytes) -> Path:
 
 
 def _rename(temporary: Path, target: _Target) -> None:
-    """Put the temporary file in the target's place, if the target is still the one that was compared."""
+    """Replace the target with the temporary file, if the target is unchanged since the comparison."""
     try:
         now, then = target.path.stat(), target.status
         if (now.st_mtime_ns, now.st_size, now.st_ino) != (then.st_mtime_ns, then.st_size, then.st_ino):
@@ -285,7 +287,7 @@ def _rename(temporary: Path, target: _Target) -> None:
 
 
 def _restore(renamed: Sequence[_Target]) -> None:
-    """Give files their old content back; a file that resists is named, and does not keep the others from it."""
+    """Restore the old content of files. A file that cannot be restored is named, and the others are still restored."""
     lost = [str(target.source.path) for target in renamed if not _restored(target)]
     if lost:
         cause = f"an error stopped the writing, and the old text could not be restored: {', '.join(lost)}"

@@ -46,9 +46,9 @@ _OWN = COLLECTIVES - {"prepare_model"}
 
 
 def collectives_apart(program: AuditedProgram) -> Found:
-    """The collective calls that not every process comes to."""
+    """The collective calls that not every process makes."""
     if program.groups is not None:
-        return  # some collectives are those of a part of the processes
+        return  # some collectives belong to a group of only some processes
     for record in program.records:
         name = _collective(program, record)
         if not name:
@@ -61,7 +61,7 @@ def collectives_apart(program: AuditedProgram) -> Found:
         ):
             continue
         if isinstance(guard.node, cst.With) or _in_training_mode(program, record, guard):
-            continue  # under main_process_first all processes come to it, one after the other
+            continue  # under main_process_first all processes make the call, one after the other
         text = line_of(guard.unit, guard.unit.names.module.code_for_node(guard.node).strip().split("\n")[0])
         handler = isinstance(guard.node, HANDLERS)
         why = "an exception of one process alone leads to it" if handler else "only some of them come to it"
@@ -78,7 +78,7 @@ def collectives_apart(program: AuditedProgram) -> Found:
 
 
 def _collective(program: AuditedProgram, record: CallRecord) -> str:
-    """The name of the collective that a call is; empty where it is none."""
+    """The name of the collective that is called; empty for other calls."""
     name = method_name(record.node)
     if origins(record.receiver, Role.ACCELERATOR):
         fabric = bool({d.name for d in program.dialects} == {"FABRIC"})
@@ -92,7 +92,8 @@ def _collective(program: AuditedProgram, record: CallRecord) -> str:
 
 
 def _in_training_mode(program: AuditedProgram, record: CallRecord, guard: CodePlace) -> bool:
-    """Whether a module makes the call in training mode only, and one process runs the module to look at something."""
+    """Whether a module makes the call only in training mode, and one process runs the module outside of the
+    training."""
     seen: set[cst.CSTNode] = set()
     pending = [record]
     while pending:
@@ -110,7 +111,7 @@ def _in_training_mode(program: AuditedProgram, record: CallRecord, guard: CodePl
 
 
 def _paired(program: AuditedProgram, record: CallRecord, guard: CodePlace, name: str) -> bool:
-    """Whether the other processes come to the same collective on the other branch, or under the opposite condition."""
+    """Whether the other processes make the same call in the other branch, or under the opposite condition."""
     unit, node = guard.unit, guard.node
     if not isinstance(node, cst.If):
         return False

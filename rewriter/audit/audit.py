@@ -25,8 +25,8 @@ def audit(
     sources: Sequence[Source], config: Config, layout: ModulePaths, each: Mapping[Path, Config] | None = None
 ) -> Result | None:
     """
-    Say what is wrong with a program: its entry script first, with the modules that it imports; None for one that is
-    not distributed.
+    Report what is wrong with a program: its entry script first, with the modules that it imports; None if it is not
+    distributed.
 
     Raises ``SourceError`` for a file that is not valid Python.
     """
@@ -51,7 +51,7 @@ def audit(
 
 
 def _told(source: Source, tree: cst.Module, findings: Sequence[Finding]) -> FileResult:
-    """The findings of one file with their places, less those that a comment does not want."""
+    """The findings of one file with their places, without those that a comment suppresses."""
     if not findings:
         return FileResult(source, source.data)
     skipped, starts = skips(source.text), locate(tree)[1]
@@ -64,7 +64,7 @@ def _told(source: Source, tree: cst.Module, findings: Sequence[Finding]) -> File
 
 
 def _enables(settings: Config, id: str) -> bool:
-    """Whether a rule is to be told: a selection that names no rule of the audit selects rules of the migration."""
+    """Whether a rule is reported. A selection that names no rule of the audit only selects rules of the migration."""
     chosen = settings.select is not None and any(id in IDS for id in settings.select)
     return id not in settings.ignore and (not chosen or settings.enables(id))
 

@@ -37,7 +37,7 @@ def wrong_devices(program: AuditedProgram) -> Found:
     for record in program.records:
         words = _moved(program, record, pinned) or _wrapped(program, record)
         if words and program.guards.always(record.unit, record.node):
-            continue  # one process alone may have a device of its choice
+            continue  # code of only one process may choose any device
         if words and record.unit.names.statement(record.node) not in told:
             told.add(record.unit.names.statement(record.node))
             text = line_of(record.unit, record.unit.names.module.code_for_node(record.node))
@@ -51,7 +51,7 @@ def wrong_devices(program: AuditedProgram) -> Found:
 
 
 def _is_moved_by_prepare(program: AuditedProgram, violation: Violation) -> bool:
-    """Whether to prepare a loader is all that is missing; one that trains and is not sharded has a rule of its own."""
+    """Whether only the preparation of a loader is missing; a training loader that is not sharded has its own rule."""
     node = violation.other.node if violation.other is not None else None
     record = program.state.calls.get(node) if isinstance(node, cst.Call) else None
     if record is None or not outside_name(record).startswith("torch.utils.data"):
@@ -60,7 +60,7 @@ def _is_moved_by_prepare(program: AuditedProgram, violation: Violation) -> bool:
 
 
 def _moved(program: AuditedProgram, record: CallRecord, pinned: bool) -> str:
-    """What is wrong with the device that a batch or a model is moved to; empty where nothing is."""
+    """What is wrong with the device that a batch or a model is moved to; empty if nothing is."""
     if method_name(record.node) not in _MOVES or not origins(record.receiver, Role.MODEL, *TENSORS):
         return ""
     given = keyword(record.node, "device", 0)
@@ -76,7 +76,7 @@ _FIRST = "without torch.cuda.set_device this is the first GPU, on every process"
 
 
 def _device(program: AuditedProgram, unit: Unit, node: cst.CSTNode, pinned: bool) -> str:
-    """What is wrong with one device; empty where it may be that of the process."""
+    """What is wrong with one device; empty if it may be the process's own."""
     if isinstance(node, cst.Call) and node.args:
         record = program.state.calls.get(node)
         if record is None or outside_name(record) != "torch.device":
@@ -105,7 +105,7 @@ def _wrapped(program: AuditedProgram, record: CallRecord) -> str:
 
 
 def _pinned(program: AuditedProgram) -> bool:
-    """Whether something chooses the device of each process, or a launcher that is not seen may do so."""
+    """Whether something sets the device of each process, or a launcher outside the program may do so."""
     opened = any(outside_name(record) == "torch.distributed.init_process_group" for record in program.records)
     if not program.by_hand or program.unfollowed is not None or not program.wraps or not opened:
         return True

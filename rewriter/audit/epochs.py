@@ -25,7 +25,8 @@ from .rule import AuditRule, Found
 
 
 def without_epoch(program: AuditedProgram) -> Found:
-    """The shuffling samplers of training loops that are never told the epoch, or always the same one."""
+    """The shuffling samplers of training loops for which ``set_epoch`` is never called, or always with the same
+    epoch."""
     if not program.by_hand:
         return
     told = list(program.reached_calls("set_epoch"))
@@ -65,7 +66,7 @@ def _samplers(program: AuditedProgram, unit: Unit, call: cst.Call) -> list[CallR
 
 
 def _may_be(program: AuditedProgram, told: CallRecord, sampler: CallRecord, loader: cst.Call) -> bool:
-    """Whether a ``set_epoch`` may speak to a sampler: unless it certainly speaks to another one."""
+    """Whether a ``set_epoch`` may be of a sampler: it is unless it is certainly of another one."""
     receiver = told.node.func.value if isinstance(told.node.func, cst.Attribute) else None
     if receiver is None:
         return True

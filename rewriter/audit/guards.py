@@ -1,4 +1,4 @@
-"""Where the processes of a distributed program part, whatever it is distributed by."""
+"""Where the processes of a distributed program take different paths, for every way of distributing it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .ranks import RankQuestions
 
 
 class AuditGuards(Guards):
-    """Where the processes of a program part, whatever its dialect."""
+    """Where the processes of a program take different paths, for every dialect."""
 
     alone = ALONE | {"rank_zero_only", "rank_zero", "main_process_only", "master_only", "only_main_process"}
 
@@ -25,7 +25,7 @@ class AuditGuards(Guards):
         self._had: dict[cst.CSTNode, bool] = {}
 
     def asks(self, unit: Unit, expression: cst.BaseExpression) -> bool:
-        """Whether an expression asks which process this is, or for something that only the main process has."""
+        """Whether an expression checks which process this is, or for something that only the main process has."""
         return self._ranks.asks(unit, expression) or self._of_main(unit, expression)
 
     def _of_main(self, unit: Unit, test: cst.BaseExpression) -> bool:

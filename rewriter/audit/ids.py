@@ -1,4 +1,4 @@
-"""The ids of the audit's rules, for those who need no more than the names: importing the rules costs libcst."""
+"""The ids of the audit's rules, for modules that only need the names: importing the rules imports libcst."""
 
 from __future__ import annotations
 

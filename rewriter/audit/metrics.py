@@ -38,7 +38,7 @@ _COLLECTS = frozenset({"append", "extend", "update", "add_batch", "add"})
 
 
 def metrics_of_one_rank(program: AuditedProgram) -> Found:
-    """The values that an evaluation over sharded rows carries, and that nothing joins."""
+    """The values that an evaluation over sharded rows accumulates, and that nothing reduces over the processes."""
     for loop in program.training.eval_loops:
         unit = program.unit_of(loop)
         if unit is None or not isinstance(loop, cst.For):
@@ -91,13 +91,13 @@ def _is_counter(node: cst.CSTNode) -> bool:
 
 
 def _outlives(unit: Unit, binding: Binding, loop: cst.For, end: int) -> bool:
-    """Whether a variable is made before a loop and read after it, as a value."""
+    """Whether a variable is set before a loop and read after it, as a value."""
     before = any(unit.names.order(d) < unit.names.order(loop) for d in binding.definitions)
     return before and any(unit.names.order(read) > end for read in binding.reads)
 
 
 def _joined(program: AuditedProgram, unit: Unit, loop: cst.For) -> bool:
-    """Whether something joins the processes in the code that has to do with an evaluation: it, and its callers."""
+    """Whether the code of an evaluation or of its callers reduces or gathers over the processes."""
     codes: list[tuple[Unit, Code]] = [(unit, unit.names.function(loop))]
     seen: set[Code] = set()
     while codes:
@@ -114,7 +114,7 @@ def _joined(program: AuditedProgram, unit: Unit, loop: cst.For) -> bool:
 
 
 def _joins(program: AuditedProgram, call: cst.Call) -> bool:
-    """Whether a call joins values of the processes: by its name, or because a metric does so by itself."""
+    """Whether a call combines values of all processes: by its name, or because it is a metric that does."""
     name = method_name(call)
     if name in _JOINS or name.startswith(_WORDS):
         return True

@@ -33,7 +33,7 @@ _REDUCES = frozenset(
 
 
 def unwrapped_models(program: AuditedProgram) -> Found:
-    """The models that train without a wrapper, and the training steps that go round it."""
+    """The models that train without a wrapper, and the training steps that bypass it."""
     if program.unfollowed is not None or _averages_by_hand(program):
         return
     told: set[Origin] = set()
@@ -79,7 +79,7 @@ def _wrapper(program: AuditedProgram) -> str:
 
 
 def _averages_by_hand(program: AuditedProgram) -> bool:
-    """Whether the script joins gradients or weights by itself."""
+    """Whether the script averages gradients or weights by itself."""
     for record in program.state.calls.values():
         code = record.unit.names.function(record.node)
         if outside_name(record) in _REDUCES and not isinstance(code, cst.Module):
@@ -98,7 +98,7 @@ def _stepped(program: AuditedProgram, record: CallRecord) -> Iterator[Origin]:
 
 
 def _is_trained(program: AuditedProgram, model: Origin) -> bool:
-    """Whether a training loop runs a model forward: one that is only built is another program's."""
+    """Whether a training loop calls a model: a model that is only built belongs to another program."""
     trained = {_whole(program, call) for _, call in _training_calls(program)}
     return model in trained
 
@@ -108,7 +108,7 @@ def _whole(program: AuditedProgram, call: cst.Call) -> Origin:
 
 
 def _training_calls(program: AuditedProgram) -> Iterator[tuple[Unit, cst.Call]]:
-    """The calls of models in training steps that are not calls of a part by its whole."""
+    """The calls of models in training steps, except calls of a part by the model that contains it."""
     seen: set[cst.CSTNode] = set()
     for unit, body in _training_code(program):
         for node in program.reach.runs(body, unit):
@@ -134,7 +134,7 @@ def _without_gradient(unit: Unit, node: cst.CSTNode) -> bool:
 
 
 def _training_code(program: AuditedProgram) -> Iterator[tuple[Unit, cst.CSTNode]]:
-    """The loops that train, and the code around each backward pass where no loader feeds it."""
+    """The loops that train, and the code around each backward pass that has no loader."""
     for loop in program.training.train_loops:
         unit = program.unit_of(loop)
         if unit is not None and isinstance(loop, (cst.For, cst.While)):

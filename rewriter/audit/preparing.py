@@ -30,13 +30,13 @@ from .rule import AuditRule, Found
 
 
 def misprepared(program: AuditedProgram) -> Found:
-    """What is prepared in another order, too late, or without what belongs to it."""
+    """What is prepared in the wrong order, too late, or without its model or optimizer."""
     if program.by_hand or not program.prepares:
         return
     plain = any(model not in program.wrapped for model in program.training.models)
     for violation in _preparation(program):
         if violation.invariant == "model-prepared" or (violation.invariant == "optimizer-prepared" and plain):
-            continue  # a model that is not wrapped has a rule of its own
+            continue  # a model that is not wrapped has its own rule
         yield (
             violation.place.unit,
             Finding(
@@ -52,7 +52,7 @@ def _preparation(program: AuditedProgram) -> Iterator[Violation]:
 
 
 def outside_backwards(program: AuditedProgram) -> Found:
-    """The backward passes that the accelerator does not see."""
+    """The backward passes that do not use the accelerator."""
     if program.by_hand or not program.prepares:
         return
     for record in program.training.backwards:
@@ -63,7 +63,7 @@ def outside_backwards(program: AuditedProgram) -> Found:
 
 
 def gathered_losses(program: AuditedProgram) -> Found:
-    """The collectives through which a backward pass flows."""
+    """The collectives on the path of a backward pass."""
     for violation in gradients.joined(program) if not program.by_hand else ():
         words = f"{violation.words}: its gradient is that of one process"
         remedy = "call backward on the loss of this process, and gather a detached copy for the log"

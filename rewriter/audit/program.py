@@ -22,7 +22,7 @@ from .ranks import RankQuestions
 from .tracing import Tracer, ValueSource
 
 SETUPS = frozenset({"setup", "setup_module", "setup_optimizers", "setup_dataloaders"})
-"""Methods of Fabric that prepare what they are given."""
+"""Methods of Fabric that prepare their arguments."""
 _MODELS = PREPARES | {"setup", "setup_module"}
 _STARTERS = frozenset({"notebook_launcher", "debug_launcher"})
 _SHARDED = (
@@ -38,7 +38,7 @@ _SHARDED = (
 
 
 class Dialect(Enum):
-    """By what a program is distributed."""
+    """The library that distributes a program."""
 
     HAND = "torch.distributed"
     ACCELERATE = "Accelerate"
@@ -47,7 +47,7 @@ class Dialect(Enum):
 
 
 class AuditedProgram(EmittedProgram):
-    """One program, solved, with the questions that the audit asks."""
+    """One analysed program, with the questions that the audit asks."""
 
     def __init__(
         self, trees: Sequence[tuple[str, cst.Module]], assume: Iterable[tuple[str, str]], layout: ModulePaths
@@ -61,7 +61,7 @@ class AuditedProgram(EmittedProgram):
 
     @cached_property
     def dialects(self) -> frozenset[Dialect]:
-        """By what the program is distributed; empty where it runs in one process."""
+        """The libraries that distribute the program; empty if it runs in one process."""
         found: set[Dialect] = set()
         for record in self.state.calls.values():
             for name in outside_names(record):
@@ -79,7 +79,7 @@ class AuditedProgram(EmittedProgram):
 
     @property
     def by_hand(self) -> bool:
-        """Whether nothing but the script itself distributes it."""
+        """Whether only the script itself distributes it, without a library."""
         return self.dialects == {Dialect.HAND}
 
     @cached_property
@@ -93,7 +93,7 @@ class AuditedProgram(EmittedProgram):
 
     @cached_property
     def groups(self) -> CallRecord | None:
-        """A call that makes a group of some of the processes."""
+        """A call that creates a group of some of the processes."""
         return next(self.reached_calls("new_group", "create_group", "new_subgroups", "split_group"), None)
 
     @cached_property
@@ -101,7 +101,7 @@ class AuditedProgram(EmittedProgram):
         """
         The functions that the start of the program runs.
 
-        A function that is handed to others counts where code that runs names it, a method where its class may be used.
+        A function that is passed as a value counts if code that runs names it, a method if its class may be used.
         """
         found: set[Code] = set()
         pending: list[Code] = [unit.names.module for unit in self.reach.units]
@@ -122,7 +122,7 @@ class AuditedProgram(EmittedProgram):
 
     @cached_property
     def workers(self) -> set[Code] | None:
-        """The functions that started processes run; None where a launcher starts the script as a whole."""
+        """The functions that run in started processes; None if a launcher starts the whole script."""
         found: set[Code] = set()
         for record in self.records:
             if method_name(record.node) in _STARTERS or any(map(questions.spawns, outside_names(record))):
@@ -136,7 +136,8 @@ class AuditedProgram(EmittedProgram):
         return code in self.reached and (self.workers is None or code in self.workers)
 
     def loaders_of(self, loop: cst.CSTNode) -> tuple[Origin, ...]:
-        """The loaders that a loop iterates; where it names them, those and not what others hand to the same helper."""
+        """The loaders that a loop iterates. If the loop names them, only those, not what other callers pass to the same
+        helper."""
         loaders = self.reach.loaders(loop)
         if len(loaders) < 2 or not isinstance(loop, (cst.For, cst.CompFor)):
             return loaders
@@ -153,7 +154,7 @@ class AuditedProgram(EmittedProgram):
 
     @cached_property
     def wraps(self) -> list[CallRecord]:
-        """The calls that put a model into a wrapper which joins the gradients."""
+        """The calls that put a model into a wrapper which averages the gradients."""
         wrappers = questions.wrappers("processes")
         return [r for r in self.records if any(n in wrappers or _is_wrapper(n) for n in outside_names(r))]
 
@@ -170,9 +171,9 @@ class AuditedProgram(EmittedProgram):
 
     def is_wrapped(self, unit: Unit, node: cst.CSTNode) -> bool | None:
         """
-        Whether an expression gives a wrapped model, on any way to it; None where that cannot be told.
+        Whether an expression is a wrapped model, on any path to it; None if that is unknown.
 
-        Where a script unwraps on one way (``model.module if ddp else model``) the plain model is meant.
+        If a script unwraps on one path (``model.module if ddp else model``), the result is the plain model.
         """
         seen: set[cst.CSTNode] = set()
         pending, told = [(unit, node)], list[bool | None]()
@@ -191,7 +192,7 @@ class AuditedProgram(EmittedProgram):
         return True if True in told else None if None in told else False
 
     def _wraps(self, source: ValueSource) -> bool | tuple[Unit, cst.CSTNode] | None:
-        """Whether an expression makes a wrapped model; or the expression that decides it."""
+        """Whether an expression creates a wrapped model, or else the expression that decides it."""
         node, unit = source.node, source.unit
         if isinstance(node, cst.Attribute) and node.attr.value in ("module", "_orig_mod"):
             return False if self.is_wrapped(unit, node.value) else None
@@ -220,7 +221,7 @@ class AuditedProgram(EmittedProgram):
         return found
 
     def is_sharded(self, loader: Origin) -> bool | None:
-        """Whether each process reads rows of its own from a loader; None where that cannot be told."""
+        """Whether each process reads its own rows from a loader; None if that is unknown."""
         if loader in self.prepared:
             return True
         unit, call = self.unit_of(loader.node), loader.node
@@ -237,7 +238,7 @@ class AuditedProgram(EmittedProgram):
         return False
 
     def sampling(self, call: cst.Call) -> list[cst.BaseExpression]:
-        """What a loader is given to choose its rows."""
+        """The arguments by which a loader chooses its rows."""
         given = (keyword(call, "sampler", 3), keyword(call, "batch_sampler", 4))
         return [value for value in given if value is not None]
 
@@ -285,7 +286,7 @@ _UNWRAPS = frozenset({"module", "_orig_mod", "unwrap_model", "extract_model_from
 
 
 def _makes(node: cst.CSTNode) -> bool:
-    """Whether an expression makes a model, and does not unwrap one."""
+    """Whether an expression creates a model, and does not unwrap one."""
     named = node.func if isinstance(node, cst.Call) else node
     return not (isinstance(named, cst.Attribute) and named.attr.value in _UNWRAPS)
 
@@ -296,7 +297,7 @@ def _is_wrapper(name: str) -> bool:
 
 
 def _fabrics(tree: cst.Module) -> Iterator[str]:
-    """The names that a module gives to an object of Fabric."""
+    """The variables of a module that hold an object of Fabric."""
     imports = (small for line in tree.body if isinstance(line, cst.SimpleStatementLine) for small in line.body)
     if not any(_is_lightning(tree, small) for small in imports):
         return

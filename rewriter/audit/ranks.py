@@ -1,4 +1,4 @@
-"""Which expressions ask for the number of the process: as a condition, or anywhere in what they compute."""
+"""Which expressions depend on the rank: as a condition, or anywhere in their computation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _NAMES = frozenset(
     "master_process main_process is_rank0 "
     "is_root process_index local_process_index is_primary is_chief rank_zero_only is_local_main is_local_master".split()
 )
-"""What people call the number of a process, or the question whether it is the first."""
+"""Usual names for the rank of a process, or for the check whether it is the first."""
 _NUMBERS = frozenset({ranks.RANK, ranks.LOCAL_RANK, ranks.MULTIPLE})
 _PURE = frozenset({"int", "bool", "str", "float", "getenv", "get"})
 _JOINED = frozenset("all_reduce all_gather gather reduce broadcast gather_for_metrics all_gather_object".split())
 _STEPS = 500
-"""So many nodes are looked at."""
+"""The search stops after this many nodes."""
 
 
 class RankQuestions:
-    """Answers, remembered, whether an expression differs by the number of the process."""
+    """Answers, with a memory, whether an expression depends on the rank."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
@@ -36,9 +36,9 @@ class RankQuestions:
         self._mentioned: dict[cst.CSTNode, bool] = {}
 
     def asks(self, unit: Unit, expression: cst.CSTNode) -> bool:
-        """Whether a condition asks which process this is; whether there are several processes is another question."""
+        """Whether a condition checks which process this is, not only whether there are several."""
         if expression not in self._asked:
-            self._asked[expression] = False  # what leads back to itself adds nothing
+            self._asked[expression] = False  # a cycle adds nothing
             self._asked[expression] = self._asks(unit, expression)
         return self._asked[expression]
 
@@ -86,7 +86,7 @@ class RankQuestions:
         return any(self.asks(s.unit, s.node) for s in sources if s.node is not call and s.part is None)
 
     def mentions(self, unit: Unit, expression: cst.CSTNode) -> bool:
-        """Whether the number of the process is anywhere in what an expression is computed from."""
+        """Whether the rank is anywhere in what an expression is computed from."""
         if expression not in self._mentioned:
             self._mentioned[expression] = self._mentions(unit, expression)
         return self._mentioned[expression]

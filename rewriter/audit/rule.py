@@ -1,4 +1,4 @@
-"""A rule of the audit: an id, what it says to people, and the function that looks for what breaks it."""
+"""A rule of the audit: an id, its documentation, and the function that finds what breaks it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AuditRule(NamedTuple):
 
     id: str
     doc: str
-    """What is wrong and how to mend it: what ``--explain`` shows."""
+    """What is wrong and how to fix it: the text of ``--explain``."""
     body: Callable[[AuditedProgram], Found]
 
     @property

@@ -39,7 +39,7 @@ _SPLITS = frozenset({"torch.utils.data.random_split", "torch.utils.data.dataset.
 
 
 def seeds_that_differ(program: AuditedProgram) -> Found:
-    """What must be decided alike, and is seeded by rank or not at all."""
+    """Random decisions that must be equal on all processes, but are seeded by rank or not at all."""
     for record in program.records:
         name = outside_name(record)
         seed = keyword(record.node, "seed", 4)
@@ -56,7 +56,7 @@ def seeds_that_differ(program: AuditedProgram) -> Found:
 
 
 def _loose(program: AuditedProgram, split: CallRecord) -> str:
-    """Why a split without a generator differs between processes; empty where it does not."""
+    """Why a split without a generator differs between processes; empty if it does not."""
     if program.ranks.mentions(split.unit, split.node):
         return ""
     for record in _seeding(program):

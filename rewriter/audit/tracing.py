@@ -14,18 +14,18 @@ from ..analysis.training.training import method_name
 from ..validation.program import EmittedProgram
 
 _MOST = 400
-"""So many steps back are followed: a value that comes from further away counts as unknown."""
+"""At most this many steps back are followed: a value from further away counts as unknown."""
 
 
 class ValueSource(NamedTuple):
-    """An expression that gives a value."""
+    """An expression that creates a value."""
 
     unit: Unit
     node: cst.CSTNode
     part: int | None = None
-    """The position in the tuple that it gives, where only one part of that is meant."""
+    """The position in the tuple that it returns, if only one element is the value."""
     known: bool = True
-    """False where the value was not followed to what makes it."""
+    """False if the value was not followed to its origin."""
 
 
 class Tracer:
@@ -36,7 +36,7 @@ class Tracer:
         self._assigned: dict[str, list[tuple[Unit, cst.BaseExpression]]] | None = None
 
     def sources(self, unit: Unit, node: cst.CSTNode) -> list[ValueSource]:
-        """The expressions that may have made the value of an expression: calls, literals, operations."""
+        """The expressions that may have created the value of an expression: calls, literals, operations."""
         found: list[ValueSource] = []
         seen: set[tuple[cst.CSTNode, int | None]] = set()
         pending = [ValueSource(unit, node)]
@@ -53,7 +53,7 @@ class Tracer:
         return found
 
     def _back(self, source: ValueSource) -> list[ValueSource] | None:
-        """One step back; None where the expression makes its value by itself."""
+        """One step back; None if the expression creates its value itself."""
         unit, node = source.unit, source.node
         if isinstance(node, cst.Name):
             return self._variable(unit, node, source.part)
@@ -97,7 +97,7 @@ class Tracer:
         return found or None
 
     def _defined(self, unit: Unit, definition: cst.CSTNode, part: int | None) -> list[ValueSource]:
-        """What a definition gives."""
+        """The values of a definition."""
         parent = unit.names.parents.get(definition)
         if isinstance(definition, cst.Param):
             return self._given(unit, definition)
@@ -115,7 +115,7 @@ class Tracer:
         return [ValueSource(unit, definition, known=False)]
 
     def _given(self, unit: Unit, param: cst.Param) -> list[ValueSource]:
-        """What the calls of a function give for one of its parameters, or else its default."""
+        """The arguments for a parameter in the calls of its function, or else its default."""
         function = unit.names.parents.get(unit.names.parents.get(param, param))
         if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
             return [ValueSource(unit, param, known=False)]
@@ -155,7 +155,7 @@ class Tracer:
                     self._assigned.setdefault(self._key(unit, element.value), []).append((unit, value))
 
     def _key(self, unit: Unit, node: cst.Attribute) -> str:
-        """``self.x`` is one thing for each class, ``args.x`` one for the program."""
+        """``self.x`` has one key for each class, ``args.x`` one for the whole program."""
         text = dotted(node)
         if text.startswith("self."):
             klass = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
@@ -166,7 +166,7 @@ class Tracer:
 def argument_of(
     unit: Unit, function: cst.FunctionDef | cst.Lambda, param: cst.Param, site: CallRecord
 ) -> cst.BaseExpression | None:
-    """What a call gives for a parameter; None where it leaves the default, or stars hide it."""
+    """The argument of a call for a parameter; None if the call uses the default, or if stars hide it."""
     for arg in site.node.args:
         if arg.keyword is not None and arg.keyword.value == param.name.value:
             return arg.value

@@ -23,7 +23,7 @@ _ID = "not-followed"
 
 
 def gaps(program: AuditedProgram) -> Found:
-    """What of a program was not understood."""
+    """The parts of a program that were not understood."""
     if program.unfollowed is not None:
         record, name = program.unfollowed
         words = f"the audit does not follow how `{name}` distributes the model: only writes and collectives are checked"
@@ -52,7 +52,7 @@ def gaps(program: AuditedProgram) -> Found:
 
 
 def _idle(program: AuditedProgram) -> Found:
-    """A program without training that the audit can see: a framework's, or a library."""
+    """A program without visible training: it uses a framework, or it is a library."""
     unit = program.reach.units[0]
     title = next(_frameworks(program), "")
     words = f"{title} runs the training loop" if title else "no training was found in this program"

@@ -33,13 +33,13 @@ from .rule import AuditRule, Found, first_row
 
 _ONCE = {EffectKind.WRITE: "writes", EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "fetches"}
 _QUIET = frozenset({"makedirs", "mkdir", "add_scalar", "flush", "close"})
-"""Calls that may be made again, or write to what another finding speaks of."""
+"""Calls that are safe to repeat, or that write to something that has another finding."""
 
 
 def unguarded_writes(program: AuditedProgram) -> Found:
     """The files, runs and downloads that every process makes."""
     if not program.training.backwards:
-        return  # what starts other scripts runs once
+        return  # a script that starts other scripts runs once
     together = Together(program.state, program.reach, program.training, ())
     told: set[cst.CSTNode] = set()
     for unit in program.reach.units:
@@ -85,9 +85,9 @@ def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterato
 
 
 def _is_quiet(program: AuditedProgram, kind: EffectKind, call: cst.Call) -> bool:
-    """Whether a call may be made by all: again and again, in a way that is safe, or because the model is sharded."""
+    """Whether all processes may make a call: because it is safe to repeat, or because the model is sharded."""
     name = method_name(call)
-    if kind is not EffectKind.WRITE:  # caches of weights are written under other names, then renamed
+    if kind is not EffectKind.WRITE:  # caches of weights are written under temporary names, then renamed
         given = [keyword(call, word) for word in ("pretrained", "weights")]
         return name.startswith(("load_state_dict_from", "from_pretrained", "load_dataset", "create_model")) or any(
             given
@@ -96,7 +96,7 @@ def _is_quiet(program: AuditedProgram, kind: EffectKind, call: cst.Call) -> bool
 
 
 def _own(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether what is written has a name with the number of the process, or nothing is written elsewhere."""
+    """Whether the written path contains the rank, or nothing is written elsewhere."""
     if isinstance(node, cst.With):
         node = node.items[0].item
     for call in (n for n in descendants(node) if isinstance(n, cst.Call)):

@@ -1,1 +1,1 @@
-"""The command: what the user says, what is shown, what is written, and the exit status."""
+"""The ``migrate`` command: arguments, output, written files, and the exit status."""

@@ -1,4 +1,4 @@
-"""The command with ``--audit``: what is wrong with scripts that are distributed already. Nothing is written."""
+"""The command with ``--audit``: report what is wrong with scripts that are distributed already. Nothing is written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .progress import ProgressBar
 from .request import Request
 
 FOUND = 1
-"""The exit status where something is wrong."""
+"""The exit status if something is wrong."""
 _UNREAD = 3
 
 

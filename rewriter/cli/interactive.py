@@ -15,7 +15,7 @@ from ..source import Source, SourceError
 
 
 def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bool, side_by_side: bool) -> Result:
-    """Ask at the terminal, and return the result with the files as the answers make them."""
+    """Ask at the terminal, and return the result with the edits that were accepted."""
     changed = {file.source.path for file in result.changed if not file.blocked}
     sessions = [
         Session(given.planned(catalogue))

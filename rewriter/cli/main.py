@@ -1,4 +1,4 @@
-"""The ``migrate`` command: what the user says, what is shown, what is written, and the exit status."""
+"""The ``migrate`` command: arguments, output, written files, and the exit status."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from ..verify.handover import SeenVerdict
 
 _COMPLETE = "_MIGRATE_COMPLETE"
-"""Set by the completion script that a shell has loaded."""
+"""The environment variable that the shell's completion script sets."""
 
 _FEW = 5
-"""So many paths are repeated in a hint."""
+"""A hint repeats at most this many paths."""
 
 NOTHING, WOULD_CHANGE, BLOCKED, FAILED = range(4)
 
 
 def run(catalogue: Sequence[Entry], argv: Sequence[str]) -> int:
-    """Run the command on its arguments and return its exit status; no exception leaves it."""
+    """Run the command on its arguments and return its exit status; it raises no exception."""
     try:
         status = _run(catalogue, list(argv))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output went away: say nothing, and let nothing be flushed into the broken pipe.
+        # The reader of our output closed the pipe: print nothing, and flush nothing into the broken pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except KeyboardInterrupt:
@@ -102,7 +102,7 @@ def _explain(catalogue: Sequence[Entry], id: str) -> int:
 
 
 def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
-    """Analyse every file, write if that was asked for and nothing is blocked, and report."""
+    """Analyse every file, write on request if nothing is blocked, and report."""
     from ..project.scan import Surveyor
 
     shown = {"every": request.roles, "notes": not request.check}
@@ -162,7 +162,7 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
 
 
 def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: Survey) -> int:
-    """Ask about each group of edits of the programs that are not blocked, and write what was said yes to."""
+    """Ask about each group of edits of the programs that are not blocked, and write what was accepted."""
     from .interactive import ask
 
     if not sys.stdin.isatty() or not sys.stdout.isatty():
@@ -179,7 +179,7 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
 
 
 def _verify(result: Result, survey: Survey, request: Request) -> SeenVerdict | None:
-    """Run both scripts and compare, where there is something to compare."""
+    """Run both scripts and compare, if there is something to compare."""
     if request.verify is None or not result.changed or survey.refused:
         return None
     if result.blocked and not request.options.partial:
@@ -200,7 +200,7 @@ def _status(result: Result, refused: Sequence[SourceError], check: bool) -> int:
 
 
 def _show(files: Sequence[FileResult], request: Request) -> None:
-    """Show the diffs: for eyes at a terminal, as a patch anywhere else."""
+    """Show the diffs: in colour at a terminal, as a patch anywhere else."""
     if not files:
         return
     if sys.stdout.isatty() or request.side_by_side:
@@ -216,7 +216,7 @@ def _show(files: Sequence[FileResult], request: Request) -> None:
 
 
 def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -> None:
-    """Say on stderr what was done and why, and what to run next."""
+    """Write to stderr what was done and why, and what to run next."""
     from shutil import get_terminal_size
 
     from ..report.summary import summary

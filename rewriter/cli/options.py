@@ -1,4 +1,4 @@
-"""The options of ``migrate``, as click knows them: their help, their checks, and their completion in a shell."""
+"""The options of ``migrate`` for click: their help, their checks, and their completion in a shell."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _ASKED = Asked()
 
 
 def read(argv: list[str]) -> dict[str, Any] | int:
-    """Read arguments: the value of each option by its name; or the exit status of one that has answered by itself."""
+    """Read arguments: the value of each option by its name, or the exit status after ``--help`` or ``--version``."""
     try:
         with command.make_context("migrate", argv) as context:
             given: dict[str, Any] = command.invoke(context)
             return given
-    except click.exceptions.Exit as done:  # --help and --version have printed what they know
+    except click.exceptions.Exit as done:  # --help and --version have printed their text
         return done.exit_code
     except click.ClickException as error:
         raise UsageError(error.format_message()) from None
 
 
 def complete(variable: str, instruction: str) -> int:
-    """Answer a shell that wants the completion script, or a word completed."""
+    """Answer a shell that asks for the completion script, or for the completion of a word."""
     from click.shell_completion import shell_complete
 
     return shell_complete(command, {}, "migrate", variable, instruction)
@@ -116,5 +116,5 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
     help="Show the version and exit.",
 )
 def command(**given: Any) -> dict[str, Any]:
-    """Hand on what was given."""
+    """Return the values of the options."""
     return given

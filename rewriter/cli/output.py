@@ -1,4 +1,4 @@
-"""What the command prints and writes beside the files: text, bytes, reports for machines, and the page."""
+"""What the command prints and writes besides the files: text, bytes, reports for machines, and the HTML page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def for_machines(
     format: str, result: Result, survey: Survey, status: int, writes: bool, verdict: SeenVerdict | None
 ) -> str:
-    """The report in the format that was asked for."""
+    """The report in the requested format."""
     if format == "sarif":
         from importlib.metadata import version
 
@@ -52,7 +52,7 @@ def write_page(
 
 
 def say(line: str) -> None:
-    """Say something on stderr, in the name of the command."""
+    """Write a message to stderr, with the name of the command."""
     sys.stderr.write(f"migrate: {line}\n")
 
 

@@ -6,14 +6,14 @@ import time
 from typing import TextIO
 
 _FEW = 20
-"""Runs over fewer programs than this are over before anybody could read a bar."""
+"""Runs over fewer programs than this end before anybody could read a bar."""
 _EVERY = 0.1
 """Seconds between two drawings."""
 _WIDTH = 30
 
 
 class ProgressBar:
-    """Called with the number of programs that are done and that of all; draws a bar from time to time."""
+    """Called with the number of finished programs and the number of all; draws a bar from time to time."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -22,7 +22,7 @@ class ProgressBar:
         self._shows = False
 
     def __call__(self, done: int, total: int) -> None:
-        """Say that so many programs of so many are done; all of them takes the bar away."""
+        """Show how many of all programs are done; remove the bar if all are."""
         if not self.terminal or total < _FEW:
             return
         now = time.monotonic()

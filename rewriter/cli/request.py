@@ -1,9 +1,9 @@
 """
 What the command line asks for.
 
-Paths and switches, all that hooks use, are read here; click reads everything else. Both go through the same
-checks. Click takes 21 ms of CPU to import and to read the same words: with it, a file with nothing to do costs 63 ms
-instead of 42 (best of 60 runs in turn, Python 3.11), and is to cost 60 at most.
+Paths and switches, all that hooks use, are read here; click reads everything else. Both go through the same checks.
+Click takes 21 ms of CPU to import and to read the same words. With it, a file with nothing to do costs 63 ms instead of
+42 (best of 60 runs in turn, Python 3.11); the limit is 60.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class Request(NamedTuple):
     side_by_side: bool = False
     html: str | None = None
     follow: bool = True
-    """Migrate programs, with the modules that scripts import; else each file by itself."""
+    """Migrate programs, with the modules that scripts import; otherwise each file separately."""
     hook: bool = False
-    """The paths are changed files: the programs that reach them are meant."""
+    """The paths are changed files: migrate the programs that reach them."""
     verify: Asked | None = None
     cache: bool = True
     """Read and write the cache of verdicts."""
     verbose: bool = False
     audit: bool = False
-    """Say what is wrong with scripts that are distributed already, and change nothing."""
+    """Report what is wrong with scripts that are distributed already, and change nothing."""
 
 
 def parse(argv: Sequence[str]) -> Request | int:
@@ -90,7 +90,7 @@ def parse(argv: Sequence[str]) -> Request | int:
 
 
 def plain(argv: Sequence[str]) -> dict[str, Any] | None:
-    """The value of each option, as click would say it; None where there is more than paths and switches."""
+    """The value of each option, as click would return it; None if there is more than paths and switches."""
     given, paths = dict(_UNSAID), []
     for word in argv:
         if word in _SWITCHES:
@@ -103,7 +103,7 @@ def plain(argv: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _request(given: Mapping[str, Any]) -> Request:
-    """Make a request of the options; ``UsageError`` where they do not go together."""
+    """Create a request from the options; ``UsageError`` if they contradict each other."""
     _exclusive(given, "write", "check", "interactive")
     _exclusive(given, "interactive", "roles", "verify")
     _exclusive(given, "interactive", "html")
@@ -135,7 +135,7 @@ def _request(given: Mapping[str, Any]) -> Request:
 
 
 def _asked(given: Mapping[str, Any]) -> Asked | None:
-    """What is to be verified; None without ``--verify``."""
+    """The options of the verification; None without ``--verify``."""
     unsaid = Asked()._asdict()
     if not given["verify"]:
         for name in ("procs", "steps", "as_is", "double", "keep"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FORMATS = ("text", "json", "sarif", "github")
-"""Of ``--output-format``; the first is the default."""
+"""The values of ``--output-format``; the first is the default."""
 
 
 class UsageError(Exception):

@@ -1,1 +1,1 @@
-"""One result, many faces. Each face is a function from a result to text; the command prints it."""
+"""One result, many reports. Each report is a function from a result to text; the command prints it."""

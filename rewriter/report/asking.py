@@ -42,15 +42,15 @@ class Asking:
     """Asks about the groups of each program in turn."""
 
     def __init__(self, console: Console, answer: Callable[[], str], *, side_by_side: bool = False) -> None:
-        """``answer`` gives the line that the user types, and an empty string when there will be none any more."""
+        """``answer`` returns the line that the user types, and an empty string at the end of the input."""
         self.console = console
         self.answer = answer
         self.side_by_side = side_by_side
         self.without_asking: set[str] = set()
-        """Rules whose edits are made from now on."""
+        """Rules whose edits are accepted from now on without a question."""
 
     def about(self, sessions: Iterable[Session]) -> None:
-        """Ask about everything; the sessions know the answers afterwards."""
+        """Ask about everything; the sessions hold the answers afterwards."""
         try:
             for session in sessions:
                 self._program(session)
@@ -79,7 +79,7 @@ class Asking:
                 left.update(source.path for source in files)
 
     def _asked(self, session: Session, group: str, count: str) -> str:
-        """Ask until there is an answer, and do what it says."""
+        """Ask until there is a valid answer, and carry it out."""
         while True:
             question = f"{count}{self._question(session, group)} [{','.join(_KEYS)}]? "
             self.console.print(Text(question, "bold blue"), end="", soft_wrap=True)
@@ -117,7 +117,8 @@ class Asking:
         self.console.print(Text(text, "yellow"), soft_wrap=True)
 
     def _edited(self, session: Session, group: str) -> bool:
-        """Open each file of a group in the user's editor, as it would be with the group. Whether all was taken."""
+        """Open each file of a group in the user's editor, as it would be with the group. Return whether all were
+        accepted."""
         texts: dict[Source, str] = {}
         for source in session.files(group):
             name = source.path.name if source.notebook is None else f"{source.path.stem}.py"

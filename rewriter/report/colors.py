@@ -13,7 +13,8 @@ _KINDS.update({getattr(tokenize, name): "s" for name in dir(tokenize) if name.st
 
 
 def colors(text: str) -> dict[int, list[Span]]:
-    """Return for each line, counted from 1, its spans in order: start, end and kind; nothing for what is no Python."""
+    """Return for each line, counted from 1, its spans in order: start, end and kind; nothing for text that is not
+    Python."""
     found: dict[int, list[Span]] = {}
     lines = text.split("\n")
     defines = False
@@ -26,7 +27,7 @@ def colors(text: str) -> dict[int, list[Span]]:
             if kind:
                 _add(found, lines, token.start, token.end, kind)
     except (tokenize.TokenError, SyntaxError):
-        pass  # what was recognised up to here is right
+        pass  # the spans up to the error are correct
     return found
 
 

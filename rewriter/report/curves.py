@@ -1,4 +1,4 @@
-"""Loss curves as a picture: one line a run, drawn as SVG that needs nothing but the page it is in."""
+"""Loss curves as a picture: one line for each run, as SVG that is embedded in the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The patch: bytes in, bytes out, so that ``migrate script.py | git apply`` gives what ``--write`` gives."""
+"""The patch: bytes in, bytes out, so that ``migrate script.py | git apply`` has the same result as ``--write``."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from .text import at_lines
 
 
 def expectations(result: Result) -> Iterator[str]:
-    """Yield one sentence or two about each thing that changes."""
+    """Yield one or two sentences about each thing that changes."""
     by_kind: dict[str, list[Trait]] = {}
     for file in result.files:
         for trait in file.traits:
@@ -64,7 +64,7 @@ def expectations(result: Result) -> Iterator[str]:
 
 
 def _counted(by_kind: dict[str, list[Trait]], many: bool, kept: bool) -> Iterator[str]:
-    """What is counted in steps, batches and rows of one process."""
+    """The values that are counted in steps, batches and rows of one process."""
     if found := [] if kept else by_kind.get("cadence", []):
         yield (
             f"{_named(found, many)}: this counts the steps of one process, and on N processes an epoch has N times "

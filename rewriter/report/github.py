@@ -44,7 +44,7 @@ def _line(command: str, path: str, line: int, column: int, title: str, text: str
 
 
 def _data(text: str) -> str:
-    """Escape what would end the command, or begin another one."""
+    """Escape characters that would end the command, or begin another one."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

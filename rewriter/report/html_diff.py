@@ -14,7 +14,7 @@ from .text import at_lines
 
 
 def weight(change: Change) -> str:
-    """What the filters call an edit that keeps the promises by itself, and one that wants a look."""
+    """The name in the filters for a safe edit, and for one that should be checked."""
     return "safe" if change.severity is Severity.NOTE else change.severity.value
 
 
@@ -45,7 +45,7 @@ def _opening(hunk: int, block: DiffBlock) -> str:
 
 
 def _why(changes: Sequence[Change], rules: Mapping[str, str]) -> str:
-    """The rules at work and why: in short, and the whole when it is asked for."""
+    """The rules at work and why: in short, and in full on request."""
     if not changes:
         return ""
     told = reasons(changes)
@@ -90,7 +90,7 @@ def _cells(
 
 
 def _code(text: str, marks: Sequence[tuple[int, int]], spans: Sequence[Span], tag: str) -> Iterator[str]:
-    """A line in pieces, each in its colour, the changed words marked."""
+    """A line in coloured spans, with the changed words marked."""
     whole = len(marks) == 1 and marks[0][0] == 0 and marks[0][1] >= len(text)
     marks = () if whole else marks
     cuts = {0, len(text), *(edge for start, end in marks for edge in (start, end)), *(e for s in spans for e in s[:2])}

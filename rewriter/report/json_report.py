@@ -90,7 +90,7 @@ def _role(file: FileResult, role: RoleReport) -> dict[str, Any]:
 
 
 def _place(file: FileResult, line: int) -> dict[str, int]:
-    """The line, of a notebook in its cell."""
+    """The line; for a notebook the cell and the line in it."""
     if file.source.notebook is None:
         return {"line": line}
     cell, line = file.source.notebook.place(line)

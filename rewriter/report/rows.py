@@ -1,7 +1,7 @@
 """
 The diff as rows: lines side by side, the words that differ in them, and the edits that made each block.
 
-What the terminal and the page show is drawn from this; the patch for machines is made elsewhere, from bytes.
+The terminal and the page are drawn from these rows; the patch for machines is made from bytes, in ``diff``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import NamedTuple
 from ..result import Change, FileResult
 
 CONTEXT = 3
-"""Unchanged lines around a change."""
+"""The number of unchanged lines shown around a change."""
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _ALIKE = 0.45
-"""Lines that share less than this are not the same line, changed."""
+"""Lines with less in common than this count as different lines, not as one changed line."""
 _CELLS = 2500
 """Blocks with more pairs of lines than this are not aligned line by line: it would take too long."""
 
@@ -27,20 +27,20 @@ Span = tuple[int, int]
 
 
 class Row(NamedTuple):
-    """One line before and after. ``None`` stands for a line that is not there; its number is 0."""
+    """One line before and after. ``None`` stands for a missing line; its number is 0."""
 
     old: int
     new: int
     before: str | None
     after: str | None
     out: tuple[Span, ...] = ()
-    """Which parts of ``before`` are gone, where the two lines are one line that was changed."""
+    """Which parts of ``before`` were removed, if the two lines are one changed line."""
     into: tuple[Span, ...] = ()
     """Which parts of ``after`` are new."""
 
     @property
     def same(self) -> bool:
-        """Whether the line is as it was."""
+        """Whether the line is unchanged."""
         return self.before == self.after
 
 
@@ -69,7 +69,7 @@ class Hunk(NamedTuple):
 
 
 def hunks_of(file: FileResult, context: int = CONTEXT) -> list[Hunk]:
-    """Cut the difference of a file's two texts into hunks."""
+    """Split the difference of a file's two texts into hunks."""
     before, after = map(_lines, file.texts)
     matcher = difflib.SequenceMatcher(a=before, b=after, autojunk=False)
     groups = list(matcher.get_grouped_opcodes(context))
@@ -94,7 +94,7 @@ def hunks_of(file: FileResult, context: int = CONTEXT) -> list[Hunk]:
 
 
 def reasons(changes: Sequence[Change]) -> list[tuple[str, str, list[int]]]:
-    """Each rule with a reason of its own, once, and the lines at which it was at work."""
+    """Each pair of rule and reason once, with the lines of its edits."""
     groups: dict[tuple[str, str], list[int]] = {}
     for change in changes:
         lines = groups.setdefault((change.rule, change.reason), [])
@@ -104,13 +104,13 @@ def reasons(changes: Sequence[Change]) -> list[tuple[str, str, list[int]]]:
 
 
 def _lines(text: str) -> list[str]:
-    """Cut at line feeds and nowhere else, as the numbers of the edits count."""
+    """Split at line feeds only, because the line numbers of the edits count these."""
     lines = text.split("\n")
     return lines[:-1] if lines and not lines[-1] else lines
 
 
 def _changed(before: Sequence[str], after: Sequence[str], old: range, new: range) -> Iterator[Row]:
-    """The rows of a changed block: lines that are alike beside each other, their words compared; then the others."""
+    """The rows of a changed block: similar lines are beside each other, with their words compared; then the others."""
     i, j = old.start, new.start
     for left, right in [*_pairs([before[n] for n in old], [after[n] for n in new]), (len(old), len(new))]:
         for gone, come in zip_longest(range(i, old.start + left), range(j, new.start + right)):
@@ -128,7 +128,7 @@ def _changed(before: Sequence[str], after: Sequence[str], old: range, new: range
 
 
 def _pairs(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
-    """Which lines became which, in order: the pairs that are alike most, taken together."""
+    """Which lines became which, in order: the pairs with the highest total similarity."""
     if not before or not after or len(before) * len(after) > _CELLS:
         return []
     likeness = [[_likeness(one, other) for other in after] for one in before]
@@ -149,7 +149,7 @@ def _pairs(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]
 
 
 def _likeness(one: str, other: str) -> float:
-    """How much of two lines is the same, in words; 0 for lines that are not alike."""
+    """How much of two lines is equal, in words; 0 for lines that are not similar."""
     matcher = difflib.SequenceMatcher(None, _TOKEN.findall(one.strip()), _TOKEN.findall(other.strip()), autojunk=False)
     if matcher.real_quick_ratio() < _ALIKE:
         return 0.0
@@ -158,7 +158,7 @@ def _likeness(one: str, other: str) -> float:
 
 
 def words(before: str, after: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The parts of two lines that differ, cut at words."""
+    """The parts of two lines that differ, split at words."""
     one, other = _TOKEN.findall(before), _TOKEN.findall(after)
     out: list[Span] = []
     into: list[Span] = []

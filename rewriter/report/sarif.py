@@ -25,7 +25,7 @@ def sarif(result: Result, refused: Sequence[SourceError], *, version: str = "") 
     Return one SARIF log with one run.
 
     A file that would change is a result ``would-change`` with a fix that holds all its edits, because they need each
-    other: making the fix gives what ``--write`` writes. A finding is a result under its own id.
+    other: the fix has the same effect as ``--write``. A finding is a result under its own id.
     """
     results = [entry for file in result.files for entry in _file(file)]
     results += [_refused(error) for error in refused]
@@ -84,7 +84,7 @@ def _fix(file: FileResult) -> dict[str, Any]:
 
 
 def _replacements(file: FileResult) -> Iterator[dict[str, Any]]:
-    """Whole lines that are replaced. A region ends before the first character of the next line, where there is one."""
+    """Whole lines that are replaced. A region ends before the first character of the next line, if there is one."""
     before, after = _lines(file.source.data, file), _lines(file.after, file)
     for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
         if tag == "equal":

@@ -15,11 +15,11 @@ from .text import at_lines, counted, visible
 _ORDER = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
 _COLORS = {Severity.ERROR: "1;31", Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
 _TIED = "\u00a0"
-"""A blank at which no line is wrapped."""
+"""A space at which no line is wrapped."""
 _ENDLESS = 1_000_000
-"""A width that no line has."""
+"""A width that is larger than any line."""
 _MANY = 6
-"""From this many changed files on, each gets one line and not a list of its edits."""
+"""If at least this many files change, each gets one line and not a list of its edits."""
 
 
 class _Page:
@@ -38,13 +38,13 @@ class _Page:
         self.lines += [*([""] if self.lines else []), self.paint(text, "1")]
 
     def entry(self, text: str, *, first: str = "", rest: str = "  ") -> None:
-        """Add what a program may look for: on one line where nobody reads it on a terminal."""
+        """Add text that a program may search for: on one line unless it goes to a terminal."""
         width, self.width = self.width, self.width if self.wraps else _ENDLESS
         self.item(text, first=first, rest=rest)
         self.width = width
 
     def item(self, text: str, *, first: str = "  ", rest: str = "    ", style: str = "", styled: str = "") -> None:
-        """Add a paragraph; ``styled`` is the word in it that gets a colour of its own."""
+        """Add a paragraph; ``styled`` is the word in it that gets its own colour."""
         wrapped = textwrap.wrap(
             text, self.width, initial_indent=first, subsequent_indent=rest, break_long_words=False,
             break_on_hyphens=False,
@@ -140,7 +140,7 @@ def _finding(page: _Page, file: FileResult, diagnosis: Diagnosis) -> None:
 
 
 def _total(result: Result, errors: int, verb: str) -> str:
-    """The last line: one glance at the whole run."""
+    """The last line: the whole run in one sentence."""
     changed = len(result.changed)
     blocked = sum(file.blocked for file in result.files)
     facts = [f"{counted(changed, 'file')} {verb}" if changed else "nothing to change"]

@@ -1,4 +1,4 @@
-"""The diff for a person at a terminal: coloured, as wide as it is, each change under the rules that made it and why."""
+"""The diff for a person at a terminal: coloured, as wide as the terminal, each change below its rules and reasons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MARK = "reverse"
 
 
 def console(*, color: bool) -> Console:
-    """Return stdout as it is to be written to: plain where colours are not wanted, as wide as the terminal is."""
+    """Return a console for stdout: without colours if they are not wanted, as wide as the terminal."""
     return Console(highlight=False, no_color=not color, color_system="auto" if color else None)
 
 
@@ -55,7 +55,7 @@ def _print(console: Console, lines: Iterable[Text]) -> None:
 
 
 def _title(file: FileResult, width: int) -> Text:
-    """The file's name and how much is done to it, on a line of their own."""
+    """The file's name and the number of its changes, on a separate line."""
     name = visible(shown(file.source.path))
     line = "─" * max(0, min(width, 100) - len(name) - 4)
     return Text.assemble(("── ", _DIM), (name, "bold"), (f" {line}", _DIM), no_wrap=True, overflow="ignore")
@@ -94,7 +94,7 @@ def _why(block: DiffBlock, digits: int, width: int) -> Iterator[Text]:
 
 
 def _lines(block: DiffBlock, digits: int, console: Console) -> Iterator[Text]:
-    """The lines of a block as a unified diff has them: those that go, then those that come."""
+    """The lines of a block as in a unified diff: the removed ones, then the added ones."""
     if not block.changed:
         for row in block.rows:
             yield from _numbered((row.old, row.new), " ", row.before or "", (), "", digits, console)
@@ -110,7 +110,7 @@ def _lines(block: DiffBlock, digits: int, console: Console) -> Iterator[Text]:
 def _numbered(
     numbers: tuple[int, int], sign: str, text: str, marks: Sequence[Span], style: str, digits: int, console: Console
 ) -> Iterator[Text]:
-    """One line with its old and its new number, each in its own column; 0 is a number that it does not have."""
+    """One line with its old and its new number, each in its own column; 0 means that it has no such number."""
     room = console.width - 2 * digits - 4
     head = "".join(f"{number or '':>{digits}} " for number in numbers)
     for part, line in enumerate(_wrapped(text, marks, style, room)):
@@ -118,7 +118,8 @@ def _numbered(
 
 
 def _wrapped(text: str, marks: Sequence[Span], style: str, room: int) -> list[Text]:
-    """A line cut where the terminal ends, its changed words marked. Marks count in the text as it is in the file."""
+    """A line wrapped at the width of the terminal, its changed words marked. Marks are positions in the text of the
+    file."""
     text = text.rstrip("\r")
     line = Text()
     position = 0
@@ -134,9 +135,9 @@ def _wrapped(text: str, marks: Sequence[Span], style: str, room: int) -> list[Te
 
 def _cut(line: Text, room: int) -> list[Text]:
     """
-    Cut a line so that no part is wider than ``room``: at a blank, else beside punctuation.
+    Cut a line so that no part is wider than ``room``: at a space, else beside punctuation.
 
-    A word is cut only where it is wider than the room itself.
+    A word is cut only if it is wider than the room itself.
     """
     room = max(room, _ROOM)
     if line.cell_len <= room:
@@ -146,7 +147,7 @@ def _cut(line: Text, room: int) -> list[Text]:
     for piece in _PIECE.finditer(line.plain):
         cells = cell_len(piece[0])
         while width + cells > room and not piece[0].isspace() and piece.start() > start:
-            # A blank near the margin is a better place than the middle of an expression.
+            # A space near the margin is a better place than the middle of an expression.
             start = blank if cell_len(line.plain[start:blank]) * 2 > room else piece.start()
             cuts.append(start)
             width = cell_len(line.plain[start : piece.start()])

@@ -1,4 +1,4 @@
-"""Words that several reports share: a count with its noun, a list of lines, text that cannot steer a terminal."""
+"""Helpers of several reports: a count with its noun, a list of lines, text without control characters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def at_lines(lines: Iterable[int], notebook: Cells | None = None) -> str:
 
 
 def visible(text: str) -> str:
-    """Keep control characters of a file from steering the terminal."""
+    """Replace control characters, so that the text of a file cannot control the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)

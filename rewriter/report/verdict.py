@@ -1,4 +1,5 @@
-"""The verdict for a person: a table of promises, the losses drawn, what was held still, the last word."""
+"""The verdict for a person: a table of promises, the loss curves, what was fixed for the comparison, and the
+conclusion."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def _detail(promise: SeenPromise) -> str:
 
 
 def last_word(verdict: SeenVerdict) -> str:
-    """Return one line about everything."""
+    """Return the conclusion in one line."""
     if verdict.original_error:
         return "Not verified: fix the original first, so that it runs with the same arguments."
     if verdict.status == NOT_COMPARED:
