@@ -1,9 +1,9 @@
 """
-Let every process come to a collective call, or none.
+Let all processes make a collective call, or none.
 
-A barrier, a reduction, a gather or a backward pass waits for all processes. Where only some of them come to it, under
-a condition on the rank, after one of them has returned, or in the handler of an exception, the others never answer:
-the job hangs, or meets another collective and mixes the two.
+A barrier, a reduction, a gather or a backward pass waits for all processes. If only some of them make the call (under a
+condition on the rank, after one of them has returned, or in an exception handler), the others never answer: the job
+hangs, or the call is matched with another collective.
 
     -if dist.get_rank() == 0:
     -    loss = reduce_loss(loss)      # calls dist.all_reduce

@@ -1,15 +1,15 @@
 """
-Let each process use the device that is its own.
+Let each process use its own device.
 
 `"cuda"` is the first GPU until `torch.cuda.set_device` says otherwise, and `"cuda:0"` always is: N processes would
-share one GPU, or meet weights and batches on two different ones.
+share one GPU, or have weights and batches on two different GPUs.
 
      local_rank = int(os.environ["LOCAL_RANK"])
     +torch.cuda.set_device(local_rank)
      model = DDP(Net().cuda(), device_ids=[local_rank])
 
-With Accelerate, Fabric or torchlift: `accelerator.device`, `fabric.device`, and batches of a loader that was
-prepared, which are there already.
+With Accelerate, Fabric or torchlift: `accelerator.device`, `fabric.device`, and batches of a prepared loader, which are
+already on the device.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Tell the sampler which epoch it is.
 
 A `DistributedSampler` shuffles by its seed and its epoch. Without `set_epoch` each epoch has the order of the first
-one, so that the batches are the same ones again and again.
+one, so the batches are the same in every epoch.
 
      for epoch in range(epochs):
     +    sampler.set_epoch(epoch)

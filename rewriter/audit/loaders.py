@@ -1,15 +1,15 @@
 """
-Give each process rows of its own: a sampler that shards the data, or a loader that was prepared.
+Give each process its own rows: use a sampler that shards the data, or prepare the loader.
 
-Without one every process reads the whole data set, in the same order where the seeds agree: N processes do the work
-of one N times, and the gradient is that of one batch.
+Otherwise every process reads the whole data set, in the same order if the seeds are equal: N processes do the same
+work, and the gradient is that of one batch.
 
     -loader = DataLoader(data, batch_size=32, shuffle=True)
     +sampler = DistributedSampler(data)
     +loader = DataLoader(data, batch_size=32, sampler=sampler)
 
-With Accelerate or torchlift hand the loader to `prepare`, with Fabric to `setup_dataloaders`. Iterable data sets,
-data sets that read the rank and samplers of other packages are left alone: they may shard by themselves.
+With Accelerate or torchlift pass the loader to `prepare`, with Fabric to `setup_dataloaders`. Iterable data sets,
+data sets that read the rank and samplers of other packages are not reported: they may shard by themselves.
 """
 
 from __future__ import annotations

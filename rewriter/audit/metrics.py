@@ -1,16 +1,17 @@
 """
-Join what an evaluation counts before it is printed, logged, compared or returned.
+Reduce the results of an evaluation over all processes before they are printed, logged, compared or returned.
 
-Where each process reads its own rows, a count or a sum that an evaluation loop carries is that of one process: the
-accuracy of 1/N of the data. Printed by the main process it looks like the whole; compared with the best value so far
-it differs between processes, which then save, stop or change the learning rate at different times.
+If each process reads its own rows, a count or a sum of an evaluation loop covers only these rows: the accuracy is that
+of 1/N of the data. If the main process prints it, it looks like the accuracy of the whole set. If it is compared with
+the best value so far, it differs between processes, which then save, stop or change the learning rate at different
+times.
 
      correct += (output.argmax(1) == target).sum()
     +dist.all_reduce(correct)
      print(correct / len(dataset))
 
-With Accelerate or torchlift: `accelerator.gather_for_metrics(...)` in the loop, or `accelerator.reduce(...)` after
-it; with Fabric `fabric.all_reduce` and `fabric.all_gather`. A metric of torchmetrics joins the processes by itself.
+With Accelerate or torchlift: `accelerator.gather_for_metrics(...)` in the loop, or `accelerator.reduce(...)` after it;
+with Fabric `fabric.all_reduce` and `fabric.all_gather`. A metric of torchmetrics reduces over the processes by itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
 Wrap the model that trains, and call the wrapper.
 
-Gradients are averaged by the wrapper: `DistributedDataParallel`, or what `prepare` or `setup` returns. A model that
-is not wrapped, or whose training step calls the plain model inside the wrapper, trains on each process by itself: the
-weights drift apart, and nothing says so.
+Gradients are averaged by the wrapper: `DistributedDataParallel`, or what `prepare` or `setup` returns. A model that is
+not wrapped, or whose training step calls the plain model inside the wrapper, trains on each process by itself: the
+weights drift apart, without any error.
 
     -ddp = DDP(model, device_ids=[local_rank])
     -loss = criterion(model(x), y)

@@ -1,9 +1,9 @@
 """
-Hand the accelerator what it has to know of, all of it, in order, before the training.
+Prepare all models, optimizers and loaders in order before the training, and use the accelerator for the backward pass.
 
-What `prepare` returns has the order of its arguments. An optimizer that is not prepared with its model does not know
-of scaling and accumulation; a model that is prepared after its training trained alone; a backward pass that does not
-go through the accelerator is neither scaled nor divided; a loss that is gathered before its backward pass has the
+The results of `prepare` have the order of its arguments. An optimizer that is not prepared with its model ignores
+scaling and accumulation. A model that is prepared after its training was trained on each process separately. A backward
+pass without the accelerator is neither scaled nor divided. A loss that is gathered before its backward pass has the
 gradient of one process only.
 
     -model, optimizer = accelerator.prepare(optimizer, model)

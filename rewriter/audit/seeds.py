@@ -1,9 +1,9 @@
 """
-Seed alike what must be equal on all processes, and apart what must differ.
+Use the same seed for what must be equal on all processes, and different seeds for what must differ.
 
-Which rows belong to which split and which rows a sampler gives to whom must be decided alike: with seeds that differ
-by rank, or with none, rows of the training set of one process are in the validation set of another. Batches that each
-process draws for itself must be drawn apart: with the same seed everywhere N processes train on the same batch.
+Random splits and samplers must choose the same rows on all processes: with seeds that differ by rank, or without a
+seed, rows of the training set of one process are in the validation set of another. Batches that each process draws for
+itself must differ: with the same seed N processes train on the same batch.
 
     -train, val = random_split(data, [0.9, 0.1])
     +train, val = random_split(data, [0.9, 0.1], generator=torch.Generator().manual_seed(0))

@@ -1,9 +1,8 @@
 """
-Know what the audit could not follow: it says nothing about that, and calls none of it right.
+Check by hand what the audit could not follow: it neither reports nor approves that code.
 
 A model that is sharded (FSDP, tensor parallel, pipelines), DeepSpeed, Horovod and apex, a framework that runs the
-loop, a training loop whose loader cannot be seen, a backward pass without a step that is known: these are named, once
-each.
+loop, a training loop without a visible loader, a backward pass without a known step: each of these is reported once.
 """
 
 from __future__ import annotations

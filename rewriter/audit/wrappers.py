@@ -8,7 +8,8 @@ needs an open process group to be loaded at all.
     +torch.save(ddp.module.state_dict(), path)
 
 With Accelerate: `accelerator.unwrap_model(model).state_dict()`, or `accelerator.get_state_dict(model)`. A script that
-loads what it saved into the wrapper again gets a `review`: it agrees with itself, and nobody else can load the file.
+loads what it saved into the wrapper again gets a `review`: the script itself works, but other programs cannot load the
+file.
 """
 
 from __future__ import annotations

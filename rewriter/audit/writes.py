@@ -1,14 +1,14 @@
 """
-Write each file once: on the main process alone, or under a name of its own for each process.
+Write each file once: on the main process only, or under a different name on each process.
 
-Every process runs the whole script. A file that all of them write at the same time is written N times, and may end as
-a mixture of several; a tracker records N runs; an archive is unpacked by one process while another reads it.
+Every process runs the whole script. A file that all of them write at the same time may end as a mixture of several
+versions; a tracker records N runs; an archive is unpacked by one process while another reads it.
 
     -torch.save(model.state_dict(), "model.pt")
     +if dist.get_rank() == 0:
     +    torch.save(model.state_dict(), "model.pt")
 
-With Accelerate, Fabric or torchlift the object does it: `accelerator.save(...)`, `fabric.save(...)`, or a condition
+With Accelerate, Fabric or torchlift use the object: `accelerator.save(...)`, `fabric.save(...)`, or a condition
 on `accelerator.is_main_process`. Downloads go under `with accelerator.local_main_process_first():`, or before a
 barrier on one process. A path that contains the number of the process is each process's own, and is left alone.
 """
