@@ -1,8 +1,8 @@
 """
 Extending the class of one object.
 
-The object stays what it was: `isinstance`, attributes, name and pickles are those of its own class. A small class in
-front of it changes what a few methods do.
+The object stays what it was: `isinstance`, attributes, name and pickles are those of its own class.
+A small class before it changes what a few methods do.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 class Front:
     """
-    The base of classes that are in front of another one.
+    The base of classes that come before another one.
 
-    It keeps the hook of the class behind quiet: a registry of subclasses must not see classes that are no subclasses
+    It keeps the hook of the class after it quiet: a registry of subclasses must not see classes that are no subclasses
     to the script.
     """
 
@@ -32,7 +32,7 @@ class Front:
 
 def in_front(front: type[Front], cls: type, *behind: type, **attributes: Any) -> type:
     """
-    A class that is `front` first and `cls` behind it, and looks like `cls`. `behind` come after `cls`.
+    A class that is `front` first and `cls` after it, and looks like `cls`. `behind` come after `cls`.
 
     Raises:
         TypeError: `cls` cannot be a base.

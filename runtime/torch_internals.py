@@ -116,7 +116,7 @@ def graph_clock() -> int:
 
 
 def number_in_graph(loss: torch.Tensor) -> int | None:
-    """The number of the last node of the graph behind a loss; None where there is none."""
+    """The number of the last node of the graph of a loss; None where there is none."""
     return None if loss.grad_fn is None or not _CLOCK else loss.grad_fn._sequence_nr()
 
 

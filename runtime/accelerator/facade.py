@@ -286,7 +286,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         self, data_loader: DataLoader[T], device_placement: bool | None = None, slice_fn_for_dispatch: Any = None
     ) -> DataLoader[T]:
         """
-        Prepare one loader: a new one of the same class that hands this process its share.
+        Prepare one loader: a new one of the same class that gives this process its shard.
 
         Raises:
             NotAvailableYet: a function that cuts batches. Rows are cut from tensors, and from lists of one entry a row.

@@ -61,7 +61,7 @@ class Preparation:
         progress: of the loaders.
         windows: of accumulation.
         scaler: for fp16; None otherwise.
-        monitor: is told which models are kept equal.
+        monitor: hears which models are kept equal.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Preparation:
         return self._agree(float(loss) * self.loss_factor)
 
     def loader(self, loader: DataLoader[Any], place: bool | None = None) -> DataLoader[Any]:
-        """A loader of the same class that hands this process its share."""
+        """A loader of the same class that gives this process its shard."""
         expect("prepare_data_loader", loader, DataLoader, "a torch.utils.data.DataLoader. Make one of the data set")
         if is_prepared_loader(loader) and not made_by_hand(loader):
             return loader

@@ -27,7 +27,7 @@ class Placed:
     @property
     def _place(self) -> PartialState:
         """
-        Where this process stands.
+        The number of this process, its device, and how many there are.
 
         Raises:
             AttributeError: that was to be forgotten since the accelerator was made.
@@ -51,7 +51,7 @@ class Placed:
 
     @property
     def gradient_state(self) -> GradientState:
-        """Where accumulation and the loop over the data stand."""
+        """Where accumulation and the loop over the data are."""
         found: GradientState = self._progress.gradient_state
         return found
 

@@ -43,7 +43,7 @@ def latest() -> Any:
 
 class GradientState:
     """
-    Where accumulation stands, and the loop over the data.
+    Where accumulation is, and the loop over the data.
 
     Args:
         gradient_accumulation_plugin: accepted; the settings are those of the accelerator.

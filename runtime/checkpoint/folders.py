@@ -1,5 +1,5 @@
 """
-Folders that are there whole or not at all.
+Folders that exist whole or not at all.
 
 Everything is written into a temporary folder, listed with checksums in a manifest, forced to the disk, and only then
 given its name. A folder without a valid manifest is no checkpoint of ours.
@@ -88,8 +88,8 @@ def _move_in(folder: Path, target: Path) -> None:
     """
     Move a complete checkpoint into a folder that holds other things, file by file.
 
-    It may have been begun before, and cut off: every step may be done again. Until the end, the manifest that is there
-    does not fit the files, so that nobody takes a mixture for a checkpoint.
+    It may have been begun before, and cut off: every step may be done again. Until the end, the existing
+    manifest does not fit the files, so that nobody takes a mixture for a checkpoint.
     """
     names = files_of(folder) or []
     for name in set(files_of(target) or ()) - set(names):

@@ -104,7 +104,7 @@ def read_tensors(path: Path, device: str = "cpu") -> dict[str, torch.Tensor]:
 
 
 def with_ties(state: dict[str, torch.Tensor], model: nn.Module) -> dict[str, torch.Tensor]:
-    """Fill in names that are missing because the model has tied them to names that are there."""
+    """Fill in names that are missing because the model has tied them to names that exist."""
     groups: dict[int, list[str]] = {}
     for name, tensor in _named(model):
         groups.setdefault(id(tensor), []).append(name)

@@ -265,7 +265,7 @@ def _join(rows: Sequence[torch.Tensor], word: Reduction, into: torch.Tensor) -> 
 
 
 class Imagined(World):
-    """Processes that are not there: for the share that one of so many would get."""
+    """Processes that do not exist: for the shard that one of so many would get."""
 
     @property
     def speaks(self) -> bool:

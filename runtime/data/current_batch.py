@@ -10,7 +10,7 @@ from .shares import Shares
 
 def shares_in_hand(batches: Any) -> tuple[int, Shares] | None:
     """
-    The rank of this process, and the shares of the batch that a prepared loader's iterator has handed out last.
+    The rank of this process, and the `Shares` of the batch that a prepared loader's iterator has handed out last.
 
     None for any other iterator, on one process, and before the first batch.
     """

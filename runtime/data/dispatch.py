@@ -31,7 +31,7 @@ _END, _BATCH, _FAILED = 0, 1, 2
 
 @dataclass(frozen=True)
 class _Slot:
-    """Stands where a tensor was."""
+    """What replaces a tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype

@@ -17,7 +17,7 @@ from .shares import RoundRules, Shares, rounds, split_one
 
 @dataclass(slots=True)
 class Tagged:
-    """A batch, with the shares of its step."""
+    """A batch, with the `Shares` of its step."""
 
     batch: Any
     shares: Shares

@@ -77,10 +77,10 @@ class Share:
 
 
 def prepare_loader(loader: DataLoader[Any], options: LoaderOptions) -> DataLoader[Any]:
-    """A loader that hands this process its share, on its device. The script's loader stays usable beside it."""
+    """A loader that hands this process its shard, on its device. The script's loader stays usable beside it."""
     skipped = 0
     reader = vars(loader).get("_torchlift_reader")
-    if reader is not None:  # made by hand, with a state: what reads for it reads the share of this process from now on
+    if reader is not None:  # made by hand, with a state: what reads for it reads the shard of this process from now on
         loader, options = reader, replace(options, stateful=True)
     if is_prepared(loader):  # by hand
         skipped = loader.__dict__[KEY].skip

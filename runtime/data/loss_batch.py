@@ -34,7 +34,7 @@ class _Candidate(NamedTuple):
 
 def shares_of_loss(progress: Progress, loss: torch.Tensor, batch: Any, sums: bool) -> Shares | None:
     """
-    The shares of the batch that a loss was computed from; None where it is of no batch of a prepared loader.
+    The `Shares` of the batch that a loss was computed from; None where it is of no batch of a prepared loader.
 
     Args:
         progress: the passes.
@@ -201,7 +201,7 @@ class _BatchOfLoss:
 
 
 def _kept_by(loss: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Tensors that the graph behind a loss has kept."""
+    """Tensors that the graph of a loss has kept."""
     waiting, seen = [loss.grad_fn], {None}
     while waiting:
         node = waiting.pop()

@@ -107,9 +107,9 @@ class Pass:
         self.exhausted = False
         """The loop has asked for more and got none."""
         self.shares: Shares | None = None
-        """The shares of the batch in hand; None on one process."""
+        """The `Shares` of the batch in hand; None on one process."""
         self.history = History()
-        """The shares of all batches so far."""
+        """The `Shares` of all batches so far."""
         self.times: dict[Any, set[int]] = {}
         """How many values a row there were, for each kind of tensors that was gathered, where that was certain."""
         self.records: set[int] = set()
@@ -133,7 +133,7 @@ class Pass:
         Another batch goes out.
 
         Args:
-            shares: its shares.
+            shares: the rows of each process.
             last: whether another one follows; None where nobody has looked yet.
         """
         self.position += 1
@@ -312,6 +312,6 @@ class Progress:
                 yield one
 
     def in_hand(self) -> Shares | None:
-        """The shares of the batch of the innermost loop that runs; None outside of all loops, and on one process."""
+        """The `Shares` of the batch of the innermost loop that runs; None outside of all loops, and on one process."""
         one = self.innermost()
         return None if one is None else one.shares

@@ -1,4 +1,4 @@
-"""Index samplers that sit under a prepared loader: they draw what the script's sampler draws, and keep their share."""
+"""Index samplers that sit under a prepared loader: they draw what the script's sampler draws, and keep their shard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .shares import RoundRules, Shares, count_rounds, rounds, split_one, uniform
 
 class Sharded:
     """
-    Yields the indices of this process, and leaves the shares of every step in `shares`, also of a last one without it.
+    Yields the indices of this process, and leaves the `Shares` of every step in `shares`, also of a
+    last one without it.
 
     Args:
         source: the script's batch sampler, or its sampler where the loader does no batching.
@@ -86,7 +87,7 @@ class WholeItems:
 
 class KeptDistributedSampler:
     """
-    The script's own DistributedSampler: its indices stay as they are, only the shares are worked out.
+    The script's own DistributedSampler: its indices stay as they are, only the `Shares` are worked out.
 
     Args:
         source: what the loader draws from.
@@ -141,7 +142,7 @@ class Skipping:
         return max(len(self._source) - self._count, 0)
 
     def __iter__(self) -> Rest:
-        drawn = iter(self._source)  # now: the source makes its list of shares when it is asked for a pass
+        drawn = iter(self._source)  # now: the source makes its list of `Shares` when it is asked for a pass
         return Rest(drawn, getattr(self._source, "shares", None), self._count)
 
 

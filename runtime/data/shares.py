@@ -36,7 +36,7 @@ class Shares:
 
 
 class History:
-    """The shares of the batches of a pass, with running totals: to add one costs the same however many there are."""
+    """The `Shares` of the batches of a pass, with running totals: to add one costs the same however many there are."""
 
     def __init__(self) -> None:
         self._runs: list[tuple[Shares, int]] = []

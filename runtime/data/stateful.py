@@ -56,7 +56,7 @@ def go_on(loader: Any, share: Any, make: Callable[[Any, bool], Any]) -> Any:
     Args:
         loader: prepared.
         share: of the loader.
-        make: makes the iterator, for a share, and with workers that were there or not.
+        make: makes the iterator, for a shard, and with workers that were there or not.
     """
     beginning: Beginning = share.epochs.go_on
     share.epochs.go_on, share.epochs.beginning = None, beginning

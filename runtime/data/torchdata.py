@@ -40,7 +40,7 @@ def is_of_torchdata(loader: object) -> bool:
 
 def with_state() -> type:
     """
-    What to put behind a class of loaders, so that it has our state, and `isinstance` finds torchdata's class if any.
+    What to put after a class of loaders, so that it has our state, and `isinstance` finds torchdata's class if any.
     """
     theirs = stateful_class()
     return Stateful if theirs is None else _as_torch(theirs)

@@ -21,7 +21,7 @@ _KEY = "_torchlift_gate"
 
 class Gate:
     """
-    Stands before the steps of one optimizer.
+    Comes before the steps of one optimizer.
 
     Args:
         optimizer: the script's.

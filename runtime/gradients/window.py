@@ -29,7 +29,7 @@ class RunningData(Protocol):
 
 @dataclass
 class _Count:
-    """Where one window stands."""
+    """How far one window is."""
 
     entered: int = 0
     """Entries so far, the current one included."""

@@ -234,7 +234,7 @@ def config(ctx: click.Context, config_file: str | None) -> None:
 @click.option("--config-file", type=click.Path(), help="Where to write.")
 @click.pass_obj
 def default(obj: Any, mixed_precision: str, config_file: str | None) -> None:
-    """Write a file for this machine without questions; one that is there stays."""
+    """Write a file for this machine without questions; an existing one stays."""
     from . import configure
 
     _guarded(configure.basic, configure.place(config_file, os.environ) if config_file else obj, mixed_precision)

@@ -1,4 +1,4 @@
-"""Starting processes, watching them, and leaving none behind."""
+"""Starting processes, watching them, and ending all of them."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _send(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End what still runs: first by asking, then by force. Leaves no process of theirs behind."""
+    """End what still runs: first by asking, then by force. None of their processes goes on."""
     running = [process for process in processes if process.poll() is None]
     for process in running:
         _send(process, signal.SIGTERM)

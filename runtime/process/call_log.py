@@ -44,7 +44,7 @@ class LoggedCall(NamedTuple):
     code: CodeType | None
     line: int
     left: bool = False
-    """In its middle: this process knows nothing of what the others made of it."""
+    """In its middle: this process knows nothing of the result on the others."""
 
     def told(self) -> list[Any]:
         """As plain values, for other processes."""
@@ -131,7 +131,7 @@ def parted(mine: list[LoggedCall], theirs: list[list[Any]]) -> tuple[list[Any], 
 
 
 def sentence(mine: list[Any], theirs: list[Any], rank: int) -> str:
-    """What a script is told of two entries, as `parted` gives them; the second is that of `rank`."""
+    """What a script reads about two entries, as `parted` gives them; the second is that of `rank`."""
     places = [f" at {told[3]}" if told[3] else "" for told in (mine, theirs)]
     return (
         f"collective mismatch at call {mine[0]}: rank 0 is in {mine[2]}{places[0]}, rank {rank} is in "

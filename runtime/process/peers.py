@@ -21,7 +21,7 @@ Home: TypeAlias = "tuple[str, int, str]"
 
 
 def here() -> Home:
-    """Where this process runs; the first is empty where that cannot be told (it is told on Linux)."""
+    """Where this process runs; the first is empty where that cannot be told (Linux says it)."""
     started = started_at(os.getpid())
     return (_machine() if started else "", os.getpid(), started)
 

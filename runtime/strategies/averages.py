@@ -36,7 +36,7 @@ def average_collected(world: World, parameters: Sequence[nn.Parameter], collecte
         name: of their model, for messages.
 
     Raises:
-        CollectiveMismatch: the processes have parted.
+        CollectiveMismatch: the processes make different calls.
     """
     watched_calls.note("backward", f"{name}, {len(parameters)} parameters", (name,))
     here = [id(parameter) in collected and parameter.grad is not None for parameter in parameters]
@@ -77,7 +77,7 @@ def average_gradients(world: World, parameters: Sequence[nn.Parameter], name: st
         name: of their model, for messages.
 
     Raises:
-        CollectiveMismatch: the processes have parted.
+        CollectiveMismatch: the processes make different calls.
     """
     gradients = [parameter.grad for parameter in parameters]
     plain = _plain(world, gradients)

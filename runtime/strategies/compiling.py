@@ -7,7 +7,7 @@ from torch import nn
 from ..config.handlers import TorchDynamoPlugin
 
 _REPEATED = 2
-"""Layers of one class that stand in one list at least so often are worth compiling once for all."""
+"""Layers of one class that are in one list at least so often are worth compiling once for all."""
 
 
 def compile_in_place(model: nn.Module, plugin: TorchDynamoPlugin) -> None:

@@ -11,7 +11,7 @@ _KNOWN = "CompiledFunctionBackward"
 
 class Graph:
     """
-    The graph behind a loss.
+    The graph of a loss.
 
     Args:
         loss: whose backward pass is about to begin.

@@ -78,7 +78,7 @@ class GeneralTracker:
 
 
 class BlankTracker(GeneralTracker):
-    """Stands where there is no tracker (on other processes than the main one): whatever is called does nothing."""
+    """What there is instead of a tracker (on other processes than the main one): whatever is called does nothing."""
 
     def __init__(self) -> None:
         super().__init__(_blank=True)

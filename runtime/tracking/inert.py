@@ -1,4 +1,4 @@
-"""What stands in for a tracker's handle on processes that do not track."""
+"""What replaces a tracker's handle on processes that do not track."""
 
 from __future__ import annotations
 

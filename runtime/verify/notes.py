@@ -1,4 +1,4 @@
-"""What a reader of the verdict is told about the runs: what was held still, and what was not seen."""
+"""What a reader of the verdict learns about the runs: what was held still, and what was not seen."""
 
 from __future__ import annotations
 

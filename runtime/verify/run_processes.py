@@ -270,7 +270,7 @@ def _reap(process: Process, block: bool = False) -> None:
 
 
 def _sweep(process: Process) -> None:
-    """What the process has left behind in its group."""
+    """What the process has left in its group."""
     _signal(process, signal.SIGKILL)
 
 

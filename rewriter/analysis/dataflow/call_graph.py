@@ -43,7 +43,7 @@ class Reach:
         return self._unit_of[code]
 
     def unit_of(self, node: cst.CSTNode, otherwise: Unit) -> Unit:
-        """The module in which a node stands."""
+        """The module of a node."""
         return next((unit for unit in self.units if node in unit.names.parents), otherwise)
 
     def function_of(self, call: cst.Call) -> Code:

@@ -216,7 +216,7 @@ def _loss(node: ast.expr) -> ast.expr:
 
 
 def _called(node: ast.Call) -> tuple[str, str | None]:
-    """The name of a function or method, and what stands before it: None for a function."""
+    """The name of a function or method, and what comes before it: None for a function."""
     if isinstance(node.func, ast.Name):
         return node.func.id, None
     if isinstance(node.func, ast.Attribute):

@@ -26,7 +26,7 @@ class Line:
 
     text: str
     training: bool
-    """Printed while a batch of a training pass was in hand: its loss is one process's share, by design."""
+    """Printed while a batch of a training pass was in hand: its loss is that of one process's shard, by design."""
 
     losses: tuple[float, ...] = ()
     """The last losses that the process had backpropagated by then."""
@@ -132,7 +132,7 @@ def numbers(about: About) -> Promise:
 
 
 def _different(a: Line, b: Line, about: About) -> list[tuple[str, str] | None]:
-    """The numbers of a line that differ; None stands for one that is a process's share."""
+    """The numbers of a line that differ; None stands for one that is of a process's shard."""
     found: list[tuple[str, str] | None] = []
     for x, y in zip(a.numbers, b.numbers, strict=False):
         if not agree(x, y, about.tolerance):

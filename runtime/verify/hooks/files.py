@@ -52,7 +52,7 @@ def watch_safetensors(recorder: Recorder, note: Note) -> None:
 
 
 def path_of(file: Any) -> str | None:
-    """The path behind what was given as a file; None for one in memory."""
+    """The path of what was given as a file; None for one in memory."""
     if isinstance(file, (str, os.PathLike)):
         return os.path.abspath(os.fsdecode(file))  # noqa: PTH100
     name = getattr(file, "name", None)

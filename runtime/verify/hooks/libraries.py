@@ -20,7 +20,7 @@ def install(recorder: Recorder, loaders: Loaders, note: Note, split: bool) -> No
     Args:
         recorder: of the trace.
         loaders: that are watched.
-        note: is told of files before they are written.
+        note: hears of files before they are written.
         split: Accelerate shares every batch of the script among the processes.
     """
     after = {

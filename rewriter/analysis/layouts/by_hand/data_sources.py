@@ -31,7 +31,7 @@ def size_of_draw(name: str, call: cst.Call) -> cst.BaseExpression | None:
 
 
 def is_new(name: str) -> bool:
-    """Whether random values are rows of their own, and not noise on a tensor that is there."""
+    """Whether random values are rows of their own, and not noise on another tensor."""
     return not name.startswith("torch.nn.") and not name.endswith(("_like", "bernoulli", "multinomial", "poisson"))
 
 

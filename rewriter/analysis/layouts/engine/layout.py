@@ -50,7 +50,7 @@ class Shard(Layout):
     rank: int | None = None
     """How many dimensions the tensor has, where that is known."""
     merged: bool = False
-    """A dimension in front of that of the rows is merged with it: rows lie at a stride."""
+    """An earlier dimension is merged with that of the rows: rows lie at a stride."""
 
 
 @dataclass(frozen=True)
