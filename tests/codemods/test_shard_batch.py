@@ -164,6 +164,13 @@ REFUSED = {
     "a root of a mean": ("", "loss = F.mse_loss(model(x)[:, 0], y.float()).sqrt()"),
     "rows by their place": ("", "loss = F.cross_entropy(model(x)[:50], y[:50])"),
     "something that no table knows": ("from losses import triplets", "loss = triplets(model(x), y)"),
+    "a dimension that is not written": ("d = pick()", "loss = F.mse_loss(model(x).sum(dim=d), y.float())"),
+    "an environment of gymnasium": (
+        "import gymnasium\nenvironment = gymnasium.make('CartPole-v1')",
+        "loss = F.cross_entropy(model(x), y)",
+    ),
+    "an environment of gym": ("import gym\nenvironment = gym.make('CartPole-v1')", "loss = model(x).mean()"),
+    "features taken for columns": ("", "loss = F.mse_loss(model(x[step]).sum(), y[step].float())"),
     "each row with each": ("", "loss = F.mse_loss(model(x)[:, 0].view(-1), y.float().unsqueeze(1).view(-1, 1))"),
 }
 

@@ -207,6 +207,11 @@ def offers_module(name: str) -> bool:
     return found is not None and found.module
 
 
+def plays(name: str) -> bool:
+    """Whether a call makes an environment that is played."""
+    return transfer(name, processes.PlayedEnvironment) is not None
+
+
 def searches(name: str) -> bool:
     """Whether a call searches hyperparameters."""
     return transfer(name, processes.Search) is not None

@@ -14,10 +14,11 @@ import libcst as cst
 
 from ....facts.module import Gather, HandBatch, ShardCount
 from ....facts.roles import Role
+from ....facts.torch_api import questions
 from ....findings import Finding, Severity
 from ...dataflow.call_graph import Reach
 from ...dataflow.values import CallRecord, State, Unit, origins
-from ...training.training import Training, method_name
+from ...training.training import Training, method_name, outside_names
 from ..engine.layout import Layout, Partial, Shard, inner
 from .suggestions import Cut, Suggestions
 from .trainings import HandTraining, trainings
@@ -62,6 +63,9 @@ def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) 
     """
     found = ShardedBatches()
     done = [r for r in state.calls.values() if method_name(r.node) == "shard_batch" and _is_ours(r)]
+    played = next((r for r in state.calls.values() if any(map(questions.plays, outside_names(r)))), None)
+    if played is not None:
+        return Obstacle(played.unit, played.node, "an environment is played, and each process would play its own")
     for each in trainings(state, reach, training):
         if done:
             found.loops += each.steps
@@ -97,11 +101,13 @@ class _Planner:
         followed = -1
         for cuts in filter(None, self.suggestions.all()):
             outcome = self.trial.tried(cuts)
-            if outcome.obstacle is None:
+            named = any(isinstance(cut.node, cst.Name) for cut in cuts)
+            if outcome.obstacle is None and (named or not outcome.counts):
                 return self._settled(cuts, outcome)
+            lost = outcome.obstacle or Obstacle(self.unit, outcome.counts[0][0], "no name has the shard where this is")
             rows = len([one for one in outcome.held.given.values() if isinstance(inner(one), Shard)])
             if rows > followed:  # the suggestion that goes farthest has the best reason
-                obstacle, followed = outcome.obstacle, rows
+                obstacle, followed = lost, rows
         return obstacle
 
     def _settled(self, cuts: list[Cut], outcome: TrialOutcome) -> ShardedBatches:

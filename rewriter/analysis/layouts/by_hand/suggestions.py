@@ -199,7 +199,8 @@ class Suggestions:
     def _is_argument(self, binding: Binding) -> bool:
         """Whether windows of a variable are read: ``get_batch(train_data, i)``, ``data[i : i + steps]``."""
         reads = self._reads(binding)
-        if any(isinstance(self.unit.names.parents.get(read), cst.Subscript) for read in reads):
+        around = [self.unit.names.parents.get(read) for read in reads]
+        if any(isinstance(one, cst.Subscript) and isinstance(one.slice[0].slice, cst.Slice) for one in around):
             return True
         return any(
             getattr(getattr(function, "name", None), "value", "") != "forward"

@@ -77,12 +77,19 @@ class Trial:
                 continue
             if isinstance(layout, Unclear):
                 size = layout.whole.size if layout.whole is not None else None
-                own = size is not None and size in self.unit.names.parents
+                own = size is not None and self._can_follow(size)
                 return Obstacle(
                     self.reach.unit_of(layout.node, record.unit), layout.node, layout.reason
                 ), size if own else None
             return Obstacle(record.unit, record.node, "this loss is no mean and no sum over the rows of a batch"), None
         return None
+
+    def _can_follow(self, size: cst.CSTNode) -> bool:
+        """Whether a number of rows is read where the shard has a name, or can get one first."""
+        names = self.unit.names
+        if size not in names.parents or names.function(size) is not self.code:
+            return False
+        return size in self.inside or names.block(names.statement(size)) is names.block(self.loop)
 
     def _unread(self, held: Interpreter) -> tuple[Obstacle, None] | None:
         """What cannot be made whole again after the training, and is read there."""

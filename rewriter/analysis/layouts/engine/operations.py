@@ -32,7 +32,7 @@ from .layout import (
     settled,
     varies,
 )
-from .shapes import integer, position, product, reshaped
+from .shapes import integer, integers, position, product, reshaped
 
 
 @dataclass
@@ -174,6 +174,8 @@ def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Lay
     if isinstance(operand, Partial):
         return operand if transfer.op in ("sum", "mean") else _nonlinear(given)
     assert isinstance(operand, Shard)
+    if asked is not None and None in integers([asked]):
+        return Unclear("along which dimension is not written", given.node)
     if asked is not None:
         kept = _beside(operand, asked, keepdim=keyword(given.node, "keepdim") is not None)
         if kept is not None:

@@ -66,6 +66,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "framework": processes.Framework,
     "framework_part": processes.FrameworkPart,
     "search": processes.Search,
+    "environment": processes.PlayedEnvironment,
     "command_line": processes.CommandLine,
     "per_process": outside.PerProcess,
     "write": outside.Write,

@@ -58,5 +58,9 @@ class CommandLine(NamedTuple):
     """Without an argument it offers all functions of the file that calls it."""
 
 
+class PlayedEnvironment(NamedTuple):
+    """Makes an environment that is played: each process would play its own."""
+
+
 class Search(NamedTuple):
     """Searches hyperparameters: it calls the training, or proposes values to try."""

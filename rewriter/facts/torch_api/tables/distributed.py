@@ -95,6 +95,9 @@ ROWS: Table = {
     "click.group": ("command_line", {}),
     "typer.Typer": ("command_line", {}),
     "sacred.Experiment": ("command_line", {}),
+    # environments that are played
+    "gym.make": ("environment", {}),
+    "gymnasium.make": ("environment", {}),
     # searches of hyperparameters
     "hyperopt.fmin": ("search", {}),
     "ray.tune.run": ("search", {}),
