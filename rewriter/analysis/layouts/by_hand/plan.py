@@ -174,7 +174,7 @@ def sharded_batch(batch: HandBatch, reductions: Mapping[cst.Call, str]) -> Findi
         f"no loader feeds this training: each process trains on its own rows of {what}. Together they compute what one "
         "process computes; the learning rate stays as it is. A figure of a step that is printed is that of the main "
         f"process's rows{sums}",
-        "",
+        'no action needed; for the figure of all rows print accelerator.reduce(value.detach(), reduction="mean")',
         Severity.NOTE,
     )
 
