@@ -37,7 +37,8 @@ class HandBatches:
         steps = _steps(batch, dim, self._world.size) if self._world.rank == 0 else None
         tagged = next(Dispatched.of_parts(steps, self._world))
         (tree, kinds), shares = tagged.batch, tagged.shares
-        mine = _restored(tree, kinds, dim)
+        # rank 0 keeps views of the script's batch: what is written into a shard must not reach the batch
+        mine = _restored(map_tree(_copied, tree) if self._world.rank == 0 else tree, kinds, dim)
         self._handed_out(mine, shares)
         return mine
 
@@ -52,6 +53,10 @@ class HandBatches:
         self._progress.asks = True  # another loop may have other shards: each loss is asked which batch it is of
         self._progress.yielded(one)
         self._progress.handed_out(one, batch)
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _steps(batch: Any, dim: int, size: int) -> Iterator[tuple[list[Any], Shares]]:

@@ -123,7 +123,12 @@ class _BatchOfLoss:
             return latest
         found = [batch for batch in held if self._in_graph(batch)]
         if len({batch.shares for batch in found}) != 1:
-            raise _unclear("the script holds batches with different numbers of rows", latest.batch)
+            raise UnclearBatchError(
+                "backward: it is not clear which batch this loss was computed from: the script has cut batches with "
+                "different numbers of rows on the processes (shard_batch). Each loss counts by the rows of its own "
+                "batch. Say which one it is: accelerator.backward(loss, batch=x), with x as shard_batch gave it; one "
+                "call for each batch's part of the loss."
+            )
         return _Candidate(latest.one, found[-1])
 
     def _serves(self, batch: HandedOut) -> bool:

@@ -297,11 +297,9 @@ class Progress:
         return list(self._left)
 
     def innermost(self) -> Pass | None:
-        """The pass that the batch in hand comes from; None outside of all loops."""
-        for one in reversed(self._running):
-            if one.runs:
-                return one
-        return None
+        """The pass that the batch in hand comes from; a loop over a loader before what is cut by hand in it."""
+        running = self.running()
+        return next((one for one in running if not one.by_hand), running[0] if running else None)
 
     def candidates(self) -> Iterable[Pass]:
         """Passes that rows in hand may come from, the likeliest first."""
@@ -314,4 +312,6 @@ class Progress:
     def in_hand(self) -> Shares | None:
         """The `Shares` of the batch of the innermost loop that runs; None outside of all loops, and on one process."""
         one = self.innermost()
-        return None if one is None else one.shares
+        if one is None or (one.by_hand and not one.handed[-1].alive()):  # nobody holds the batch any more
+            return None
+        return one.shares

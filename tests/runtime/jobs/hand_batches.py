@@ -101,6 +101,38 @@ def losses_of_batches_with_other_shards_are_told_apart():
     accelerator._progress.clear()
 
 
+def batches_that_are_cut_beforehand():
+    parts = [accelerator.shard_batch(rows(7)[start : start + 4]) for start in (0, 4)]
+    trains(net(parts[0]).mean(), 2.5)
+    trains(net(parts[1]).mean(), 6)
+    trains(net(parts[0] * 1.0).mean(), 2.5, batch=parts[0])
+
+
+def a_shard_is_no_view():
+    whole = rows(7)
+    accelerator.shard_batch(whole).zero_()
+    assert whole.tolist() == rows(7).tolist()
+
+
+def a_loader_that_cuts_too_closes_its_window():
+    each = Accelerator(gradient_accumulation_steps=4)
+    other = each.prepare(torch.nn.Linear(1, 1, bias=False).double())
+    each.shard_batch(rows(7))
+    for (x,) in each.prepare(DataLoader(TensorDataset(rows(2 * size)), batch_size=1)):
+        each.shard_batch(rows(7))
+        with each.accumulate(other):
+            each.backward(other(x).mean(), batch=x)
+    assert each.sync_gradients
+
+
+def totals_of_batches_that_are_gone():
+    def last():
+        accelerator.shard_batch(rows(1))
+
+    last()
+    assert accelerator.reduce(torch.tensor(1.0), reduction="sum").item() == size
+
+
 def a_loader_beside_it_keeps_its_own():
     accelerator.shard_batch(rows(7))
     loader = accelerator.prepare(DataLoader(TensorDataset(rows(4 * size)), batch_size=4))
@@ -160,5 +192,5 @@ for check in CHECKS:
     accelerator._progress.clear()
     print(check.__name__, flush=True)
     check()
-assert len(CHECKS) == 13, len(CHECKS)
+assert len(CHECKS) == 17, len(CHECKS)
 print("RESULT true", flush=True)
