@@ -57,3 +57,10 @@ class Origin:
     """The full name of what constructed it, if that is known."""
     source: Origin | None = None
     """For a batch its loader, for an output its model, for a local value the tensor that it was computed from."""
+    site: cst.CSTNode | None = None
+    """The call of the function that creates it, where the program has several such calls: each gives another one."""
+
+    @property
+    def place(self) -> cst.CSTNode:
+        """Where the program gets it: the expression that creates it, or the call of the function around that."""
+        return self.site or self.node

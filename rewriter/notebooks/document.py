@@ -22,7 +22,7 @@ _MARK = '"cell %d of the notebook"'
 _MARKED = re.compile(r'^"cell (\d+) of the notebook"$')
 _MAGIC = re.compile(r"^(\s*)([%!?].*|.*[^#\s?]\?{1,2})$")
 _ASSIGNED = re.compile(r"^(\s*)[\w.,\s]+=\s*[%!]")
-_MASK = "#<notebook>"
+MASK = "#<notebook>"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _OTHER = re.compile(r"[^\s,\]}]+")
 _PYTHON_CELLS = frozenset({"%%time", "%%timeit", "%%capture", "%%prun"})
@@ -40,7 +40,7 @@ class Cell:
     @property
     def magic(self) -> bool:
         """Whether the cell contains something that only a notebook understands."""
-        return _MASK in masked(self.text)
+        return MASK in masked(self.text)
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def masked(text: str) -> str:
     for number, line in enumerate(text.split("\n")):
         special = whole or _ASSIGNED.match(line) or (_MAGIC.match(line) and not _in_string(text, number))
         indent = line[: len(line) - len(line.lstrip())]
-        lines.append(f"{indent}pass{_MASK}{line}" if special and (whole or line.strip()) else line)
+        lines.append(f"{indent}pass{MASK}{line}" if special and (whole or line.strip()) else line)
     return "\n".join(lines)
 
 
@@ -226,7 +226,7 @@ def _error(text: str) -> tuple[int, str] | None:
 
 def unmasked(text: str) -> str:
     """The text before `masked`."""
-    return "\n".join(line.partition(_MASK)[2] if _MASK in line else line for line in text.split("\n"))
+    return "\n".join(line.partition(MASK)[2] if MASK in line else line for line in text.split("\n"))
 
 
 def _in_string(text: str, number: int) -> bool:

@@ -11,115 +11,116 @@ from __future__ import annotations
 
 import ast
 import io
-import symtable
 import tokenize
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
-from .document import Cell, Notebook, masked
+from .document import MASK, Cell, Notebook, masked
+from .shown import (
+    Shown,
+    displays,
+    handed,
+    hidden,
+    only_chooses_devices,
+    only_magics,
+    received,
+    showing,
+    shown_by,
+    without_magics,
+)
+from .uses import NotGathered, Use, defines, made, run, uses_of
 
 NAME = "training_function"
-_SHOWN = frozenset("plt pylab matplotlib sns seaborn display IPython px plotly alt altair".split())
 MOVED = f"# Moved into {NAME}() below."
-
-
-class NotGathered(Exception):
-    """Why the training cells cannot be one function: the cell, the cause, the remedy."""
-
-    def __init__(self, cell: int, cause: str, remedy: str) -> None:
-        super().__init__(cell, cause, remedy)
-        self.cell = cell
-        self.cause = cause
-        self.remedy = remedy
-
-
-@dataclass(frozen=True)
-class Use:
-    """The globals that a cell binds, and those that it or its functions read."""
-
-    binds: frozenset[str]
-    reads: frozenset[str]
-    only_defines: bool
-
-
-def use(text: str) -> Use:
-    """The globals that a cell binds and reads."""
-    tree = ast.parse(text)
-    table = symtable.symtable(text, "cell", "exec")
-    symbols = table.get_symbols()
-    binds = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    reads = {s.get_name() for s in symbols if s.is_referenced()} | set(_from_inside(table))
-    reads |= {
-        node.target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id in binds
-    }
-    return Use(frozenset(binds), frozenset(reads), all(_defines(statement) for statement in tree.body))
-
-
-def _from_inside(table: symtable.SymbolTable) -> Iterator[str]:
-    """The globals that the functions and classes of a cell use."""
-    for inner in table.get_children():
-        yield from (s.get_name() for s in inner.get_symbols() if s.is_global())
-        yield from _from_inside(inner)
-
-
-def _defines(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-        return True
-    return isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))
+MOVED_BELOW = "# Moved below the training."
 
 
 def top_level(text: str, made: str) -> tuple[list[str], frozenset[str]]:
     """
-    What runs at the top level of a cell, in a comparable form, without definitions, imports and the creation of
-    ``made``. Also returns the names that ``made.prepare(...)`` binds there.
+    What runs at the top level of a cell, in a comparable form, without definitions, imports, the creation of ``made``,
+    and its guards of what is shown: the notebook shows it. Also returns the names that ``made.prepare(...)`` binds.
     """
     parts: list[str] = []
     prepared: set[str] = set()
     for statement in ast.parse(text).body:
-        if _defines(statement) or (
+        if defines(statement) or (
             isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == [made]
         ):
             continue
-        parts.append(ast.dump(statement))
+        guarded = isinstance(statement, ast.If) and ast.unparse(statement.test).startswith(f"{made}.is_")
+        inner = (
+            statement.body if isinstance(statement, ast.If) and guarded and shown_by(statement.body) else [statement]
+        )
+        parts += map(ast.dump, inner)
         if isinstance(statement, ast.Assign) and ast.unparse(statement.value).startswith(f"{made}.prepare("):
             names = (name for target in statement.targets for name in ast.walk(target))
             prepared.update(name.id for name in names if isinstance(name, ast.Name))
     return parts, frozenset(prepared)
 
 
-def gathered(notebook: Notebook, needing: Sequence[int]) -> list[str]:
+def gathered(notebook: Notebook, needing: Sequence[int], prepared: Collection[str]) -> list[str]:
     """
     The texts of the cells with the training in one function, called in the last of its cells.
 
-    ``needing`` are the positions of the cells that need the accelerator at their top level. Raises ``NotGathered``.
+    ``needing`` are the positions of the cells that need the accelerator at their top level, and ``prepared`` the names
+    of what is prepared there. Cells that show something stay with the notebook: the function returns what they read.
+    Raises ``NotGathered``.
     """
     texts = [masked(cell.text) for cell in notebook.cells]
-    uses = [use(text) for text in texts]
-    chosen = _chosen(uses, needing)
+    uses = uses_of(texts)
+    functions, returning = showing(texts), _returning(texts)
+    beside = frozenset(
+        n
+        for n, text in enumerate(texts)
+        if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
+    )
+    chosen = _chosen(texts, uses, needing, beside)
     for position in chosen:
         _check(notebook.cells[position], texts[position])
     _check_names(notebook.cells, uses, chosen)
-    body = "\n\n".join(_indented(_printed(texts[position])) for position in chosen if texts[position].strip())
-    for position in chosen:
-        texts[position] = MOVED
-    texts[chosen[-1]] = f"def {NAME}():\n{body.rstrip()}\n\n\n{NAME}()"
+    shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared)
+    shown.check()
+    plain = {position: without_magics(texts[position]) for position in chosen}
+    body = "\n\n".join(_indented(_printed(text, returning)) for text, _ in plain.values() if text.strip())
+    returned, moved = shown.returned(), shown.moved()
+    plain |= {position: without_magics(texts[position]) for position in moved}
+    for position in (*chosen, *moved):
+        texts[position] = "\n".join([*plain[position][1], MOVED if position in chosen else MOVED_BELOW])
+    last, start = chosen[-1], f"{NAME}()"
+    if returned:
+        body, start = f"{body.rstrip()}\n\n    {handed(returned)}", received(returned, start)
+    for position in set(shown.apart()) - set(moved):
+        texts[position] = hidden(texts[position])
+    parts = [*plain[last][1], f"def {NAME}():\n{body.rstrip()}\n\n\n{start}"]
+    texts[last] = "\n\n".join(["\n".join(parts), *(hidden(_drawn(plain[position][0])) for position in moved)])
     return texts
 
 
-def _chosen(uses: Sequence[Use], needing: Sequence[int]) -> list[int]:
-    """The cells that belong to the training, from the first that needs the accelerator, found by repeating until
-    nothing changes."""
+def _drawn(text: str) -> str:
+    """A cell that shows something, for a place before others: a notebook draws what pyplot holds at a cell's end."""
+    shows = any(isinstance(n, ast.Name) and n.id == "plt" for n in ast.walk(ast.parse(text)))
+    return (
+        f"{text.rstrip()}\nplt.show()" if shows and not text.rstrip().rstrip(";").endswith(".show()") else text.rstrip()
+    )
+
+
+def _chosen(texts: Sequence[str], uses: Sequence[Use], needing: Sequence[int], beside: Collection[int]) -> list[int]:
+    """
+    The cells that belong to the training, from the first that needs the accelerator, found by repeating until nothing
+    changes; those ``beside`` it do not. A cell stays where it is if it needs nothing of the cells before it and these
+    only choose the device, which may as well be done later.
+    """
     first = needing[0]
     chosen = set(needing)
     while True:
-        made = frozenset[str]().union(*(uses[n].binds for n in chosen))
-        last = max(chosen)
+        given = made(uses, chosen)
+        begun = min((n for n in chosen if not only_chooses_devices(texts[n])), default=len(texts))
+        between = range(begun, max(chosen))
         more = {
             n
             for n in range(first, len(uses))
-            if n not in chosen and (uses[n].reads & made or (n < last and not uses[n].only_defines))
+            if n not in chosen
+            and n not in beside
+            and (uses[n].reads & given or uses[n].binds & given or (n in between and not uses[n].only_defines))
         }
         if not more:
             return sorted(chosen)
@@ -128,7 +129,7 @@ def _chosen(uses: Sequence[Use], needing: Sequence[int]) -> list[int]:
 
 def _check(cell: Cell, text: str) -> None:
     """Refuse a cell that would behave differently inside a function, or in a process without a display."""
-    if cell.magic:
+    if MASK in without_magics(text)[0]:
         raise NotGathered(
             cell.number,
             "there is a magic between the cells of the training",
@@ -145,20 +146,18 @@ def _check(cell: Cell, text: str) -> None:
             raise NotGathered(
                 cell.number, f"a function changes a global ({names})", "Pass it as an argument and return it"
             )
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in _SHOWN:
-            raise NotGathered(
-                cell.number,
-                f"it displays something of the training ({node.id}), but the training processes cannot display "
-                "anything",
-                "Save it to a file during the training (on the main process), and read the file here",
-            )
+    if name := shown_by(tree.body):
+        raise displays(cell, name, "the training processes cannot display anything")
 
 
-def _printed(text: str) -> str:
-    """A cell that displays the value of its last line prints it instead: inside a function nothing is displayed."""
+def _printed(text: str, returning: Collection[str]) -> str:
+    """A cell that displays the value of its last line prints it instead: inside a function nothing is displayed. Of
+    calls only those of ``returning`` certainly have a value."""
     tree = ast.parse(text)
     last = tree.body[-1] if tree.body else None
-    if not isinstance(last, ast.Expr) or isinstance(last.value, (ast.Call, ast.Constant)):
+    if not isinstance(last, ast.Expr) or isinstance(last.value, ast.Constant):
+        return text
+    if isinstance(last.value, ast.Call) and getattr(last.value.func, "id", "") not in returning:
         return text
     lines = text.encode().split(b"\n")
     start, end = last.lineno - 1, (last.end_lineno or last.lineno) - 1
@@ -168,6 +167,17 @@ def _printed(text: str) -> str:
     lines[end] = lines[end][:close] + b")" + lines[end][close:]
     lines[start] = lines[start][: last.col_offset] + b"print(" + lines[start][last.col_offset :]
     return b"\n".join(lines).decode()
+
+
+def _returning(texts: Sequence[str]) -> frozenset[str]:
+    """The functions of the cells that end with ``return`` and a value."""
+    functions = (node for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
+    ends = ((node.name, node.body[-1]) for node in functions)
+    return frozenset(
+        name
+        for name, end in ends
+        if isinstance(end, ast.Return) and end.value is not None and ast.unparse(end.value) != "None"
+    )
 
 
 def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[int]) -> None:

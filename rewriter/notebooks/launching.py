@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..result import FileResult
 from .document import Notebook
-from .gather import NotGathered, use
+from .uses import NotGathered, use
 
 LAUNCHER = "notebook_launcher"
 _MADE = "Accelerator"
@@ -104,13 +104,16 @@ def started_by_itself(notebook: Notebook, home: NotebookHome, files: Sequence[Fi
 def started(notebook: Notebook, text: str, function: str) -> str:
     """Replace the one call of the training function by the launcher's."""
     tree = ast.parse(text)
-    calls = [s for s in _top(tree.body) if isinstance(s, ast.Expr) and _calls(s.value, function)]
+    calls = [s for s in _top(tree.body) if isinstance(s, ast.Expr | ast.Assign) and _calls(s.value, function)]
     uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == function and isinstance(n.ctx, ast.Load)]
     if len(calls) != 1 or len(uses) != 1:
-        what = "is called more than once, or what it returns is used" if uses else "is not called"
-        raise NotGathered(0, f"{function}, which trains, {what}: the processes return nothing", "Call it once")
+        what = "is called more than once, or not by a line of its own" if uses else "is not called"
+        raise NotGathered(0, f"{function}, which trains, {what}", "Call it once, in a line of its own")
     call = calls[0].value
     assert isinstance(call, ast.Call)
+    if isinstance(calls[0], ast.Assign) and (held := _returns_held(tree, function)):
+        why = f"{function} returns {held}, which stays in the training processes"
+        raise NotGathered(0, why, "Save it in the training (accelerator.save), and load it here")
     _nothing_comes_back(notebook, text, calls[0], call)
     arguments = [ast.get_source_segment(text, argument) or "" for argument in call.args]
     if call.keywords or any(isinstance(argument, ast.Starred) for argument in call.args):
@@ -122,8 +125,36 @@ def started(notebook: Notebook, text: str, function: str) -> str:
     lines = text.split("\n")
     first, last = calls[0].lineno - 1, (calls[0].end_lineno or calls[0].lineno) - 1
     indent = lines[first][: calls[0].col_offset]
-    lines[first : last + 1] = [f"{indent}{LAUNCHER}({start}{count})"]
+    targets = calls[0].targets if isinstance(calls[0], ast.Assign) else ()
+    names = "".join(f"{ast.get_source_segment(text, target)} = " for target in targets)
+    lines[first : last + 1] = [f"{indent}{names}{LAUNCHER}({start}{count})"]
     return "\n".join(_with_import(tree, lines, first))
+
+
+def _returns_held(tree: ast.Module, function: str) -> str:
+    """What a function returns of that which it prepares; empty if it returns nothing of it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            prepared = {
+                name.id
+                for made in ast.walk(node)
+                if isinstance(made, ast.Assign) and ".prepare(" in ast.unparse(made.value)
+                for target in made.targets
+                for name in ast.walk(target)
+                if isinstance(name, ast.Name)
+            }
+            inner = {n for part in node.body for n in _below_definitions(part)}
+            returned = (n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n not in inner and n.value)
+            named = (n.id for value in returned for n in ast.walk(value) if isinstance(n, ast.Name))
+            return next((name for name in named if name in prepared or name == "accelerator"), "")
+    return "what another module makes"
+
+
+def _below_definitions(node: ast.AST) -> Iterator[ast.AST]:
+    """What is in the functions and classes below a node."""
+    for inner in ast.walk(node):
+        if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield from ast.walk(inner)
 
 
 def _with_import(tree: ast.Module, lines: list[str], before: int) -> list[str]:

@@ -16,9 +16,12 @@ from ..result import Change, Diagnosis, FileResult, Result
 from ..rule import Entry
 from ..source import Source
 from .document import Notebook, file_of, invalid, masked, source_of
-from .gather import NAME, NotGathered, gathered, top_level, use
+from .gather import NAME, gathered, top_level
 from .launching import LAUNCHER, NotebookHome, home_of, started, started_by_itself, starting, used
+from .shown import unhidden
+from .uses import NotGathered, use
 
+_OF_EVERY_PROCESS = frozenset("main_process downloads checkpoint once unseeded same-noise".split())
 _REASON = "a notebook is one process: the launcher starts the others"
 
 
@@ -79,9 +82,10 @@ class NotebookPlan(NamedTuple):
                 raise self.refusal
             text = script
             if result.changed and (self.plan.config.partial or not result.blocked):
-                text = file.after.decode()
+                text = unhidden(file.after.decode())
                 if self.starts:
                     text = started(self.notebook, text, self.starts)
+                    file = _of_processes(file)
             file = _restored(self.notebook, file, text, self.origins)
         except NotGathered as why:
             file = _restored(self.notebook, _refused(self.notebook, file, why), script, self.origins)
@@ -106,11 +110,14 @@ def _gathered(notebook: Notebook, needed: Result, home: NotebookHome) -> str:
         "accelerator",
     )
     names = starting(needed.files) if home.name else frozenset[str]()
-    return notebook.script(gathered(notebook, _needing(notebook, cells, name, names)))
+    return notebook.script(gathered(notebook, *_needing(notebook, cells, name, names)))
 
 
-def _needing(notebook: Notebook, cells: Sequence[str], name: str, names: Collection[str]) -> list[int]:
-    """The cells whose top level changes or uses ``names``, and those that create what is prepared."""
+def _needing(
+    notebook: Notebook, cells: Sequence[str], name: str, names: Collection[str]
+) -> tuple[list[int], frozenset[str]]:
+    """The cells whose top level changes or uses ``names``, and those that create what is prepared; and the names of
+    that."""
     before = [masked(cell.text) for cell in notebook.cells]
     changed: set[int] = set()
     prepared: set[str] = set()
@@ -122,7 +129,7 @@ def _needing(notebook: Notebook, cells: Sequence[str], name: str, names: Collect
     changed |= {n for n, old in enumerate(before) if use(old).binds & prepared}
     if not changed:
         raise NotGathered(0, "the training was not found in the cells", "Put it in a function, and call it once")
-    return sorted(changed)
+    return sorted(changed), frozenset(prepared)
 
 
 def _origins(script: str, other: str) -> Callable[[int], int]:
@@ -137,6 +144,15 @@ def _origins(script: str, other: str) -> Callable[[int], int]:
         after = [number for number in found if number > known[-1]]
         known.append(after[0] if after else found[-1] if found else known[-1])
     return lambda line: known[line] if 0 < line < len(known) else line
+
+
+def _of_processes(file: FileResult) -> FileResult:
+    """The file without findings of what every process would do, where only the notebook's own process does it."""
+    tree = ast.parse(file.source.text)
+    alone = [s for s in tree.body if not isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    lines = {line for s in alone for line in range(s.lineno, (s.end_lineno or s.lineno) + 1)}
+    stay = tuple(found for found in file.diagnoses if found.line not in lines or found.id not in _OF_EVERY_PROCESS)
+    return file._replace(diagnoses=stay)
 
 
 def _refused(notebook: Notebook, file: FileResult, why: NotGathered) -> FileResult:

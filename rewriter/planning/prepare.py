@@ -213,10 +213,10 @@ def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) ->
 
 def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> Code | None:
     """The code in which a thing lives: where it is made, or the caller to which a maker returns it."""
-    unit = next((u for u in reach.units if origin.node in u.names.parents), None)
+    unit = next((u for u in reach.units if origin.place in u.names.parents), None)
     if unit is None:
         return None
-    code = unit.names.function(origin.node)
+    code = unit.names.function(origin.place)
     for _ in range(8):
         returned = _returns(state, code, origin)
         sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
@@ -330,9 +330,9 @@ def _unplaceable(held: Held) -> Finding:
 
 
 def _lost(state: State, reach: Reach, origin: Origin, result: PreparePlan) -> None:
-    unit = next((u for u in reach.units if origin.node in u.names.parents), reach.units[0])
-    if origin.role is Role.LOADER and isinstance(origin.node, cst.Call):
-        call = Prepare(unit.names.statement(origin.node), (), "iterated where it is created", wraps=origin.node)
+    unit = next((u for u in reach.units if origin.place in u.names.parents), reach.units[0])
+    if origin.role is Role.LOADER and isinstance(origin.place, cst.Call):
+        call = Prepare(unit.names.statement(origin.place), (), "iterated where it is created", wraps=origin.place)
         result.prepares.append((unit, call))
         result.prepared.add(origin)
         return
@@ -341,7 +341,7 @@ def _lost(state: State, reach: Reach, origin: Origin, result: PreparePlan) -> No
             unit,
             Finding(
                 "prepare",
-                origin.node,
+                origin.place,
                 f"no variable here holds this {origin.role.value}, so it cannot be prepared",
                 "assign it to a variable in the function that builds the optimizer",
                 Severity.BLOCKED,

@@ -49,7 +49,7 @@ def place(
         remaining = held
         while remaining and (ready := placer.ready(block, remaining)) is not None:
             node, side, taken = ready
-            taken.sort(key=lambda h: (_ORDER.index(h.origin.role), placer.unit.names.order(h.origin.node)))
+            taken.sort(key=lambda h: (_ORDER.index(h.origin.role), placer.unit.names.order(h.origin.place)))
             names: dict[str, None] = dict.fromkeys(h.name for h in taken)
             calls.append((Prepare(node, tuple(names), _why(taken), side=side), [h.origin for h in taken]))
             remaining = [h for h in remaining if h not in taken]

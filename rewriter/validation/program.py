@@ -153,8 +153,8 @@ class EmittedProgram:
 
     def made(self, origin: Origin) -> CodePlace | None:
         """The place where something is created."""
-        unit = self.unit_of(origin.node)
-        return CodePlace(unit, origin.node) if unit is not None else None
+        unit = self.unit_of(origin.place)
+        return CodePlace(unit, origin.place) if unit is not None else None
 
     def sites(self, code: Code) -> Iterator[CallRecord]:
         """The reached calls of a function."""

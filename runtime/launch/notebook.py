@@ -7,7 +7,11 @@ They are forks, so that they know what the notebook has defined, and they know e
 from __future__ import annotations
 
 import os
+import pickle
+import warnings
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..config.environment import read_environment
@@ -36,13 +40,17 @@ def notebook_launcher(
     max_restarts: int = 0,
     monitor_interval: float = 0.1,
     log_line_prefix_template: str | None = None,
-) -> None:
+) -> Any:
     """
     Run a training function on several processes of this machine, from a notebook.
 
     The accelerator is made inside the function, and nothing may have used a GPU before. With one process the function
     runs right here, and so it does where a launcher has started this process as one of several: of a notebook that was
     exported to a script.
+
+    Returns what the function returned in the main process, a copy with its tensors on the CPU: ``losses =
+    notebook_launcher(train)``. Of several machines, only that of the main process gets it, and the others None. What
+    cannot be pickled is not returned either, and a warning says so. In Accelerate, nothing is ever returned.
 
     Args:
         function: the training function.
@@ -75,17 +83,19 @@ def notebook_launcher(
     count = 1 if started else _count(num_processes)
     if started or (count == 1 and num_nodes == 1):
         with set_for_a_while({"TORCHLIFT_MIXED_PRECISION": precision}):
-            function(*args)
-        return
+            return function(*args)
     if num_nodes > 1 and int(use_port) == 0:
         raise LaunchError("several machines need use_port: a port of machine 0, the same on all.")
     _nothing_begun()
     settings = {"TORCHLIFT_MIXED_PRECISION": precision}
     failure: Any = None
-    for restart in range(max(max_restarts, 0) + 1):
-        failure = _start(function, args, count, settings, master_addr, int(use_port), node_rank, num_nodes, restart)
-        if failure is None:
-            return
+    with TemporaryDirectory(prefix="torchlift-") as folder:
+        returned = Path(folder, "returned.pt")
+        run = _Returning(function, args, returned)
+        for restart in range(max(max_restarts, 0) + 1):
+            failure = _start(run, (), count, settings, master_addr, int(use_port), node_rank, num_nodes, restart)
+            if failure is None:
+                return _read(returned)
     raise _child_failed(getattr(function, "__name__", repr(function)), failure, node_rank * count)
 
 
@@ -109,6 +119,44 @@ def debug_launcher(function: Callable[..., Any], args: tuple[Any, ...] = (), num
     failure = _start(function, args, num_processes, settings, "127.0.0.1", 0, 0, 1, 0)
     if failure is not None:
         raise failure
+
+
+class _Returning:
+    """A function with its arguments that writes what it returned to a file, in the main process."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
+        self.function = function
+        self.args = args
+        self.file = file
+
+    def __call__(self) -> None:
+        main = topology(read_environment()).rank == 0
+        if main:
+            self.file.unlink(missing_ok=True)  # of a start that failed
+        given = self.function(*self.args)
+        if given is None or not main:
+            return
+        import torch
+
+        try:
+            torch.save(given, self.file)
+        except (pickle.PicklingError, AttributeError, TypeError, RuntimeError) as why:
+            self.file.unlink(missing_ok=True)
+            name = getattr(self.function, "__name__", repr(self.function))
+            warnings.warn(
+                f"what {name} returned ({type(given).__name__}) cannot be sent to the notebook, which gets None: "
+                f"{why}. Return numbers, tensors, lists and dictionaries of them, and save the rest to files.",
+                stacklevel=2,
+            )
+
+
+def _read(file: Path) -> Any:
+    """What the main process has written; None if nothing."""
+    import torch
+
+    if not file.exists():
+        return None
+    return torch.load(file, map_location="cpu", weights_only=False)  # our own process has written it
 
 
 def _count(asked: int | None) -> int:

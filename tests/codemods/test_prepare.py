@@ -97,6 +97,47 @@ for x, y in loaders["train"]:
     assert "model, optimizer = accelerator.prepare(" in text
 
 
+FACTORY = """\
+import torch
+from torch.utils.data import DataLoader
+
+def batches(rows, shuffle):
+    made = DataLoader(rows, batch_size=4, shuffle=shuffle)
+    return made
+
+def run(loader, model, optimizer, device):
+    total = 0.0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        if optimizer is not None:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+def check(loader, model, device):
+    return [torch.nn.functional.mse_loss(model(x.to(device)), y.to(device)).item() for x, y in loader]
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(2, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train_loader = batches(rows, True)
+test_loader = batches(others, False)
+run(train_loader, model, optimizer, device)
+"""
+
+
+@pytest.mark.hazard("U6", "U20")
+def test_a_function_that_makes_loaders_makes_another_one_at_each_call(migrated: Callable[[str], str]) -> None:
+    text = migrated(f"{FACTORY}run(test_loader, model, None, device)\n")
+    assert "model, optimizer, train_loader, test_loader = accelerator.prepare(" in text
+    assert ".to(accelerator.device)" not in text
+    text = migrated(f"{FACTORY}check(test_loader, model, device)\n")
+    assert "model, optimizer, train_loader = accelerator.prepare(" in text, "nobody knows what is done with the others"
+    run, _, check = text.partition("def check(")
+    assert ".to(" not in run and "model(x.to(accelerator.device)), y.to(accelerator.device))" in check
+
+
 STANDS = {
     "behind a checkpoint that is loaded": "model.load_state_dict(torch.load('start.pt', map_location='cpu'))",
     "behind an optimizer's state that is loaded": "optimizer.load_state_dict(torch.load('o.pt', map_location='cpu'))",

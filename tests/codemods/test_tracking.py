@@ -55,6 +55,32 @@ HANDLES: dict[str, tuple[str, str, str]] = {
     "visdom": ("from visdom import Visdom", "vis = Visdom(port=1)", f"vis = Visdom(port=1) {ELSE}"),
     "neptune": ("import neptune", "run = neptune.init_run('p')", f"run = neptune.init_run('p') {ELSE}"),
     "clearml": ("from clearml import Task", "task = Task.init('p')", f"task = Task.init('p') {ELSE}"),
+    "tensorflow 1": (
+        "import tensorflow as tf",
+        "writer = tf.summary.FileWriter('runs')",
+        f"writer = tf.summary.FileWriter('runs') {ELSE}",
+    ),
+    "tensorflow 1 in tensorflow 2": (
+        "import tensorflow.compat.v1 as tf",
+        "writer = tf.summary.FileWriter('runs')",
+        f"writer = tf.summary.FileWriter('runs') {ELSE}",
+    ),
+    "tensorflow 2": (
+        "import tensorflow as tf",
+        "writer = tf.summary.create_file_writer('runs')",
+        f"writer = tf.summary.create_file_writer('runs') {ELSE}",
+    ),
+    "a module by its name": (
+        "import importlib",
+        "name = 'tensorboardX'\nwriter = importlib.import_module(name).SummaryWriter('runs')",
+        f"writer = importlib.import_module(name).SummaryWriter('runs') {ELSE}",
+    ),
+    "the first module that is there": (
+        "import importlib",
+        "for name in ['torch.utils.tensorboard', 'tensorboardX']:\n"
+        "    writer = importlib.import_module(name).SummaryWriter('runs')",
+        f"    writer = importlib.import_module(name).SummaryWriter('runs') {ELSE}",
+    ),
     "aim": ("import aim", "run = aim.Run(repo='.')", f"run = aim.Run(repo='.') {ELSE}"),
 }
 
@@ -63,7 +89,7 @@ HANDLES: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize(("imports", "before", "after"), HANDLES.values(), ids=HANDLES)
 def test_the_others_have_an_inert_one(imports: str, before: str, after: str, lines: Lines) -> None:
     out, new, findings = lines(imports=imports, built=before, epoch="pass")
-    assert (out, findings) == ([before], [])
+    assert (out, findings) == ([before.splitlines()[-1]], [])
     assert new == ["from torchlift.runtime import Accelerator, Inert", after]
 
 

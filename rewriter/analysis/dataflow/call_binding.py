@@ -83,7 +83,9 @@ def bind(call: EvaluatedCall, function: Function, receiver: Thing | None = None,
         elif arg.star == "**":
             _spread(call, slot, known, param)
     if gives:
-        state.solver.flow(state.returns(function.node), call.result)
+        state.solver.flow(
+            state.returns(function.node), call.result, lambda thing: state.given(function, call.node, thing)
+        )
 
 
 def _spread(call: EvaluatedCall, slot: Slot, known: set[str], param: Callable[[str], Slot]) -> None:

@@ -10,10 +10,10 @@ from ..syntax.nodes import positional
 from . import ranks, registries
 from .call_binding import EvaluatedCall, escape, host, relate, tensors, trailing
 from .command_lines import offered
-from .containers import element, members
+from .containers import element, key_of, members
 from .modules import full
 from .solver import Slot, Thing
-from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail
+from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail, Unit
 
 
 def outside_call(call: EvaluatedCall, qualified: str) -> None:
@@ -57,12 +57,24 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
 
 
 def _imported(call: EvaluatedCall, qualified: str) -> None:
-    """``import_module("pkg.mod")``: the module of that name."""
-    word = call.node.args[0].value if call.node.args else None
-    if isinstance(word, cst.SimpleString) and isinstance(word.evaluated_value, str):
-        name = full(call.unit, word.evaluated_value)
+    """``import_module("pkg.mod")``: the module of that name, or each of several that a loop tries."""
+    for word in _texts(call.unit, call.node.args[0].value if call.node.args else None):
+        name = full(call.unit, word)
         name = name.partition(".")[0] if qualified == "builtins.__import__" else name
         call.state.solver.add(call.result, call.state.external(name))
+
+
+def _texts(unit: Unit, node: cst.CSTNode | None) -> list[str]:
+    """The constant strings that an expression may be: a literal, or a name that a literal or the items of one bind."""
+    nodes: list[cst.CSTNode | None] = [node]
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    for definition in binding.definitions if binding is not None else ():
+        around = unit.names.parents.get(definition)
+        if isinstance(around, cst.For) and isinstance(around.iter, cst.List | cst.Tuple):
+            nodes += [element.value for element in around.iter.elements]
+        elif isinstance(around, cst.AssignTarget) and isinstance(assign := unit.names.parents.get(around), cst.Assign):
+            nodes.append(assign.value)
+    return [text for one in nodes if (text := key_of(one)) is not None]
 
 
 def _followed(call: EvaluatedCall, qualified: str) -> None:

@@ -6,8 +6,9 @@ A shape is an allocation site: one for each place of the source that makes somet
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import libcst as cst
@@ -215,6 +216,7 @@ class State:
         self._returns: dict[cst.CSTNode, Slot] = {}
         self._named: dict[str, Slot] = {}
         self._memo: dict[Hashable, Thing] = {}
+        self._called = Counter(_called(call) for unit in units for call in unit.names.calls)
 
     def binding(self, binding: Binding) -> Slot:
         """The slot of a variable."""
@@ -323,6 +325,23 @@ class State:
         assert isinstance(thing, Origin)
         return thing
 
+    def given(self, function: Function, call: cst.Call, thing: Thing) -> Thing:
+        """
+        What one call of a function gives, where the function returns ``thing``.
+
+        A loader that the function creates is another one for each call of it. One that it was handed, or found, is the
+        same for all calls.
+        """
+        if not isinstance(thing, Origin) or thing.role is not Role.LOADER or isinstance(function.node, cst.Lambda):
+            return thing
+        names = function.unit.names
+        if self._called[function.node.name.value] < 2:
+            return thing
+        if thing.place not in names.parents or names.function(thing.place) is not function.node:
+            return thing
+        key = ("given", thing.node, call)
+        return self._memo.setdefault(key, replace(thing, site=call))
+
     def local(self, tensor: Origin) -> Origin:
         """The role of a Python value computed from a tensor of one process's shard."""
         if tensor.role is Role.LOCAL:
@@ -336,6 +355,12 @@ class State:
     def slot_named(self, name: str) -> Slot:
         """A slot that is found again by its name."""
         return self._named.setdefault(name, Slot())
+
+
+def _called(call: cst.Call) -> str:
+    """The last name of what is called."""
+    word = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    return word.value if isinstance(word, cst.Name) else ""
 
 
 def origins(slot: Slot | None, *roles: Role) -> list[Origin]:

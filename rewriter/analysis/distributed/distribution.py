@@ -400,9 +400,11 @@ class _DistributionReader:
         samplers = {r.node for r in self.state.calls.values() if questions.is_distributed_sampler(outside_name(r))}
         for record in self.state.calls.values():
             for loader in origins(record.result, Role.LOADER):
-                words = ("sampler", "batch_sampler") if loader.node is record.node else ()
-                given = [value for word in words if (value := keyword(record.node, word)) is not None]
-                if any(not samplers.isdisjoint(self._made(value, 2)) for value in given):
+                maker = loader.node if loader.place is record.node else None
+                if not isinstance(maker, cst.Call):
+                    continue
+                given = [keyword(maker, word) for word in ("sampler", "batch_sampler")]
+                if any(value is not None and not samplers.isdisjoint(self._made(value, 2)) for value in given):
                     yield loader
 
     def _made(self, value: cst.BaseExpression, depth: int) -> set[cst.CSTNode]:

@@ -21,20 +21,7 @@ from ..training.training import method_name, outside_name, outside_names
 from .existing_guards import guarded, names_main, starred
 
 INERT = "Inert()"
-
-_MODES = {"wandb.init": '"disabled"', "swanlab.init": '"disabled"'}
-"""Trackers that have a mode in which nothing is done."""
-
-_SWITCHED = frozenset(f"comet_ml.{n}" for n in ("Experiment", "OfflineExperiment", "ExistingExperiment"))
-"""Trackers with a parameter ``disabled``."""
-
-_TRACKERS = frozenset(
-    "torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.writer.SummaryWriter tensorboardX.SummaryWriter "
-    "tensorboardX.writer.SummaryWriter tensorboard_logger.Logger neptune.init neptune.init_run neptune.new.init "
-    "neptune.new.init_run aim.Run clearml.Task.init visdom.Visdom dvclive.Live comet_ml.start mlflow.start_run "
-    "trackio.init".split()
-)
-"""Trackers whose handle is all that a script uses."""
+_TRACKS = "each process would track its own run"
 
 _TELLS = frozenset("log_dir logdir get_logdir dir id name url path info run_id get_key get_name".split())
 """What a handle tells, and scripts name files by."""
@@ -77,28 +64,36 @@ class Handles:
             if guarded(self.state, self.unit, call) or any(node in settled for node in around):
                 continue
             names = outside_names(record)
-            if names and all(n in _TRACKERS or n in _MODES or n in _SWITCHED for n in names):
-                yield from self._tracker(call, names, settled)
+            kinds = [questions.tracker(name) for name in names]
+            if kinds and None not in kinds:
+                arguments = {kind.off for kind in kinds if kind is not None}
+                if arguments == {""} or len(arguments) > 1:
+                    yield from self._replaced(call, settled)
+                else:
+                    yield from self._switched(call, names[0], arguments.pop(), settled)
             elif outside_name(record) in _ONCE and self._counts(call, outside_name(record)):
                 yield once(call, _ONCE[outside_name(record)])
 
-    def _tracker(self, call: cst.Call, names: list[str], settled: Container[cst.CSTNode]) -> Iterator[Handle | Finding]:
-        because = "each process would track its own run"
-        if all(n in _MODES for n in names):
-            value = next((a for a in call.args if a.keyword is not None and a.keyword.value == "mode"), None)
-            if starred(call) and value is None:
-                yield once(call, because)
-            elif value is None or not names_main(self.state, value.value):
-                yield Handle(call, because, _MODES[names[0]], argument="mode", value=value)
-                yield from self._module_told(names[0].partition(".")[0], settled)
-        elif all(n in _SWITCHED for n in names):
-            value = next((a for a in call.args if a.keyword is not None and a.keyword.value == "disabled"), None)
-            if value is None and not starred(call):
-                yield Handle(call, because, "", argument="disabled")
-            elif value is None or not names_main(self.state, value.value):
-                yield once(call, because)
-        elif not self._can_give_way(call):
-            yield once(call, because)
+    def _switched(
+        self, call: cst.Call, name: str, off: str, settled: Container[cst.CSTNode]
+    ) -> Iterator[Handle | Finding]:
+        """A tracker that the argument ``off`` makes inert: ``mode="disabled"``, ``disabled=True``."""
+        argument, _, null = off.partition("=")
+        switch = null == "True"
+        given = next((a for a in call.args if a.keyword is not None and a.keyword.value == argument), None)
+        if given is not None and names_main(self.state, given.value):
+            return
+        if (given is not None and switch) or (given is None and starred(call)):
+            yield once(call, _TRACKS)
+            return
+        yield Handle(call, _TRACKS, "" if switch else null, argument=argument, value=given)
+        if not switch:
+            yield from self._module_told(name.partition(".")[0], settled)
+
+    def _replaced(self, call: cst.Call, settled: Container[cst.CSTNode]) -> Iterator[Handle | Finding]:
+        """A tracker that gives way to an object that does nothing."""
+        if not self._can_give_way(call):
+            yield once(call, _TRACKS)
         elif (told := self._told(call, settled)) is not None:
             yield Finding(
                 "once",
@@ -108,7 +103,7 @@ class Handles:
                 "take the value from the script's own settings, then make the tracker inert on the other processes",
             )
         else:
-            yield Handle(call, because, INERT)
+            yield Handle(call, _TRACKS, INERT)
 
     def _can_give_way(self, call: cst.Call) -> bool:
         """Whether a conditional expression can replace a call as it is."""

@@ -45,6 +45,11 @@ def base_role(name: str) -> Role | None:
     return _INHERITED.get(type(found.transfer)) if found is not None else None
 
 
+def tracker(name: str) -> outside.Tracker | None:
+    """What is known of an experiment tracker that a call starts; None if it starts none."""
+    return transfer(name, outside.Tracker)
+
+
 # ---------------------------------------------------------------- models
 
 

@@ -178,17 +178,115 @@ def test_what_a_cell_displays_of_the_training_is_printed(shown: str, printed: st
 MAIN = "def main():\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ") + "\n    return model"
 
 
+HISTORY = "history = []\n" + LOOP + "\n    history.append(loss.item())"
+EVALUATION = "with torch.no_grad():\n    print(model(torch.ones(1, 1)))"
+
+
+def test_what_is_plotted_of_the_training_is_returned() -> None:
+    file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, "plt.plot(history)\nplt.show()")
+    training, plot = _cells(file.after)[2:]
+    assert '    history.append(accelerator.reduce(loss.detach(), reduction="mean").item())\n' in training
+    assert "\n    return history\n\n\nhistory = notebook_launcher(training_function, num_processes=" in training
+    assert plot == "plt.plot(history)\nplt.show()"
+
+
+def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
+    show = "plt.plot(history)"
+    file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, show, EVALUATION)
+    plot, training = _cells(file.after)[3:]
+    assert plot == "# Moved below the training."
+    assert training.endswith(" or 1)\n\nplt.plot(history)\nplt.show()")
+    assert training.count("plt") == 2 and "accelerator.is_main_process" not in file.after.decode()
+
+
+def test_a_list_of_an_earlier_cell_that_the_training_fills_comes_back() -> None:
+    filled = LOOP + "\n    history.append(loss.item())"
+    file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, "history = []", BUILD, filled, "plt.plot(history)")
+    cells = _cells(file.after)
+    assert cells[1] == "history = []" and "\nhistory = notebook_launcher(" in cells[3]
+    note = "def note(loss):\n    history.append(loss.item())"
+    noted = LOOP + "\n    note(loss)"
+    file = _migrated(
+        "import matplotlib.pyplot as plt\n" + IMPORTS, "history = []", BUILD, note, noted, "plt.plot(history)"
+    )
+    assert "\nhistory = notebook_launcher(" in _cells(file.after)[4]
+    file = _migrated(IMPORTS, "history = []", BUILD, filled, "print(history)")
+    assert "    accelerator.print(history)\n" in _cells(file.after)[4], "the notebook's own list stays empty"
+
+
+def test_raw_pictures_stay_with_the_notebook() -> None:
+    raw = "images = torch.arange(4.0).view(2, 2)\nprint(len(images))\nplt.imshow(images)"
+    device = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
+    cells = ("import matplotlib.pyplot as plt\n" + IMPORTS, device, raw, "rows = [1, 2]\nlen(rows)", BUILD, LOOP)
+    file = _migrated(*cells)
+    after = _cells(file.after)
+    assert after[1] == "# Moved into training_function() below." and after[2:4] == list(cells[2:4])
+    assert [d.id for d in file.diagnoses] == [], "the notebook's own process prints it once"
+
+
+def test_a_function_that_draws_is_known_by_its_name() -> None:
+    show = "def draw(values):\n    plt.plot(values)"
+    file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, show, BUILD, HISTORY, "draw(history)")
+    assert _cells(file.after)[4] == "draw(history)" and "\nhistory = notebook_launcher(" in _cells(file.after)[3]
+
+
+@pytest.mark.parametrize("magic", ["%matplotlib inline", "!nvidia-smi", "# the card\n!pip install -q nbformat"])
+def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
+    file = _migrated(IMPORTS, BUILD, magic, LOOP)
+    assert _cells(file.after)[2] == magic and "notebook_launcher(" in _cells(file.after)[3]
+    if magic.startswith("%"):
+        file = _migrated(IMPORTS, f"{magic}\n{BUILD}", LOOP)
+        assert _cells(file.after)[1] == f"{magic}\n# Moved into training_function() below."
+
+
+def test_what_a_call_returns_is_printed_where_it_certainly_does() -> None:
+    tell = "def tell(model):\n    return model.weight.shape"
+    assert "accelerator.print(tell(model))" in _cells(_migrated(IMPORTS, tell, BUILD, LOOP, "tell(model)").after)[4]
+
+
+def test_what_a_function_that_trains_returns_comes_back() -> None:
+    main = MAIN.replace("return model", "return [loss.item()]")
+    file = _migrated(IMPORTS, main, "history = main()")
+    assert _cells(file.after)[2].startswith("history = notebook_launcher(main, num_processes=")
+
+
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        ((IMPORTS, BUILD, LOOP, "plt.plot(loss.item())"), ":cell 4:1: it displays something of the training (plt)"),
+        (
+            (IMPORTS, BUILD, LOOP, "plt.plot(model.weight)"),
+            ":cell 4:1: it displays something of the training (plt), but what",
+        ),
+        (
+            (IMPORTS, BUILD, LOOP, "model.weight.plot()"),
+            "(plot), but what it reads (model) stays in the training processes",
+        ),
+        ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(plt), but the training processes cannot display anything"),
+        (
+            (IMPORTS, BUILD, "h = [1]", "plt.plot(h)", "h.append(2)\n" + LOOP),
+            "(plt), but the training changes h afterwards",
+        ),
+        ((IMPORTS, BUILD, "plt.plot(torch.rand(2))", LOOP), "(plt), but it may draw random numbers between those of"),
         ((IMPORTS, BUILD, "%time x = 1\n" + LOOP), ":cell 3:1: there is a magic between the cells of the training"),
         ((IMPORTS, "steps = 0", BUILD, LOOP + "\n    steps += 1"), "it uses steps, which cell 2 created"),
         ((IMPORTS, BUILD, "from math import *", LOOP, "print(model)\nfrom math import *"), "a star import"),
-        ((IMPORTS, MAIN, "model = main()"), "main, which trains, is called more than once, or what it returns is used"),
+        ((IMPORTS, MAIN, "model = main()"), "main returns model, which stays in the training processes"),
+        ((IMPORTS, MAIN, "print(main())"), "main, which trains, is called more than once, or not by a line of its own"),
         ((IMPORTS, MAIN, "main()", "main()"), "is called more than once"),
     ],
-    ids=["a plot", "a magic", "a counter", "a star import", "a result", "two calls"],
+    ids=[
+        "a plot of the model",
+        "a method",
+        "a plot in the loop",
+        "changed later",
+        "random",
+        "a magic",
+        "a counter",
+        "a star import",
+        "a model",
+        "a result",
+        "two calls",
+    ],
 )
 def test_what_cannot_be_one_function_is_refused_with_the_cell(cells: tuple[str, ...], says: str) -> None:
     file = _migrated(*cells)
@@ -213,8 +311,8 @@ def test_formats_for_machines_know_cells_and_lines_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("nb.ipynb").write_bytes(_data(IMPORTS, BUILD, LOOP, "plt.plot(loss.item())"))
-    number = Path("nb.ipynb").read_text().split("\n").index('    "plt.plot(loss.item())"') + 1
+    Path("nb.ipynb").write_bytes(_data(IMPORTS, BUILD, LOOP, "plt.plot(model.weight)"))
+    number = Path("nb.ipynb").read_text().split("\n").index('    "plt.plot(model.weight)"') + 1
     run(CATALOGUE, ["--output-format", "github", "nb.ipynb"])
     assert f"::error file=nb.ipynb,line={number}," in capsys.readouterr().out
     run(CATALOGUE, ["--output-format", "sarif", "nb.ipynb"])
@@ -311,3 +409,20 @@ def test_verify_holds_on_the_fixture(tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "promises held." in ended.stderr
+
+
+@pytest.mark.slow
+def test_what_is_plotted_comes_back_from_two_processes(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    (tmp_path / "plt.py").write_text(
+        "def plot(values):\n    print('drawn', values)\n\n\ndef show():\n    print('shown')\n"
+    )
+    cells = ("import plt\n" + IMPORTS, BUILD, HISTORY, "plt.plot(history)", "print(len(history))")
+    text = _migrated(*cells).after.decode().replace("torch.cuda.device_count() or 1", "2")
+    notebook = nbformat.reads(text, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed = "".join(o.text for o in notebook.cells[4].outputs if o.output_type == "stream").splitlines()
+    assert printed[0] == "1", "one batch for each of two processes"
+    assert printed[1].startswith("drawn [") and printed[1].count(".") == 1 and printed[2:] == ["shown"]

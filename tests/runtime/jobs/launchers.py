@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -53,6 +54,26 @@ def flaky():
         raise OSError("the first time")
 
 
+def returns(what):
+    accelerator = Accelerator()
+    rank = accelerator.process_index
+    if what == "a function":
+        return (lambda: rank) if accelerator.is_main_process else 1
+    if what == "restarted":
+        first = not (folder / "returned").exists()
+        accelerator.wait_for_everyone()
+        (folder / "returned").touch()
+        if not first:
+            return None
+        if not accelerator.is_main_process:
+            while True:  # the main process has ended, and written what it returns
+                time.sleep(0.1)
+                if list(Path(tempfile.gettempdir()).glob("torchlift-*/returned.pt")):
+                    raise OSError("the first time")
+        return 5
+    return {"rank": rank, "tensor": torch.ones(2, requires_grad=True) * 3, "history": [0.5, 0.25]}
+
+
 def alone(value):
     assert os.environ["TORCHLIFT_MIXED_PRECISION"] == "bf16"
     (folder / "alone").write_text(str(os.getpid()))
@@ -67,6 +88,11 @@ failed = refused("ValueError: on purpose", notebook_launcher, fails, (ValueError
 assert isinstance(failed, ChildFailedError) and list(failed.failures) == [1], failed
 notebook_launcher(flaky, num_processes=2, max_restarts=2)
 assert (folder / "runs").read_text() == "xx"
+given = notebook_launcher(returns, ("values",), num_processes=2)
+assert given["rank"] == 0 and given["tensor"].tolist() == [3, 3] and given["history"] == [0.5, 0.25], given
+assert notebook_launcher(returns, ("a function",), num_processes=2) is None
+assert notebook_launcher(returns, ("restarted",), num_processes=2, max_restarts=1) is None
+assert notebook_launcher(lambda: 7, num_processes=1) == 7
 notebook_launcher(alone, (1,), num_processes=1, mixed_precision="bf16")
 assert (folder / "alone").read_text() == str(os.getpid()) and "TORCHLIFT_MIXED_PRECISION" not in os.environ
 
@@ -79,5 +105,5 @@ refused("several machines need use_port", notebook_launcher, train, num_processe
 Accelerator()
 assert isinstance(refused("inside your training function", debug_launcher, train, ("x", "no")), ValueError)
 names = sorted(path.name for path in folder.iterdir())
-assert names == ["alone", "debug_0", "debug_1", "notebook_0", "notebook_1", "runs"], names
+assert names == ["alone", "debug_0", "debug_1", "notebook_0", "notebook_1", "returned", "runs"], names
 print("RESULT true", flush=True)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 ROWS: Table = {
     # made inert by an argument
-    "wandb.init": ("tracker", {"off": "mode='disabled'"}),
-    "swanlab.init": ("tracker", {"off": "mode='disabled'"}),
+    "wandb.init": ("tracker", {"off": 'mode="disabled"'}),
+    "swanlab.init": ("tracker", {"off": 'mode="disabled"'}),
     "comet_ml.Experiment": ("tracker", {"off": "disabled=True"}),
     "comet_ml.OfflineExperiment": ("tracker", {"off": "disabled=True"}),
     "comet_ml.ExistingExperiment": ("tracker", {"off": "disabled=True"}),
@@ -18,6 +18,9 @@ ROWS: Table = {
     "tensorboardX.SummaryWriter": ("tracker", {"folder": True}),
     "tensorboardX.writer.SummaryWriter": ("tracker", {"folder": True}),
     "tensorboard_logger.Logger": ("tracker", {}),
+    "tensorflow.summary.FileWriter": ("tracker", {"folder": True}),
+    "tensorflow.compat.v1.summary.FileWriter": ("tracker", {"folder": True}),
+    "tensorflow.summary.create_file_writer": ("tracker", {"folder": True}),
     "neptune.init": ("tracker", {}),
     "neptune.init_run": ("tracker", {}),
     "neptune.new.init": ("tracker", {}),

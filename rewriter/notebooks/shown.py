@@ -1,0 +1,201 @@
+"""The cells that show something, and those that only set up the notebook: the training's processes cannot do either."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from .document import MASK, Cell
+from .uses import NotGathered, Use, defines, filled, made, run, use
+
+_HIDDEN = "pass#<shown>"
+_HANDED = "#<handed>"
+_RECEIVED = "#<received>"
+_LIBRARIES = frozenset("plt pylab matplotlib sns seaborn display IPython px plotly alt altair".split())
+_METHODS = frozenset("plot hist boxplot imshow show".split())
+_DRAWS = frozenset("random rand randn randint choice shuffle permutation sample iter next".split())
+_DEVICES = frozenset("device is_available current_accelerator print".split())
+# They set up the notebook, or tell about the machine: when they run does not matter to the training.
+_HARMLESS = re.compile(
+    r"\s*(%(matplotlib|config|load_ext|reload_ext|autoreload|pip|conda|env|ls|pwd|who|whos|tensorboard)"
+    r"|!\s*(pip3?|conda|nvidia-smi|ls|pwd))\b"
+)
+
+
+def showing(texts: Sequence[str]) -> frozenset[str]:
+    """The functions and classes of the cells that show something when they are used, by their names."""
+    bodies = [
+        node for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
+    found: frozenset[str] = frozenset()
+    while more := {node.name for node in bodies if node.name not in found and shown_by([node], found)}:
+        found |= more
+    return found
+
+
+def shown_by(statements: Sequence[ast.stmt], functions: frozenset[str] = frozenset()) -> str:
+    """With what statements show something: a library, one of ``functions``, or a method; empty if they do not."""
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    named = (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+    called = (node.func.attr for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
+    found = [
+        *(name for name in named if name in _LIBRARIES | functions),
+        *(name for name in called if name in _METHODS),
+    ]
+    return found[0] if found else ""
+
+
+def hidden(text: str) -> str:
+    """A cell that the notebook's own process runs, without a word for the rules: they would let one process of several
+    show what it shows."""
+    return "\n".join(f"{_HIDDEN}{line}" if line.strip() else line for line in text.split("\n"))
+
+
+def handed(names: Sequence[str]) -> str:
+    """
+    What ends the training function for the rules, in place of ``return`` and the names that the notebook shows.
+
+    To the rules it is what it means: values that a person gets to see. So they are made those of all processes.
+    """
+    return f"print({', '.join(names)}){_HANDED}"
+
+
+def received(names: Sequence[str], call: str) -> str:
+    """The call of the training function, with the names that it gives to the notebook."""
+    return f"{call}{_RECEIVED}{', '.join(names)} = "
+
+
+def unhidden(text: str) -> str:
+    """The text of a script with what `hidden`, `handed` and `received` stand for."""
+    lines = text.replace(_HIDDEN, "").split("\n")
+    for number, line in enumerate(lines):
+        if line.endswith(_HANDED):
+            printed = re.sub(r"(accelerator\.)?print\(", "return ", line.removesuffix(_HANDED), count=1)
+            lines[number] = printed.removesuffix(")")
+        elif _RECEIVED in line:
+            call, _, names = line.partition(_RECEIVED)
+            lines[number] = f"{names}{call}"
+    return "\n".join(lines)
+
+
+def only_magics(text: str) -> bool:
+    """Whether a cell holds magics that do not matter to the training, and nothing else."""
+    lines = [line for line in text.split("\n") if line.strip() and not (line.startswith("#") and MASK not in line)]
+    return bool(lines) and not without_magics("\n".join(lines))[0].strip()
+
+
+def without_magics(text: str) -> tuple[str, list[str]]:
+    """A masked cell without the magics that do not matter to the training, and these lines."""
+    lines = text.split("\n")
+    apart = [line for line in lines if MASK in line and not line[:1].isspace() and _harmless(line)]
+    return "\n".join(line for line in lines if line not in apart), apart
+
+
+def _harmless(line: str) -> bool:
+    return _HARMLESS.match(line.partition(MASK)[2]) is not None
+
+
+def may_draw(text: str) -> bool:
+    """Whether a cell may draw random numbers, or take a batch that was drawn."""
+    return not _DRAWS.isdisjoint(_words(text))
+
+
+def only_chooses_devices(text: str) -> bool:
+    """Whether a cell calls nothing but what chooses a device, so that it draws no random number and sets no seed."""
+    called = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    return all(
+        (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")) in _DEVICES for func in called
+    )
+
+
+def _words(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The cells beside the training that show something of it, or of the data."""
+
+    cells: Sequence[Cell]
+    texts: Sequence[str]
+    uses: Sequence[Use]
+    chosen: Sequence[int]
+    beside: Collection[int]
+    prepared: Collection[str]
+
+    def check(self) -> None:
+        """Refuse a cell that cannot be shown by the notebook after the training, or before it."""
+        for n in sorted(self.beside):
+            if not self.chosen[0] < n or only_magics(self.texts[n]):
+                continue
+            name = shown_by(ast.parse(self.texts[n]).body, showing(self.texts))
+            read = self._made(n)
+            if of_process := sorted(read & self._held()):
+                raise displays(
+                    self.cells[n], name, f"what it reads ({', '.join(of_process)}) stays in the training processes"
+                )
+            if n > self.chosen[-1]:
+                continue
+            later = [m for m in self.chosen if m > n]
+            if changed := sorted(name for name in read if self._changes(name, later)):
+                raise displays(self.cells[n], name, f"the training changes {', '.join(changed)} afterwards")
+            if used := sorted(self.uses[n].binds & _union(self.uses[m].reads for m in later) if read else ()):
+                raise displays(self.cells[n], name, f"the training uses {', '.join(used)} afterwards")
+            earlier = [m for m in self.chosen if m < n]
+            if may_draw(self.texts[n]) and (read or not all(only_chooses_devices(self.texts[m]) for m in earlier)):
+                raise displays(self.cells[n], name, "it may draw random numbers between those of the training")
+
+    def returned(self) -> list[str]:
+        """The names that cells read and the training makes, in the order of making."""
+        read = _union(self._made(n) for n in self.beside if n > self.chosen[0])
+        first = {name: n for n in reversed(range(len(self.uses))) for name in self.uses[n].makes}
+        return sorted(read, key=lambda name: (first[name], name))
+
+    def apart(self) -> list[int]:
+        """The cells that show something and make nothing that the training reads."""
+        read = _union(self.uses[m].reads for m in self.chosen)
+        return [n for n in sorted(self.beside) if not only_magics(self.texts[n]) and not self.uses[n].binds & read]
+
+    def moved(self) -> list[int]:
+        """The cells that show something of the training, before its last cell: they come after it."""
+        return [n for n in sorted(self.beside) if self.chosen[0] < n < self.chosen[-1] and self._made(n)]
+
+    def _made(self, position: int) -> frozenset[str]:
+        """What a cell reads and the training makes; a cell that comes first reads what the cells before it have."""
+        return self.uses[position].reads & made(self.uses, self.chosen)
+
+    def _held(self) -> frozenset[str]:
+        """What cannot leave the training's processes: what is prepared, and what stands for a definition there."""
+        defining = (node for m in self.chosen for node in ast.parse(self.texts[m]).body if defines(node))
+        return frozenset(self.prepared).union(*(use(ast.unparse(node)).binds for node in defining))
+
+    def _changes(self, name: str, later: Sequence[int]) -> bool:
+        """Whether a later cell of the training binds a name anew, or may change it in place: any but a number may."""
+        constants = (
+            target.id
+            for m in self.chosen
+            for node in run(self.texts[m])
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        )
+        number = name in constants
+        return any(name in self.uses[m].makes or (not number and name in filled(self.texts[m])) for m in later)
+
+
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset[str]().union(*sets)
+
+
+def displays(cell: Cell, name: str, why: str) -> NotGathered:
+    return NotGathered(
+        cell.number,
+        f"it displays something of the training ({name}), but {why}",
+        "Save it to a file during the training (on the main process), and read the file here",
+    )

@@ -1,0 +1,142 @@
+"""What the cells of a notebook bind and read, and why a training may have to stay where it is."""
+
+from __future__ import annotations
+
+import ast
+import symtable
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+_READERS = frozenset(
+    "print len sum max min any all sorted enumerate zip range list tuple set dict str float int round repr type".split()
+)
+_CONTAINERS = frozenset("list dict set defaultdict OrderedDict Counter deque".split())
+
+
+class NotGathered(Exception):
+    """Why the training cells cannot be one function: the cell, the cause, the remedy."""
+
+    def __init__(self, cell: int, cause: str, remedy: str) -> None:
+        super().__init__(cell, cause, remedy)
+        self.cell = cell
+        self.cause = cause
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Use:
+    """The globals that a cell binds, and those that it or its functions read."""
+
+    binds: frozenset[str]
+    reads: frozenset[str]
+    only_defines: bool
+    fills: frozenset[str] = frozenset()
+    """Lists and other containers of earlier cells that it may fill."""
+
+    @property
+    def makes(self) -> frozenset[str]:
+        """What has another value after the cell."""
+        return self.binds | self.fills
+
+
+def use(text: str) -> Use:
+    """The globals that a cell binds and reads."""
+    tree = ast.parse(text)
+    table = symtable.symtable(text, "cell", "exec")
+    symbols = table.get_symbols()
+    binds = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    reads = {s.get_name() for s in symbols if s.is_referenced()} | set(_from_inside(table))
+    first: dict[str, bool] = {}
+    for name, bound in _order(tree):
+        first.setdefault(name, bound)
+    reads = {name for name in reads | {n for n, bound in first.items() if not bound} & binds if not first.get(name)}
+    return Use(frozenset(binds), frozenset(reads), all(defines(statement) for statement in tree.body))
+
+
+def _from_inside(table: symtable.SymbolTable) -> Iterator[str]:
+    """The globals that the functions and classes of a cell use."""
+    for inner in table.get_children():
+        yield from (s.get_name() for s in inner.get_symbols() if s.is_global())
+        yield from _from_inside(inner)
+
+
+def _order(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """The names below a node as they come up when it runs, and whether they are certainly bound there."""
+    if isinstance(node, ast.Name):
+        yield node.id, not isinstance(node.ctx, ast.Load)
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for part in (node.value, *targets):
+            yield from _order(part) if part is not None else ()
+    elif isinstance(node, ast.AugAssign):
+        yield from ((name, False) for name, _ in _order(node.target))
+        yield from _order(node.value)
+    elif isinstance(node, ast.For):
+        for part in (node.iter, node.target, *node.body, *node.orelse):
+            yield from _order(part)
+    elif isinstance(node, ast.If | ast.While | ast.Try):
+        yield from ((name, False) for part in ast.walk(node) for name, bound in _names(part) if not bound)
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _order(child)
+
+
+def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    if isinstance(node, ast.Name):
+        yield node.id, not isinstance(node.ctx, ast.Load)
+
+
+def run(text: str) -> list[ast.stmt]:
+    """The statements of a cell's top level that do something, without definitions and imports."""
+    return [statement for statement in ast.parse(text).body if not defines(statement)]
+
+
+def defines(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return True
+    return isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))
+
+
+def uses_of(texts: Sequence[str]) -> list[Use]:
+    """What each cell binds, reads and fills: containers that an earlier cell made empty."""
+    uses: list[Use] = []
+    empty: frozenset[str] = frozenset()
+    for text in texts:
+        found = use(text)
+        uses.append(replace(found, fills=found.reads & empty & frozenset(filled(text))))
+        empty |= frozenset(_empty(text))
+    return uses
+
+
+def made(uses: Sequence[Use], chosen: Collection[int]) -> frozenset[str]:
+    """The names that have other values after some cells; what a function fills, it may fill when they call it."""
+    return frozenset[str]().union(*(uses[n].makes for n in chosen), *(one.fills for one in uses if one.only_defines))
+
+
+def _empty(text: str) -> Iterator[str]:
+    """The names that a cell's top level binds to empty lists, dictionaries and sets."""
+    for node in run(text):
+        value = node.value if isinstance(node, ast.Assign) else None
+        literal = isinstance(value, ast.List | ast.Dict) and not ast.unparse(value)[1:-1]
+        made = isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _CONTAINERS
+        if isinstance(node, ast.Assign) and (literal or made):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def filled(text: str) -> Iterator[str]:
+    """The names whose methods a cell calls, whose items it sets, or that it hands to a function, which may do that."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") not in _READERS:
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            yield from (one.id for one in given if isinstance(one, ast.Name))
+            if isinstance(node.func, ast.Attribute):
+                yield from _root(node.func.value)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            yield from _root(node.value)
+
+
+def _root(node: ast.expr) -> Iterator[str]:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Name):
+        yield node.id
