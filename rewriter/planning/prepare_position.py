@@ -241,8 +241,19 @@ class _Placer:
             if found is not None:
                 return found
             if index > first_use:
-                return statements[index], Side.AFTER, here
+                return self._next(block, remaining, used, first_use)
         return None
+
+    def _next(
+        self, block: _Block, remaining: list[Held], used: list[int], behind: int
+    ) -> tuple[cst.CSTNode, Side, list[Held]]:
+        """The place for what is built after a first training, for the next one: a second model, and its optimizer."""
+        built = {held: [at for d in held.definitions if (at := block.index(d)) > behind] for held in remaining}
+        begin = min(min(places) for places in built.values() if places)
+        limit = min((index for index in used if index > begin), default=len(block.statements))
+        here = [held for held, places in built.items() if places and min(places) < limit]
+        last = max(max(_built(block, held, limit), self._last_touch(block, held, limit)) for held in here)
+        return block.statements[self._behind_others(block, last, limit, here)], Side.AFTER, here
 
     def _behind_others(self, block: _Block, last: int, limit: int, held: list[Held]) -> int:
         """

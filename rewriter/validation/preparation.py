@@ -61,13 +61,25 @@ def each_definition(program: EmittedProgram) -> Iterator[Violation]:
         statements = {unit.names.statement(record.node) for record, _ in taken}
         prepared = _behind(program, unit, binding, [name for _, name in taken])
         for definition in binding.definitions:
-            value = program.value(unit, definition)
-            if definition in prepared or unit.names.statement(definition) in statements or value is None:
+            if definition in prepared or unit.names.statement(definition) in statements:
                 continue
-            made = origins(program.state.values.get(value), Role.MODEL, Role.OPTIMIZER)
-            if any(origin.node is value for origin in made) and _trains(program, unit, binding, definition):
+            if _makes(program, unit, definition) and _trains(program, unit, binding, definition):
                 words = f"`{binding.name}` is made anew here and trained, but only another one of this name is prepared"
                 yield Violation("each-definition", CodePlace(unit, definition), words, program.at(taken[0][0]))
+
+
+def _makes(program: EmittedProgram, unit: Unit, definition: cst.CSTNode) -> bool:
+    """Whether a variable is given a model or an optimizer that is made there, or in a function that is called there."""
+    value = program.value(unit, definition)
+    assign = next(unit.names.enclosing(definition, cst.Assign), None)
+    call = value if value is not None or not isinstance(assign, cst.Assign) else assign.value
+    if not isinstance(call, cst.Call):
+        return False
+    made = origins(program.state.values.get(definition), Role.MODEL, Role.OPTIMIZER)
+    if any(origin.node is call for origin in made):
+        return True
+    given = {o for arg in call.args for o in origins(program.state.values.get(arg.value))}
+    return bool(program.reach.called(call)) and not given.intersection(made) and bool(made)
 
 
 def _behind(program: EmittedProgram, unit: Unit, binding: Binding, reads: Iterable[cst.CSTNode]) -> set[cst.CSTNode]:
@@ -141,6 +153,34 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
                 if _follows(unit, loop, record) and _steps(program, loop, record):
                     words = "this is prepared only after a loop that trains it"
                     yield Violation("prepared-late", program.at(record), words, CodePlace(unit, loop))
+    for record in program.prepares:
+        if (call := _trained_before(program, record)) is not None:
+            words = "this is prepared only after a call that trains it"
+            yield Violation("prepared-late", program.at(record), words, program.at(call))
+
+
+def _trained_before(program: EmittedProgram, record: CallRecord) -> CallRecord | None:
+    """An earlier call of the same code that is given something of what a call prepares, and steps an optimizer."""
+    names = record.unit.names
+    taken = {
+        o for a in record.node.args for o in origins(program.state.values.get(a.value), Role.MODEL, Role.OPTIMIZER)
+    }
+    code, place = names.function(record.node), names.order(record.node)
+    for call, other in program.state.calls.items():
+        if other.unit is not record.unit or names.function(call) is not code or names.order(call) >= place:
+            continue
+        same = (arg.value for arg in call.args if not _bound_between(record.unit, arg.value, call, record.node))
+        given = {o for value in same for o in origins(program.state.values.get(value))}
+        if not taken.isdisjoint(given) and program.steps_below(call):
+            return other
+    return None
+
+
+def _bound_between(unit: Unit, value: cst.BaseExpression, first: cst.CSTNode, last: cst.CSTNode) -> bool:
+    """Whether a variable is bound anew between two places, so that it may hold something else at the second."""
+    binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
+    order = unit.names.order
+    return binding is not None and any(order(first) < order(d) < order(last) for d in binding.definitions)
 
 
 def _follows(unit: Unit, loop: cst.CSTNode, record: CallRecord) -> bool:

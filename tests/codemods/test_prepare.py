@@ -354,3 +354,48 @@ if __name__ == "__main__":
         optimizer.step()
 """
     assert "    net, optimizer = accelerator.prepare(\n" in migrated(before)
+
+
+TWO_MODELS = """\
+import torch
+from torch.utils.data import DataLoader
+
+def train(model, optimizer, loader):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+    return model
+
+loader = DataLoader(rows, batch_size=4)
+first = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(first.parameters(), lr=0.1)
+first = train(first, optimizer, loader)
+second = torch.nn.Linear(2, 3)
+second.bias.requires_grad = False
+other = torch.optim.SGD(second.parameters(), lr=0.1)
+second = train(second, other, loader)
+"""
+
+
+@pytest.mark.hazard("U1")
+def test_a_second_model_is_prepared_where_it_is_built_before_its_training(migrated: Callable[[str], str]) -> None:
+    lines = migrated(TWO_MODELS).splitlines()
+    first = lines.index("first, optimizer, loader = accelerator.prepare(")
+    second = lines.index("second, other = accelerator.prepare(")
+    assert first < lines.index("first = train(first, optimizer, loader)") < second
+    assert second < lines.index("second = train(second, other, loader)")
+
+
+@pytest.mark.hazard("U1")
+def test_a_factory_that_is_called_twice_is_refused() -> None:
+    """Until each call is prepared: the second model would drift apart on every process."""
+    made = "model, optimizer = made()\n"
+    text = TWO_MODELS.partition("first =")[0]
+    text += "def made():\n    model = torch.nn.Linear(2, 2)\n"
+    text += "    return model, torch.optim.SGD(model.parameters(), lr=0.1)\n\n"
+    text += f"{made}train(model, optimizer, loader)\n{made}train(model, optimizer, loader)\n"
+    file = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files[0]
+    assert not file.changed
+    assert "is made anew here and trained" in file.diagnoses[0].message

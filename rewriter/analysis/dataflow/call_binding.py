@@ -83,9 +83,35 @@ def bind(call: EvaluatedCall, function: Function, receiver: Thing | None = None,
         elif arg.star == "**":
             _spread(call, slot, known, param)
     if gives:
-        state.solver.flow(
-            state.returns(function.node), call.result, lambda thing: state.given(function, call.node, thing)
-        )
+        _give(call, function, [param(name) for name in known])
+
+
+def _give(call: EvaluatedCall, function: Function, params: list[Slot]) -> None:
+    """
+    Let a call hold what a function returns. Of what its parameters hold, only what this call hands over comes back:
+    ``model = train(model)`` gives another model for each call.
+    """
+    state, returned = call.state, call.state.returns(function.node)
+    handed = [slot for _, slot in call.args]
+    plain = not any(arg.star for arg, _ in call.args)
+
+    def arrive(thing: Thing) -> Thing | None:
+        if plain and _is_itself(thing) and any(thing in slot.things for slot in params):
+            return thing if any(thing in slot.things for slot in handed) else None
+        return state.given(function, call.node, thing)
+
+    def come(thing: Thing) -> None:
+        if _is_itself(thing) and thing in returned.things:
+            state.solver.add(call.result, thing)
+
+    state.solver.flow(returned, call.result, arrive)
+    for slot in handed if plain else ():
+        state.solver.watch(slot, come)  # what another call has handed over before is returned already
+
+
+def _is_itself(thing: Thing) -> bool:
+    """Whether a thing stays the same one where a function returns it."""
+    return isinstance(thing, Origin) and thing.role in (Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER)
 
 
 def _spread(call: EvaluatedCall, slot: Slot, known: set[str], param: Callable[[str], Slot]) -> None:

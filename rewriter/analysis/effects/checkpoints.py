@@ -39,7 +39,11 @@ def as_write(unit: Unit, save: Save) -> Effect | None:
 
 
 def state_dicts(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iterator[StateDict]:
-    """Calls of ``model.state_dict()`` on prepared models whose result ends up in a ``torch.save``."""
+    """
+    Calls of ``model.state_dict()`` on prepared models whose result ends up in a ``torch.save``.
+
+    Not those that only the main process reaches: ``get_state_dict`` would wait there for the others.
+    """
     wanted: dict[cst.CSTNode, None] = {}
     for other in reach.units:
         for record in _reached(state, other, reach, "torch.save"):
@@ -52,7 +56,7 @@ def state_dicts(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -
                         wanted[origin.node] = None
     for node in wanted:
         if isinstance(node, cst.Call) and node in unit.names.parents and isinstance(node.func, cst.Attribute):
-            if node.func.attr.value == "state_dict":
+            if node.func.attr.value == "state_dict" and not guarded(state, unit, node):
                 yield StateDict(node, node.func.value)
 
 
