@@ -139,17 +139,25 @@ def _iterable(thing: Thing) -> Thing | None:
     return thing if isinstance(thing, Origin) and thing.role in kept else None
 
 
+def _rows(call: EvaluatedCall, name: str, numbers: list[Slot], wraps: list[Slot]) -> None:
+    """The rows of ``enumerate`` and ``zip``: a number perhaps, and an element of each of some things."""
+    state = call.state
+    outer, row = state.sequence(call.node, name), state.sequence(call.node, "row")
+    if not row.items:
+        row.items.extend(numbers)
+        row.items.extend(element(state, slot) for slot in wraps)
+        outer.wraps.extend(wraps)
+    state.solver.add(outer.rest, row)
+    state.solver.add(call.result, outer)
+
+
 def _builtin(call: EvaluatedCall, name: str) -> None:
     state = call.state
-    if name in ("enumerate", "zip"):
-        wraps = [slot for arg, slot in call.args if arg.keyword is None][: 1 if name == "enumerate" else None]
-        outer, row = state.sequence(call.node, name), state.sequence(call.node, "row")
-        if not row.items:
-            row.items.extend([Slot()] if name == "enumerate" else [])
-            row.items.extend(element(state, slot) for slot in wraps)
-            outer.wraps.extend(wraps)
-        state.solver.add(outer.rest, row)
-        state.solver.add(call.result, outer)
+    plain = [slot for arg, slot in call.args if arg.keyword is None]
+    if name == "enumerate":
+        _rows(call, name, [Slot()], plain[:1])
+    elif name == "zip":
+        _rows(call, name, [], plain)
     elif name in ("list", "tuple", "iter", "reversed", "sorted", "set", "filter", "dict"):
         _passes(call)
     elif name == "next":

@@ -99,6 +99,7 @@ def test_construction(text: str, role: str) -> None:
         "x, y = nn.Linear(1, 1), 2",
         "a, (b, x) = 1, (2, nn.Linear(1, 1))",
         "d = {'m': nn.Linear(1, 1)}\nx = d['m']",
+        "x = dict({'m': nn.Linear(1, 1)})['m']",
         "d = dict\nms = [nn.Linear(1, 1)]\nx = ms[0]",
         "ms = []\nms.append(nn.Linear(1, 1))\nfor x in ms: pass",
         "def make():\n    return nn.Linear(1, 1), 3\nx, _ = make()",
@@ -303,3 +304,60 @@ y = accelerator.prepare(x)
 def test_what_an_accelerator_prepares_and_a_loop_iterates_is_a_loader(loop: str, expected: set[str]) -> None:
     assert roles(PREPARED + loop, "x") == expected
     assert roles(PREPARED.replace("accelerator.prepare", "prepare") + loop, "x") == set()
+
+
+LOADED = "model, other = nn.Linear(1, 1), None\nloader = DataLoader(d)\n"
+KEPT_APART = {
+    "what follows a starred argument has no known place": (
+        "def note(x, y): pass\nfor batch in loader:\n    note(*batch, model)", "note", {"batch"},
+    ),
+    "a place that a tuple does not have": ("pair = loader, model\nx = pair[7]", "<module>", set()),
+    "a number that a layer has": ("def note(x): pass\nnote(model.in_features)", "note", set()),
+    "a setting of the script's own model": (
+        "class Net(nn.Module):\n    def __init__(self):\n        self.weight_decay = 0.1\n"
+        "def note(x): pass\nnote(Net().weight_decay)", "note", set(),
+    ),
+    "what another method of an optimizer gives": (
+        "x = optim.lr_scheduler.StepLR(optim.SGD(model.parameters()), 1).get_last_lr()", "<module>", set(),
+    ),
+    "an answer to a question about the rank": ("x = input('RANK')", "<module>", set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "scope", "expected"), KEPT_APART.values(), ids=KEPT_APART)
+def test_what_a_thing_has_or_gives_is_told_from_the_thing(text: str, scope: str, expected: set[str]) -> None:
+    assert roles(LOADED + text, "x", scope) == expected
+
+
+def test_a_weight_of_a_layer_is_a_parameter() -> None:
+    assert roles(LOADED + "def note(x): pass\nnote(model.weight)", "x", "note") == {"parameters"}
+
+
+def test_what_an_accelerator_prepares_together_keeps_its_order() -> None:
+    text = "from torchlift.runtime import Accelerator\n" + LOADED + "x, y = Accelerator().prepare(model, loader)\n"
+    assert (roles(text, "x"), roles(text, "y")) == ({"model"}, {"loader"})
+
+
+def test_a_base_class_that_a_star_brings_from_outside() -> None:
+    layers = "from torch.nn import *\n"
+    assert roles("from layers import Module\nclass Net(Module): pass\nx = Net()", "x", layers=layers) == {"model"}
+
+
+def test_the_number_of_the_process_in_its_group() -> None:
+    assert roles("import torch.distributed as dist\nx = dist.get_rank(None)", "x") == {"place"}
+
+
+def test_keywords_of_a_maker_may_come_in_any_order() -> None:
+    assert roles(f"import nets\n{MAKER}x = make(module=nets, name=name)", "x", nets=NETS) == {"model"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("lib.a.b.a", "lib.a"), ("lib.a.b.c.b", "lib.a.b"), ("lib.a.a", "lib.a.a"), ("a.b.a", "a.b.a")]
+)
+def test_a_word_that_comes_again_leads_back_to_where_it_came_first(name: str, kept: str) -> None:
+    assert state_of("").external(name).qualified == kept
+
+
+def test_the_rows_of_an_enumeration_begin_with_a_number_and_those_of_a_zip_do_not() -> None:
+    assert roles(LOADED + "for x, b in enumerate(loader): pass", "x") == set()
+    assert roles(LOADED + "for x, b in zip(loader, loader): pass", "x") == {"batch"}
