@@ -148,6 +148,9 @@ EPOCH: dict[str, tuple[str, str]] = {
         "dist.all_reduce(loss, op=dist.ReduceOp.SUM)", 'loss = accelerator.reduce(loss, reduction="sum")',
     ),
     "a mean": ("dist.all_reduce(loss, dist.ReduceOp.AVG)", 'loss = accelerator.reduce(loss, reduction="mean")'),
+    "one place of a list": (
+        "dist.all_reduce(totals[0])", 'totals[0] = accelerator.reduce(totals[0], reduction="sum")',
+    ),
     "for one of them": ("dist.reduce(loss, 0)", 'loss = accelerator.reduce(loss, reduction="sum")'),
     "waiting": ("dist.barrier()", "accelerator.wait_for_everyone()"),
     "without exchange": ("with model.no_sync(): pass", "with accelerator.no_sync(model): pass"),

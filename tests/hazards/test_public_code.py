@@ -293,6 +293,8 @@ PAIRS = {
         "a = x.unsqueeze(2)\n        b = x.permute(1, 0).unsqueeze(0)\n        mixed = (a - b).abs().sum(2)"
     ),
     "None": "mixed = (x[:, None] - x[None]).abs().sum(1)",
+    "None, the other way round": "mixed = (x[None] - x[:, None]).abs().sum(1)",
+    "None behind a call": "mixed = (x.float()[:, None] - x.float()[None]).abs().sum(1)",
     "cdist": "mixed = torch.cdist(x, x).sum(1, keepdim=True)",
 }
 APART = {

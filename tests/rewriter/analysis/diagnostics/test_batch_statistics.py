@@ -1,4 +1,4 @@
-"""Rows that are compared with a figure of their whole batch."""
+"""Rows that are compared with a figure of their whole batch, or with each other."""
 
 from __future__ import annotations
 
@@ -40,3 +40,13 @@ def test_a_figure_of_the_batch_beside_its_rows_is_told(loss: str, trained: Train
 )
 def test_figures_among_themselves_are_means(loss: str, trained: Trained) -> None:
     assert "in-batch-pairs" not in trained(loss=LOSS.format(loss))[1]
+
+
+@pytest.mark.parametrize("product", ["torch.mm(out, out.t())", "torch.matmul(out, other.T)", "out.mm(other.t())"])
+def test_products_of_all_rows_with_all_rows_are_told(product: str, trained: Trained) -> None:
+    assert trained(loss=LOSS.format(f"torch.nn.functional.cross_entropy({product}, y)"))[1] == ["in-batch-pairs"]
+
+
+def test_a_product_with_a_matrix_of_its_own_is_not(trained: Trained) -> None:
+    loss = LOSS.format("torch.nn.functional.cross_entropy(torch.mm(out, centres.t()), y)")
+    assert "in-batch-pairs" not in trained(built="centres = torch.nn.Linear(2, 2).weight", loss=loss)[1]

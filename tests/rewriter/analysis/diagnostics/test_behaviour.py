@@ -67,6 +67,11 @@ def test_loops(step: str, kind: str) -> None:
     assert loops == [(6, "evaluation loop"), (15, "epoch loop"), (16, kind)]
 
 
+def test_what_a_training_step_runs() -> None:
+    because = [b.because for b in _result().files[0].behaviour if b.kind == "training step"]
+    assert because == ["goes through enumerate(loader) and runs loss.backward and optimizer.step"]
+
+
 def test_what_all_do_together() -> None:
     assert [(line, name) for line, what, name in told() if what == "together"] == [
         (18, "backward"), (19, "step"), (20, "evaluate")
