@@ -205,3 +205,34 @@ def test_a_data_set_stays_on_the_cpu(top: str, lines: Lines) -> None:
     _, come, _ = lines(top=top)
     (line,) = [line for line in come if "map_location" in line]
     assert line.endswith("torch.load('rows.pt', map_location=\"cpu\")")
+
+
+def test_a_path_is_told_by_its_keyword_wherever_that_stands(lines: Lines) -> None:
+    end = "torch.save(model.state_dict(), 'm.pt')\nmodel.load_state_dict(torch.load(map_location='cpu', f='m.pt'))"
+    assert WAIT in lines(end=end)[1]
+    assert WAIT not in lines(end=end.replace("f='m.pt'", "f='start.pt'"))[1]
+
+
+WRITTEN_WITH_ACCELERATE = """\
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+accelerator = Accelerator()
+model = torch.nn.Linear(8, 1)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for x, y in loader:
+    optimizer.zero_grad()
+    accelerator.backward(torch.nn.functional.mse_loss(model(x), y))
+    optimizer.step()
+"""
+SAVED = "if accelerator.is_main_process:\n    torch.save([0.5], 'best.pt')\n"
+LOADED = "best = torch.load('best.pt', map_location='cpu')\n"
+
+
+@pytest.mark.parametrize("between", ["", f"{WAIT}\n"], ids=["nobody waits yet", "all wait already"])
+def test_all_wait_once(between: str, migrated: Callable[[str], str]) -> None:
+    text = migrated(WRITTEN_WITH_ACCELERATE + SAVED + between + LOADED)
+    assert text.endswith(f"{SAVED}{WAIT}\n{LOADED}")
+    assert text.count(WAIT) == 1 and "from torchlift.runtime import Accelerator" in text

@@ -177,6 +177,19 @@ def test_what_the_accelerator_has_nothing_for_stays_on_its_group_and_is_named(li
     assert [(d.id, d.severity.value) for d in file.diagnoses] == [("hand_written_ddp", "review")]
 
 
+def test_a_helper_that_joins_and_does_something_else_is_kept() -> None:
+    helper = f"def join():\n    {OPENS}\n    for name in old:\n        os.remove(name)\n\n\ndef main"
+    migrated = result(script(opens="join()").replace("def main", helper, 1)).after.decode()
+    assert "def join():\n    for name in old:\n" in migrated and "    join()\n" in migrated
+    assert "init_process_group" not in migrated and "accelerator.backward(loss)" in migrated
+
+
+def test_a_helper_that_only_joins_goes() -> None:
+    helper = f'def join():\n    """Meet the others."""\n    {OPENS}\n\n\ndef main'
+    migrated = result(script(opens="join()").replace("def main", helper, 1)).after.decode()
+    assert "join()" not in migrated and "accelerator.backward(loss)" in migrated
+
+
 def test_what_a_caller_would_miss_stays_in_place() -> None:
     """A helper that changes its argument, and gives nothing back, cannot give a new tensor."""
     text = script(epoch="total(loss)").replace("def main", "def total(x):\n    dist.all_reduce(x)\n\n\ndef main", 1)

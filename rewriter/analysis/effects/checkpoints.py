@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import libcst as cst
 
@@ -179,13 +180,11 @@ def _uses(training: Training, unit: Unit) -> Iterator[cst.CSTNode]:
 
 def waits(unit: Unit, statement: cst.CSTNode) -> bool:
     """Whether the statement before one waits for everyone already."""
-    block = unit.names.parents.get(statement)
-    body = getattr(block, "body", ())
-    position = next((i for i, s in enumerate(body) if s is statement), 0)
-    if position == 0:
-        return False
-    before = body[position - 1]
-    return any(isinstance(node, cst.Call) and method_name(node) == "wait_for_everyone" for node in descendants(before))
+    body = getattr(unit.names.parents.get(statement), "body", ())
+    before = next((one for one, other in pairwise(body) if other is statement), None)
+    return before is not None and any(
+        isinstance(node, cst.Call) and method_name(node) == "wait_for_everyone" for node in descendants(before)
+    )
 
 
 def _path(unit: Unit, call: cst.Call, position: int) -> str | None:
