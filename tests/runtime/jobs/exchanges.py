@@ -15,6 +15,8 @@ rank, size = accelerator.process_index, accelerator.num_processes
 ROOM = accelerator._world._room
 assert 0 < ROOM * size <= world._ROOM
 numbers, own = random.Random(0), random.Random(rank)
+heard = []
+watched_calls.LISTENERS.append(heard.append)
 
 
 def bytes_of(length, of):
@@ -23,10 +25,12 @@ def bytes_of(length, of):
 
 def check(lengths):
     """Every rank hands in so many bytes."""
+    heard.clear()
     got = accelerator.gather(bytes_of(lengths[rank], rank))
     wanted = torch.cat([bytes_of(length, of) for of, length in enumerate(lengths)])
     assert torch.equal(got, wanted), lengths
     assert not watched_calls.under_way(), lengths
+    assert [one is None for one in heard] == [False, True], "it is heard to begin, and to be over when it is"
     return got
 
 

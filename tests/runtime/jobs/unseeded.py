@@ -44,6 +44,12 @@ assert all(len(set(row)) == 1 for row in drawn)
 torch.manual_seed(7)
 assert float(torch.rand(1)) == drawn[2][0]
 
+# seeds that only an accelerator tells apart: the CPU's generator makes nothing of their higher bits
+set_seed(3)
+torch.manual_seed(7 + rank * 2**62)
+accelerator = again()
+assert everywhere([torch.initial_seed()]) == [[7, 7]]
+
 # everything is seeded: nothing changes
 set_seed(3)
 before = numbers()
