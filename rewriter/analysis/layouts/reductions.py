@@ -113,7 +113,7 @@ class _ReductionReader:
             if isinstance(thing, Function):
                 return self._returned(thing, depth, record, place=place)
             if isinstance(thing, Origin) and thing.role is Role.CRITERION:
-                return {_by_keyword(thing.node)}
+                return {_asked_for(thing.node)}
             forward = forward_of(self.state, thing)
             if forward is not None:
                 return self._returned(forward, depth, record, bound=True, place=place)
@@ -136,7 +136,7 @@ class _ReductionReader:
         if last in ("dot", "vdot", "inner") and self._reduces_batch(record):
             return {"sum"}
         if last in questions.loss_functions():
-            return {_by_keyword(node)}
+            return {_asked_for(node)}
         if last in _COUPLING:  # no sum over the rows any more: near to it is the mean over the processes
             parts = [arg.value for arg in node.args[:1]]
             if isinstance(node.func, cst.Attribute) and origins(record.receiver, *TENSORS):
@@ -242,11 +242,15 @@ def _is_length(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len"
 
 
-def _by_keyword(node: cst.CSTNode) -> str:
-    """The reduction that the keywords of a loss function, or of a loss module's constructor, ask for."""
+def _asked_for(node: cst.CSTNode) -> str:
+    """
+    The reduction that the arguments of a loss function, or of a loss module's constructor, ask for.
+
+    It is the only text that torch's losses are given, and so one without a keyword is it as well.
+    """
     for arg in node.args if isinstance(node, cst.Call) else ():
         name = arg.keyword.value if arg.keyword is not None else ""
-        if name == "reduction" and isinstance(arg.value, cst.SimpleString):
+        if name in ("", "reduction") and isinstance(arg.value, cst.SimpleString):
             return {"sum": "sum", "none": "rows"}.get(str(arg.value.evaluated_value), "mean")
         if name == "size_average" and isinstance(arg.value, cst.Name) and arg.value.value == "False":
             return "sum"

@@ -15,3 +15,20 @@ def test_rows_are_counted_by_the_smaller_tensor(trained: Trained) -> None:
     assert "seen += y.size(0)" in text
     assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item() * y.size(0)' in text
     assert findings == []
+
+
+def test_the_labels_are_those_of_the_model_s_own_output(trained: Trained) -> None:
+    """Another criterion comes first: what it compares need not have a row for each of the inputs."""
+    loss = (
+        "extra = torch.nn.functional.mse_loss(prior, w)\nloss = torch.nn.functional.cross_entropy(model(x), y) + extra"
+    )
+    text, findings = trained(
+        top="prior = torch.zeros(8)",
+        built="seen = 0",
+        batch="x, y, w",
+        loss=loss,
+        step="seen += x.size(0)\ntotal += loss.item() * x.size(0)",
+        epoch="print(total / seen)",
+    )
+    assert "        y = accelerator.gather_for_metrics(y)\n        seen += y.size(0)\n" in text
+    assert findings == []

@@ -33,3 +33,23 @@ def test_a_weight_that_is_no_mean_is_told(trained: Trained) -> None:
 def test_a_schedule_is_equal_everywhere(trained: Trained) -> None:
     text, findings = trained(built="k = 0.0", loss=LOSS, step="k = min(1.0, k + 0.1)")
     assert "reduce(" not in text and findings == []
+
+
+CLOSURE = """\
+def closure():
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    return {returned}
+lbfgs.step(closure)"""
+
+
+@pytest.mark.parametrize("returned", ["loss", "loss * 2", "(lambda by=len(x): loss / by)()"])
+def test_the_loss_that_lbfgs_asks_for(returned: str, trained: Trained) -> None:
+    built = "lbfgs = torch.optim.LBFGS(model.parameters())"
+    text, findings = trained(built=built, step=CLOSURE.format(returned=returned))
+    if returned == "loss":
+        assert '            return accelerator.reduce(loss.detach(), reduction="mean")\n' in text
+    else:
+        assert "accelerator" not in text
+    assert ("local-decision" in findings) is (returned != "loss")

@@ -44,3 +44,11 @@ def test_a_count_that_only_the_forward_reads_is_left(trained: Trained) -> None:
     counted = "m = x.size(0)\n        x = x.view(m, -1)\n        n = 1"
     text, _ = trained(epoch=EVALUATION.format(counted=counted))
     assert text.count("m = x.size(0)") == 1
+
+
+def test_what_is_set_anew_after_the_forward_is_not_gathered(trained: Trained) -> None:
+    """The images are not sent around for a variable that holds the answers by then."""
+    evaluation = EVALUATION.format(counted="n = len(y)").replace("(out.argmax(1) == y)", "(x == y)")
+    text, findings = trained(epoch=evaluation.replace("out = model(x)", "out = model(x)\n        x = out.argmax(1)"))
+    assert "out, y = accelerator.gather_for_metrics((out, y))\n" in text
+    assert findings == []

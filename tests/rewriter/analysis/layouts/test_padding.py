@@ -158,3 +158,17 @@ def test_batches_that_are_numbered() -> None:
     after = file.after.decode()
     assert "accelerator.backward(" in after and "gather" not in after
     assert any("padded" in d.message for d in file.diagnoses)
+
+
+def test_numbered_batches_that_are_unpacked_at_once() -> None:
+    """Only what comes first is padded: in the pair of the number and the batch, it is at the second place."""
+    top = """
+def collate(rows):
+    return pad_sequence([r[1] for r in rows]), torch.stack([r[0] for r in rows])
+"""
+    for batch, padded in (("i, (y, x)", True), ("i, (x, y)", False)):
+        text = SCRIPT.format(top=top, collate="collate", batch=batch, take="pass")
+        (file,) = migrate([decode(text.replace(" in test:", " in enumerate(test):").encode(), Path("t.py"))], CATALOGUE,
+                          Config()).files  # fmt: skip
+        assert ("gather_for_metrics(" in file.after.decode()) is not padded
+        assert any("padded" in d.message for d in file.diagnoses) is padded

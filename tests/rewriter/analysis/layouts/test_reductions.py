@@ -4,9 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 Trained = Callable[..., tuple[str, list[str]]]
 
 
 def test_a_loss_that_becomes_its_own_root(trained: Trained) -> None:
     text, _ = trained(loss="loss = torch.nn.functional.cross_entropy(model(x), y)\nloss = loss.sqrt()")
     assert "accelerator.backward(loss)" in text
+
+
+SCALED = """\
+class Scaled(torch.nn.Module):
+    def forward(self, loss, factor):
+        return loss * factor
+scaled = Scaled()"""
+CROSS = "torch.nn.functional.cross_entropy(model(x), y, "
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        f'{CROSS}reduction="sum")',
+        f'{CROSS}None, None, -100, None, "sum")',
+        f"{CROSS}size_average=False)",
+        f'scaled({CROSS}reduction="sum"), 2.0)',
+    ],
+    ids=["by keyword", "by position", "in the old words", "handed to a module"],
+)
+def test_a_sum_over_the_rows_is_told_to_the_backward_pass(loss: str, trained: Trained) -> None:
+    text, findings = trained(top=SCALED, loss=f"loss = {loss}", step="total += loss.item()", epoch="print(total)")
+    assert 'accelerator.backward(loss, reduction="sum")' in text
+    assert 'total += accelerator.reduce(loss.detach(), reduction="sum").item()' in text
+    assert findings == []
+
+
+@pytest.mark.parametrize("asked", ["", "weight=None", '"mean"', 'reduction="mean"'])
+def test_a_mean_over_the_rows_needs_no_word(asked: str, trained: Trained) -> None:
+    text, _ = trained(loss=f"loss = torch.nn.MSELoss({asked})(model(x), y)" if "weight" not in asked else
+                      f"loss = {CROSS}{asked})")  # fmt: skip
+    assert "accelerator.backward(loss)\n" in text

@@ -126,3 +126,51 @@ def test_a_term_that_is_kept_in_an_attribute_stays_as_it_is(trained: Callable[..
     )
     assert "        keep.total += fit\n" in text
     assert findings == ["metrics_gather"]
+
+
+OF_A_METHOD = """\
+class Trainer:
+    def update(self, loss):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+trainer = Trainer()
+"""
+THROUGH_TWO = """\
+def change(cost):
+    optimizer.zero_grad()
+    cost.backward()
+    optimizer.step()
+def update(loss):
+    change(loss)
+"""
+HANDED = """\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{functions}
+for epoch in range(3):
+    total = 0.0
+    losses = []
+    for x, y in loader:
+        fit = torch.nn.functional.cross_entropy(model(x), y)
+        losses.append(fit)
+        {call}(sum(losses) / len(losses))
+        losses = []
+        total += fit.item()
+    print(epoch, total / len(loader), losses)
+"""
+
+
+@pytest.mark.parametrize(
+    ("functions", "call"), [(OF_A_METHOD, "trainer.update"), (THROUGH_TWO, "update")], ids=["a method", "two functions"]
+)
+def test_a_term_of_a_loss_that_is_handed_on_stays_as_it_is(
+    functions: str, call: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, _ = trained_project(train=HANDED.format(functions=functions, call=call))
+    text = texts["train"]
+    assert "        losses.append(fit)\n" in text
+    assert 'total += accelerator.reduce(fit.detach(), reduction="mean").item()\n' in text
