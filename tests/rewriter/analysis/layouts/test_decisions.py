@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -13,3 +19,50 @@ def test_a_rate_that_nobody_sets(trained: Trained) -> None:
     text, findings = trained(built=unused, epoch='for g in optimizer.param_groups:\n    g["lr"] = 0.1 * loss.item()')
     assert 'g["lr"] = 0.1 * accelerator.reduce(loss.detach(), reduction="mean").item()' in text
     assert findings == []
+
+
+METER = """\
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+class Meter:
+    def __init__(self):
+        self.total = np.zeros(2)
+
+    def add_batch(self, labels, chosen):
+        self.total += np.bincount(labels, minlength=2)
+
+    def score(self):
+        return self.total[0] / self.total.sum()
+
+class Trainer:
+    def __init__(self):
+        self.loader = DataLoader(rows, batch_size=4)
+        self.model = torch.nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.meter = Meter()
+        self.best = 0.0
+
+    def train(self):
+        for x, y in self.loader:
+            scores = self.model(x)
+            loss = torch.nn.functional.cross_entropy(scores, y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.meter.add_batch(y.numpy(), scores.argmax(1).numpy())
+        score = self.meter.score()
+        if score > self.best:
+            self.best = score
+            torch.save(self.model.state_dict(), "best.pt")
+            self.optimizer.param_groups[0]["lr"] *= 0.5
+
+Trainer().train()
+"""
+
+
+def test_a_meter_of_rows_that_are_not_gathered_decides_nothing() -> None:
+    """A learning rate that one process halves and another does not lets their models drift apart."""
+    (file,) = migrate([decode(METER.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert not file.changed and [d.id for d in file.diagnoses] == ["local-decision"]
