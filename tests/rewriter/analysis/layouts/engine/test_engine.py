@@ -1,0 +1,183 @@
+"""Where the rows of a batch are, in each variable of a training step: the layouts that the engine finds."""
+
+from __future__ import annotations
+
+import libcst as cst
+import pytest
+
+from torchlift.rewriter.analysis.dataflow.call_graph import Reach
+from torchlift.rewriter.analysis.dataflow.program_flow import solve
+from torchlift.rewriter.analysis.layouts.engine.interpreter import Interpreter
+from torchlift.rewriter.analysis.layouts.engine.layout import (
+    NEUTRAL,
+    REPLICATED,
+    Each,
+    Layout,
+    Mixed,
+    Partial,
+    Shard,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    Whole,
+)
+from torchlift.rewriter.analysis.layouts.engine.memory import Seeds
+
+PROGRAM = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+{top}
+
+for step in range(10):
+    x = draw()
+{step}
+"""
+
+
+def layouts(
+    step: str,
+    top: str = "",
+    rows: Layout = Shard(0, rank=3),  # noqa: B008 (frozen)
+    sizes: frozenset[str] = frozenset(),
+) -> dict[str, Layout]:
+    """The layouts of the variables after a step in which ``x`` is a shard. ``sizes``: spellings of the batch size."""
+    text = PROGRAM.format(top=top, step="\n".join(f"    {line}" for line in step.splitlines()))
+    state = solve([("train", cst.parse_module(text))])
+    reach = Reach(state)
+    (unit,) = reach.units
+    loop = unit.names.module.body[-1]
+    assert isinstance(loop, cst.For)
+    drawn = next(call for call in unit.names.calls if isinstance(call.func, cst.Name) and call.func.value == "draw")
+    held = Interpreter(state, reach, Seeds({drawn: rows}, sizes))
+    held.turns(loop, unit)
+    return {binding.name: layout for binding, layout in held.values.items()}
+
+
+def reason(layout: Layout) -> str:
+    assert isinstance(layout, Unclear), layout
+    return layout.reason
+
+
+ALONG_THE_LAST = "Linear works along the dimension in which the rows are"
+
+
+@pytest.mark.parametrize(
+    ("rows", "after"),
+    [
+        (Shard(0, rank=2), Shard(0, rank=2)),
+        (Shard(1, rank=3), Shard(1, rank=3)),
+        (Shard(1, rank=2), None),
+        (Shard(2, rank=3), None),
+        (Shard(1, rank=None), None),
+    ],
+)
+def test_a_linear_layer_leaves_all_dimensions_but_the_last(rows: Shard, after: Shard | None) -> None:
+    found = layouts("y = layer(x)", "layer = nn.Linear(4, 2)", rows)["y"]
+    assert found == after if after is not None else reason(found) == ALONG_THE_LAST
+
+
+def test_single_values_that_are_set() -> None:
+    found = layouts(
+        "one = torch.zeros(3)\none[0] = 1.0\nkept = x.clone()\nkept[0] = 1.0\nmixed = torch.zeros(3)\nmixed[0] = x"
+    )
+    assert not isinstance(found["one"], Unclear) and found["kept"] == Shard(0, rank=3)
+    assert reason(found["mixed"]) == "single values of a tensor are set"
+
+
+def test_a_row_that_is_set_in_a_loop_over_the_rows_is_a_row_of_the_shard() -> None:
+    found = layouts("scores = x.clone()\nfor i, row in enumerate(x):\n    scores[i] = row * 2\nscores[0] = x[1]")
+    assert found["row"] == ShardRow()
+
+
+@pytest.mark.parametrize(
+    ("rows", "call", "after"),
+    [
+        (Shard(0, rank=3), "x.flatten(1)", Shard(0, rank=2)),
+        (Shard(0, rank=3), "x.flatten()", Shard(0, rank=1)),
+        (Shard(0, rank=3), "x.flatten(0)", Shard(0, rank=1)),
+        (Shard(1, rank=3), "x.flatten(2)", Shard(1, rank=3)),
+        (Shard(1, rank=3), "x.flatten(1)", None),
+        (Shard(0, rank=3), "x.flatten(which)", None),
+    ],
+)
+def test_flattened(rows: Shard, call: str, after: Shard | None) -> None:
+    found = layouts(f"y = {call}", rows=rows)["y"]
+    if after is None:
+        assert reason(found) == "it is flattened over the dimension of the rows"
+    else:
+        assert found == after
+
+
+@pytest.mark.parametrize(("call", "dim"), [("x.t()", 1), ("x.transpose(0, 1)", 1), ("x.transpose(1, 2)", 0)])
+def test_transposed(call: str, dim: int) -> None:
+    assert layouts(f"y = {call}", rows=Shard(0, rank=2))["y"] == Shard(dim, rank=2)
+
+
+@pytest.mark.parametrize("size", ["n * 2", "2 * n", "n // 2", "n / 2"])
+def test_what_is_counted_in_rows(size: str) -> None:
+    assert layouts(f"n = x.size(0)\ny = {size}")["y"] == ShardSize()
+
+
+@pytest.mark.parametrize(
+    ("size", "why"),
+    [
+        ("2 / n", "a part of the number of rows"),
+        ("100 // n", "a part of the number of rows"),
+        ("n + 1", "it is computed"),
+    ],
+)
+def test_what_is_not(size: str, why: str) -> None:
+    assert reason(layouts(f"n = x.size(0)\ny = {size}")["y"]).startswith(why)
+
+
+def test_the_shape_of_a_shard() -> None:
+    found = layouts("rows = x.shape[0]\nwidth = x.shape[1]\nsome = x.shape[0:2]")
+    assert found["rows"] == ShardSize() and found["width"] == REPLICATED
+    assert reason(found["some"]) == "a part of a shape"
+
+
+def test_how_long_things_are() -> None:
+    found = layouts("n = len(x)\nfor row in x:\n    m = len(row)\n    k = row.dim()\nrows = list(x)")
+    assert (found["n"], found["m"], found["k"]) == (ShardSize(), REPLICATED, REPLICATED)
+
+
+def test_what_is_given_to_a_loss() -> None:
+    found = layouts(
+        "a = criterion(w, w)\nb = criterion(x, x)\nc = x.sum()", "criterion = nn.MSELoss()\nw = torch.ones(2)"
+    )
+    assert (found["a"], found["b"], found["c"]) == (REPLICATED, Partial("mean"), Partial("sum"))
+
+
+def test_lists_and_dicts() -> None:
+    step = "held = []\nheld.append(x)\nfirst = held.pop()\nother = []\nother.append(1)\nnames = {}\nnames.update(a=1)"
+    found = layouts(step)
+    assert found["held"] == Each(Shard(0, rank=3)) and found["first"] == Shard(0, rank=3)
+    assert isinstance(found["other"], Each) and found["other"].element != Shard(0, rank=3)
+
+
+def test_what_a_function_returns() -> None:
+    top = "def loss_of(v, w=None):\n    if w is not None:\n        return v.sum()\n    return v.mean()\n"
+    found = layouts("a = loss_of(x)\nb = other(x)", top + "def other(v):\n    return\n")
+    assert found["a"] == Mixed(Partial("sum"), Partial("mean")) and found["b"] == NEUTRAL
+
+
+@pytest.mark.parametrize(("call", "dim"), [("x, x", 1), ("x, x], 0", 1), ("x, x], 1", 0), ("x, x], -1", 0)])
+def test_stacked(call: str, dim: int) -> None:
+    given = call if "]" in call else f"{call}]"
+    found = layouts(f"y = torch.stack([{given})\nw = torch.ones(2)\nz = torch.stack([w, w])")
+    assert found["y"] == Shard(dim, rank=4) and found["z"] == REPLICATED
+
+
+def test_what_is_made_for_the_whole_batch_does_not_meet_rows() -> None:
+    found = layouts("h = torch.zeros(B, 4)\ntwice = h * 2\ny = h + x", "B = 8", sizes=frozenset({"B"}))
+    assert isinstance(found["twice"], Whole)
+    assert reason(found["y"]) == "a tensor that is made for the whole batch meets this process's rows"
+
+
+def test_rows_do_not_meet_figures_of_the_batch() -> None:
+    found = layouts("a = x + torch.ones(2)\nb = x + x.mean()\nc = torch.ones(2) + x.size(0)")
+    assert found["a"] == Shard(0, rank=3)
+    assert reason(found["b"]) == "it compares rows with a figure of their batch"
+    assert reason(found["c"]) == "it is computed from the number of rows"
