@@ -151,3 +151,32 @@ def test_a_comment_of_the_move_goes_and_any_other_stays(lines: Lines) -> None:
     assert "        # move to the device" in gone
     assert "        # the first is the biggest" not in gone
     assert come == []
+
+
+PAIRS = """\
+import torch
+from torch.utils.data import DataLoader
+
+names = ["x", "y"]
+{device}
+model = torch.nn.Linear(2, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(rows, batch_size=4)
+for batch in loader:
+    parts = {{k: v.to(device) for k, v in zip(names, batch)}}
+    loss = torch.nn.functional.mse_loss(model(parts["x"]), parts["y"])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_dict_that_is_made_of_a_batch_and_names_is_still_made(migrated: Callable[[str], str]) -> None:
+    text = migrated(PAIRS.format(device='device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'))
+    assert "    parts = {k: v for k, v in zip(names, batch)}\n" in text
+
+
+def test_what_else_a_choice_of_the_device_sets_is_still_set(migrated: Callable[[str], str]) -> None:
+    chosen = 'device = torch.device("cuda")\nelse:\n    device = torch.device("cpu")\n    workers = 0'
+    text = migrated(PAIRS.format(device=f"if torch.cuda.is_available():\n    {chosen}"))
+    assert "if not torch.cuda.is_available():\n    workers = 0\n" in text

@@ -399,3 +399,26 @@ def test_a_factory_that_is_called_twice_is_refused() -> None:
     file = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files[0]
     assert not file.changed
     assert "is made anew here and trained" in file.diagnoses[0].message
+
+
+def test_a_loader_that_a_bar_shows_is_prepared_by_the_name_that_training_reads(migrated: Callable[[str], str]) -> None:
+    text = migrated("""\
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+class Trainer:
+    def __init__(self):
+        loader = DataLoader(rows, batch_size=4)
+        self.loader = loader
+        self.model = torch.nn.Linear(2, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x, y in tqdm(self.loader):
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+Trainer()
+""")
+    assert "self.model, self.optimizer, self.loader = self.accelerator.prepare(" in text
