@@ -16,6 +16,8 @@ WHERE = ("hazards", "codemods", "rewriter")
 SECTIONS = {"S": 14, "D": 14, "P": 12, "M": 10, "B": 9, "E": 6, "G": 9, "C": 5, "R": 3, "X": 43}
 """How many rows each section of the map has."""
 ROWS = {f"{letter}{number}" for letter, count in SECTIONS.items() for number in range(1, count + 1)}
+SEEN = {f"U{number}" for number in range(1, 41)}
+"""What was seen in our own output: a test may name such a row; most are tested without their number."""
 
 COLLECT = """
 import sys
@@ -45,7 +47,7 @@ def rows_with_tests(*where: str) -> set[str]:
 def test_every_row_has_a_test() -> None:
     found = rows_with_tests(*(f"tests/{name}" for name in WHERE))
     assert sorted(ROWS - found) == [], "rows without a test"
-    assert sorted(found - ROWS) == [], "the map has no such rows"
+    assert sorted(found - ROWS - SEEN) == [], "the map has no such rows"
 
 
 FILE = """
