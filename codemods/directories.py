@@ -42,7 +42,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import AddImport, Edit, EditGroup, InsertAfter, Made, Replace, with_keyword
+from ..rewriter.editing.edits import AddImport, Edit, EditGroup, InsertAfter, InsertBefore, Made, Replace, with_keyword
 from ..rewriter.facts.effects import Folder, Received
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
@@ -64,7 +64,12 @@ def directories(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         yield AddImport(
             ID, facts.module, utils, "broadcast_object_list", reason="it broadcasts a name to all processes"
         )
-        if received.names:
+        if isinstance(received.node, cst.With):
+            body = received.node.body.body
+            yield InsertBefore(ID, body[0], _handed(received), reason=received.because)
+            yield AddImport(ID, facts.module, utils, "wait_for_everyone", reason="a process waits for the others")
+            yield InsertAfter(ID, body[-1], "wait_for_everyone()", reason="the folder is removed here")
+        elif received.names:
             yield InsertAfter(ID, received.node, _handed(received), reason=received.because)
         else:
             yield Replace(ID, received.node, _broadcast, reason=received.because)

@@ -78,9 +78,9 @@ class Received(NamedTuple):
     """A value that the main process computes, and the others receive."""
 
     node: cst.CSTNode
-    """The expression; or the loop that looks for a free name, after which the name is broadcast."""
+    """The expression; the loop that looks for a free name; or the ``with`` that makes and removes a folder."""
     source: cst.Call
     """The call that makes it differ between processes."""
     because: str
     names: tuple[str, ...] = ()
-    """For a loop: the variables that it sets."""
+    """For a loop or a ``with``: the variables that it sets."""

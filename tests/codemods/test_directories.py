@@ -167,3 +167,45 @@ def test_a_function_that_returns_a_free_name_is_reported(lines: Lines) -> None:
         out = free("exp")
         """
     assert lines(imports=IMPORTS, top=top) == ([], [], ["directories"])
+
+
+TEMPORARY = """
+with tempfile.TemporaryDirectory() as folder:
+    best = os.path.join(folder, "best.pt")
+    torch.save(model.state_dict(), best)
+    model.load_state_dict(torch.load(best))
+"""
+
+
+@pytest.mark.hazard("U18")
+def test_a_temporary_folder_of_the_main_process_serves_all(lines: Lines) -> None:
+    """It is removed when the main process leaves the block: the others have read by then."""
+    _, new, findings = lines(imports=IMPORTS + "\nimport tempfile", end=TEMPORARY)
+    assert "from torchlift.runtime.utils import broadcast_object_list, wait_for_everyone" in new
+    assert "    folder = broadcast_object_list([folder])[0]" in new
+    assert new[-1] == "    wait_for_everyone()"
+    assert findings == []
+
+
+KEPT = TEMPORARY.replace(
+    "with tempfile.TemporaryDirectory() as folder:", "if True:\n    folder = tempfile.TemporaryDirectory().name"
+)
+LEFT = """
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        best = os.path.join(folder, "best.pt")
+        torch.save(model.state_dict(), best)
+        if not os.path.getsize(best):
+            return
+        model.load_state_dict(torch.load(best))
+
+main()
+"""
+
+
+@pytest.mark.hazard("U18")
+@pytest.mark.parametrize("end", [KEPT, LEFT], ids=["kept in a variable", "left early"])
+def test_a_temporary_folder_that_cannot_be_shared_is_reported(end: str, lines: Lines) -> None:
+    _, new, findings = lines(imports=IMPORTS + "\nimport tempfile", end=end)
+    assert not [line for line in new if "broadcast_object_list" in line]
+    assert findings == ["directories"]

@@ -117,8 +117,8 @@ def _is_itself(thing: Thing) -> bool:
 def _spread(call: EvaluatedCall, slot: Slot, known: set[str], param: Callable[[str], Slot]) -> None:
     def arrive(thing: Thing) -> None:
         if isinstance(thing, Mapping):
-            for key in known & set(thing.entries):
-                call.state.solver.flow(thing.entries[key], param(key))
+            for key in known:
+                call.state.solver.flow(call.state.entry(thing, key), param(key))
 
     call.state.solver.watch(slot, arrive)
 

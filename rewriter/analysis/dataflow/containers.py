@@ -72,14 +72,21 @@ def members(state: State, source: Slot) -> Slot:
             if thing in entered:
                 return
             entered.add(thing)
-            inner = thing.items if isinstance(thing, Sequence) else thing.entries.values()
-            for slot in (*inner, thing.rest):
+            for slot in (*thing.items, thing.rest) if isinstance(thing, Sequence) else (thing.values,):
                 state.solver.watch(slot, arrive)
         else:
             state.solver.add(result, thing)
 
     state.solver.watch(source, arrive)
     return result
+
+
+def merge(state: State, mapping: Mapping, other: Thing) -> None:
+    """Let a dict hold all that another holds."""
+    if isinstance(other, Mapping):
+        for key, slot in list(other.entries.items()):
+            state.solver.flow(slot, state.entry(mapping, key))
+        state.solver.flow(other.rest, mapping.rest)
 
 
 def key_of(node: cst.CSTNode | None) -> str | None:

@@ -169,8 +169,7 @@ def _dict(state: State, unit: Unit, node: cst.Dict, slot: Slot) -> None:
         if isinstance(entry, cst.DictElement):
             evaluate(state, unit, entry.key)
             key = key_of(entry.key)
-            target = mapping.rest if key is None else mapping.entries.setdefault(key, Slot())
-            state.solver.flow(value, target)
+            state.solver.flow(value, state.entry(mapping, key))
         else:
             state.solver.flow(members(state, value), mapping.rest)
     state.solver.add(slot, mapping)
@@ -257,8 +256,7 @@ def _assign_item(state: State, unit: Unit, target: cst.Subscript, value: Slot) -
 
     def arrive(thing: Thing) -> None:
         if isinstance(thing, Mapping):
-            slot = thing.rest if key is None else thing.entries.setdefault(key, Slot())
-            state.solver.flow(value, slot)
+            state.solver.flow(value, state.entry(thing, key))
         elif isinstance(thing, Sequence):
             state.solver.flow(value, thing.rest)
 
@@ -286,10 +284,14 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
         elif isinstance(thing, Sequence) and isinstance(index, cst.Integer):
             state.solver.flow(at(state, base, index.evaluated_value), slot)
         elif isinstance(thing, Mapping) and index is not None and (key := key_of(index)) is not None:
-            state.solver.flow(thing.entries.setdefault(key, Slot()), slot)
+            state.solver.flow(state.entry(thing, key), slot)
             state.solver.flow(thing.rest, slot)
-        elif isinstance(thing, (Sequence, Mapping)):
-            state.solver.flow(members(state, base), slot)
+        elif isinstance(thing, Mapping):
+            state.solver.flow(thing.values, slot)
+        elif isinstance(thing, Sequence) and index is None:
+            state.solver.add(slot, thing)  # some of its elements
+        elif isinstance(thing, Sequence):
+            state.solver.flow(element(state, base), slot)
         elif isinstance(thing, Unknown):
             state.solver.flow(state.field(thing, "[]"), slot)
         elif isinstance(thing, External) and thing.qualified == "sys.modules" and dotted(index) == "__name__":

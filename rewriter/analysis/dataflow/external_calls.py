@@ -10,7 +10,7 @@ from ..syntax.nodes import positional
 from . import ranks, registries
 from .call_binding import EvaluatedCall, escape, host, relate, tensors, trailing
 from .command_lines import offered
-from .containers import element, key_of, members
+from .containers import element, key_of, members, merge
 from .modules import full
 from .solver import Slot, Thing
 from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail, Unit
@@ -36,6 +36,12 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
     elif role is not None:
         verb = "constructed" if last[:1].isupper() else "given"
         relate(call, call.make(role, f"{verb} by {qualified}", qualified))
+    elif qualified == "collections.defaultdict":
+        _with_default(call)
+    elif qualified in _DICTS:
+        _mapped(call)
+    elif qualified in _LISTS and not call.args:
+        state.solver.add(call.result, state.sequence(call.node))
     elif qualified.startswith("builtins."):
         _builtin(call, last)
     elif questions.passes(qualified):
@@ -120,6 +126,38 @@ def _handed_out(call: EvaluatedCall, qualified: str, thing: Thing) -> None:
         call.state.solver.add(call.result, thing)
 
 
+_LISTS = frozenset("builtins.list builtins.set collections.deque".split())
+_DICTS = frozenset("builtins.dict collections.OrderedDict".split())
+
+
+def _mapped(call: EvaluatedCall) -> None:
+    """``dict(other, key=value)``."""
+    mapping = call.state.mapping(call.node)
+    for arg, slot in call.args:
+        if arg.keyword is not None:
+            call.state.solver.flow(slot, call.state.entry(mapping, arg.keyword.value))
+        else:
+            call.state.solver.watch(slot, lambda thing: merge(call.state, mapping, thing))
+    call.state.solver.add(call.result, mapping)
+    _passes(call)
+
+
+def _with_default(call: EvaluatedCall) -> None:
+    """``defaultdict(list)``: what is found under a key that is not there yet is a list."""
+    state = call.state
+    mapping = state.mapping(call.node)
+
+    def arrive(thing: Thing) -> None:
+        name = thing.qualified if isinstance(thing, External) else ""
+        if name in _LISTS:
+            state.solver.add(mapping.rest, state.sequence(call.node, "default"))
+        elif name in _DICTS:
+            state.solver.add(mapping.rest, state.mapping(call.node.func))
+
+    state.solver.watch(call.first(), arrive)
+    state.solver.add(call.result, mapping)
+
+
 def _passes(call: EvaluatedCall) -> None:
     state = call.state
     for _, slot in call.args:
@@ -158,7 +196,7 @@ def _builtin(call: EvaluatedCall, name: str) -> None:
         _rows(call, name, [Slot()], plain[:1])
     elif name == "zip":
         _rows(call, name, [], plain)
-    elif name in ("list", "tuple", "iter", "reversed", "sorted", "set", "filter", "dict"):
+    elif name in ("list", "tuple", "iter", "reversed", "sorted", "set", "filter"):
         _passes(call)
     elif name == "next":
         state.solver.flow(element(state, call.first()), call.result)

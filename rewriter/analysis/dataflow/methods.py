@@ -8,9 +8,9 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind, host, tensors
-from .containers import element, members
+from .containers import element, key_of, merge
 from .solver import Slot, Thing
-from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, State, Trace, Trail, Unknown
+from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Trace, Trail, Unknown
 
 _INNER = frozenset({"modules", "children", "named_modules", "named_children"})
 
@@ -173,9 +173,7 @@ _METHODS: dict[Role, Callable[[EvaluatedCall, Origin, str], None]] = {
 
 def _mapping_method(call: EvaluatedCall, mapping: Mapping, name: str) -> None:
     state = call.state
-    values = members(state, mapping.rest)
-    for slot in mapping.entries.values():
-        state.solver.flow(slot, values)
+    values = mapping.values
     if name == "items":
         pairs = state.sequence(call.node, "items")
         pair = state.sequence(call.node, "pair")
@@ -188,18 +186,16 @@ def _mapping_method(call: EvaluatedCall, mapping: Mapping, name: str) -> None:
         state.solver.flow(values, given.rest)
         state.solver.add(call.result, given)
     elif name in ("get", "pop", "setdefault"):
-        state.solver.flow(values, call.result)
+        key = key_of(call.node.args[0].value) if call.node.args else None
+        held = state.entry(mapping, key)
+        for slot in (held, mapping.rest) if key is not None else (values,):
+            state.solver.flow(slot, call.result)
+        for slot in call.positional()[1:]:
+            state.solver.flow(slot, held if name == "setdefault" else call.result)
     elif name == "update":
-        state.solver.watch(call.first(), lambda t: _merge(state, mapping, t))
+        state.solver.watch(call.first(), lambda t: merge(state, mapping, t))
     elif name == "copy":
         state.solver.add(call.result, mapping)
-
-
-def _merge(state: State, mapping: Mapping, other: Thing) -> None:
-    if isinstance(other, Mapping):
-        for key, slot in list(other.entries.items()):
-            state.solver.flow(slot, mapping.entries.setdefault(key, Slot()))
-        state.solver.flow(other.rest, mapping.rest)
 
 
 def _sequence_method(call: EvaluatedCall, sequence: Sequence, name: str) -> None:

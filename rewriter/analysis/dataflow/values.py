@@ -117,6 +117,8 @@ class Mapping:
 
     entries: dict[str, Slot] = field(default_factory=dict)
     rest: Slot = field(default_factory=Slot)
+    values: Slot = field(default_factory=Slot)
+    """All of them, whatever their keys."""
 
 
 @dataclass(eq=False)
@@ -280,9 +282,21 @@ class State:
 
     def mapping(self, node: cst.CSTNode) -> Mapping:
         """The dict made at a place."""
-        thing = self._memo.setdefault(("mapping", node), Mapping())
+        thing = self._memo.get(("mapping", node))
+        if thing is None:
+            thing = self._memo[("mapping", node)] = Mapping()
+            self.solver.flow(thing.rest, thing.values)
         assert isinstance(thing, Mapping)
         return thing
+
+    def entry(self, mapping: Mapping, key: str | None) -> Slot:
+        """What a dict holds under a key; None stands for keys that are not known."""
+        if key is None:
+            return mapping.rest
+        if key not in mapping.entries:
+            mapping.entries[key] = Slot()
+            self.solver.flow(mapping.entries[key], mapping.values)
+        return mapping.entries[key]
 
     def instance(self, klass: Klass, node: cst.CSTNode) -> Instance:
         """The instance of a class of the program made at a place."""

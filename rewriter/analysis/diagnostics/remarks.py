@@ -13,10 +13,11 @@ from ...facts.roles import SHARES, TENSORS, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
-from ..layouts.reductions import forward_of, reduces_rows, reduction_of
+from ..layouts.reductions import divided_by_count, forward_of, reduces_rows
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import is_none
 from ..syntax.walk import descendants
+from ..training.gradient_path import backward_operand
 from ..training.training import Training, method_name, outside_name
 from .batch_statistics import compares_with_batch
 
@@ -71,18 +72,18 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
                     "no action needed if close is good enough; otherwise keep this script on one device",
                 )
                 return
-        for node in _behind(unit, record) if record.unit is unit else ():
-            if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
-                if _is_sum(state, node.right) and reduction_of(state, unit, node.left) == "sum":
-                    yield Finding(
-                        "weighted-mean",
-                        node,
-                        "each process divides this loss by a sum over its own shard: the gradient is a mean of such "
-                        "quotients, close to the original's but not equal to it",
-                        "no action needed if close is good enough; for the exact gradient, sum the losses and divide "
-                        "by a reduced count",
-                    )
-                    return
+        counted = divided_by_count(state, unit, backward_operand(record)) if record.unit is unit else None
+        if counted is not None:
+            where, node = counted
+            yield Finding(
+                "weighted-mean",
+                record.node if where is not unit else node,
+                "each process divides this loss by a sum over its own shard: the gradient is a mean of such "
+                "quotients, close to the original's but not equal to it",
+                "no action needed if close is good enough; for the exact gradient, sum the losses and divide "
+                "by a reduced count",
+            )
+            return
 
 
 def _is_curved(state: State, unit: Unit, node: cst.CSTNode) -> bool:
@@ -94,12 +95,6 @@ def _is_curved(state: State, unit: Unit, node: cst.CSTNode) -> bool:
     operand = node.func.value if isinstance(node.func, cst.Attribute) else None
     operands = [*(arg.value for arg in node.args[:1]), *([operand] if operand is not None and not node.args else [])]
     return any(reduces_rows(state, unit, value) for value in operands)
-
-
-def _is_sum(state: State, node: cst.BaseExpression) -> bool:
-    """``mask.sum()``, and a number or a bound computed from it."""
-    calls = [n for n in descendants(node) if isinstance(n, cst.Call) and method_name(n) in ("sum", "count_nonzero")]
-    return any(origins(state.values.get(call), *SHARES) for call in calls)
 
 
 def _behind(unit: Unit, record: CallRecord) -> Iterator[cst.CSTNode]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.effects import Folder, Received
-from ...findings import Finding
+from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Trail, Unit, traces
 from ..syntax.walk import descendants
@@ -16,6 +16,7 @@ from .existing_guards import guarded, starred
 from .handles import Handles, asks_existence
 
 _MAKING = frozenset("os.makedirs os.mkdir os.chdir".split())
+_REMOVED = frozenset(("tempfile.TemporaryDirectory",))
 _READING = frozenset("torch.load numpy.load json.load pickle.load os.chdir".split())
 
 
@@ -85,12 +86,36 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
     for source in sources:
         unit = next(u for u in reach.units if source in u.names.parents)
         assert isinstance(source, cst.Call)
+        if outside_name(state.calls[source]) in _REMOVED:
+            around = next(unit.names.enclosing(source, cst.With), None)
+            shared = isinstance(around, cst.With) and any(map(_broadcasts, around.body.body[:1]))
+            if not guarded(state, unit, source) and not shared:
+                yield unit, _temporary(unit, source)
+            continue
         node = _whole(state, unit, source)
         if node not in done and not _is_handed_out(state, unit, source) and not guarded(state, unit, source):
             done.add(node)
             yield unit, Received(node, source, "each process would have a different name")
     for unit in reach.units:
         yield from ((unit, answer) for answer in _numbered(state, unit, reach))
+
+
+def _temporary(unit: Unit, source: cst.Call) -> Received | Finding:
+    """A temporary folder of the main process for all, until every process has left its ``with``."""
+    item = unit.names.parents.get(source)
+    around = unit.names.parents.get(item) if isinstance(item, cst.WithItem) else None
+    name = item.asname.name if isinstance(item, cst.WithItem) and item.asname is not None else None
+    body = around.body.body if isinstance(around, cst.With) else ()
+    leaves = any(isinstance(node, cst.Return) for statement in body for node in descendants(statement))
+    if isinstance(around, cst.With) and isinstance(name, cst.Name) and not leaves and len(around.items) == 1:
+        return Received(around, source, "each process would have a temporary folder of its own", (name.value,))
+    return Finding(
+        "directories",
+        source,
+        "each process makes a temporary folder of its own, and reads there what only the main process writes",
+        "use a folder with a name that is the same for all processes",
+        Severity.REVIEW,
+    )
 
 
 def _paths(state: State, unit: Unit, call: cst.Call) -> Iterator[cst.BaseExpression]:
@@ -210,8 +235,9 @@ def _followed_by_broadcast(unit: Unit, loop: cst.CSTNode) -> bool:
     block = unit.names.parents.get(loop)
     body = list(getattr(block, "body", ()))
     position = next((i for i, statement in enumerate(body) if statement is loop), len(body))
-    return any(
-        isinstance(node, cst.Call) and method_name(node) == "broadcast_object_list"
-        for statement in body[position + 1 : position + 2]
-        for node in descendants(statement)
-    )
+    return any(map(_broadcasts, body[position + 1 : position + 2]))
+
+
+def _broadcasts(statement: cst.CSTNode) -> bool:
+    calls = (node for node in descendants(statement) if isinstance(node, cst.Call))
+    return any(method_name(call) == "broadcast_object_list" for call in calls)

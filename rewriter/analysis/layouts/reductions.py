@@ -13,11 +13,15 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
-from ..syntax.definitions import bindings_value, reaching
+from ..syntax.definitions import bindings_value, plain_values, unshadowed
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
+from ..syntax.walk import descendants
 
 _DEPTH = 8
+_STEPS = 2
+"""How many variables are followed to a count: `count = mask.sum()`, `n = max(count, 1)`."""
+_COUNTING = frozenset(("sum", "count_nonzero"))
 _COUPLING = frozenset("log log10 log2 log1p sqrt exp".split())
 
 
@@ -33,6 +37,13 @@ def reduction_of(state: State, unit: Unit, expression: cst.BaseExpression) -> st
     return found.pop() if len(found) == 1 else "mixed"
 
 
+def divided_by_count(state: State, unit: Unit, expression: cst.BaseExpression) -> tuple[Unit, cst.CSTNode] | None:
+    """Where a sum in a loss is divided by what is counted in the batch: ``(loss * mask).sum() / mask.sum()``."""
+    reader = _ReductionReader(state)
+    reader.read(unit, expression, 0)
+    return next(iter(reader.counts), None)
+
+
 def reduces_rows(state: State, unit: Unit, expression: cst.BaseExpression) -> bool:
     """Whether an expression is certainly one number that the rows of a batch were reduced to."""
     return not {"rows"}.issuperset(_ReductionReader(state).read(unit, expression, 0))
@@ -45,6 +56,9 @@ class _ReductionReader:
         self.state = state
         self.frames: list[tuple[Function, CallRecord, bool]] = []
         """The functions that are being read, how they are called, and whether their first parameter is the object."""
+
+        self.counts: list[tuple[Unit, cst.CSTNode]] = []
+        """The counts of a batch that sums were divided by: `mask.sum()`."""
 
     def read(self, unit: Unit, node: cst.BaseExpression, depth: int) -> set[str]:
         """The reductions of the terms of a tensor expression."""
@@ -64,21 +78,24 @@ class _ReductionReader:
             binding = unit.names.binding(node)
             if binding is None:
                 return set()
-            seen = reaching(unit.names, binding, node)
-            values = bindings_value(unit.names, binding, seen)
+            seen = unshadowed(unit.names, binding, node)
+            divisors = list(filter(None, (_divisor(unit, definition) for definition in seen)))
+            values = [v for v in bindings_value(unit.names, binding, seen) if v is not node and v not in divisors]
             if not values and self.frames:
                 return self._handed(binding, depth)
             parts = dict(filter(None, (_unpacked(unit, definition) for definition in seen)))
-            return {
+            words = {
                 word
                 for value in values
-                if value is not node
                 for word in (
                     self._call(unit, value, depth + 1, parts[value])
                     if isinstance(value, cst.Call) and value in parts
                     else self.read(unit, value, depth + 1)
                 )
             }
+            for divisor in divisors:
+                words = self._divided(unit, words, divisor)
+            return words
         if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call):
             index = node.slice[0].slice
             if isinstance(index, cst.Index) and isinstance(index.value, cst.Integer):
@@ -88,13 +105,22 @@ class _ReductionReader:
     def _arithmetic(self, unit: Unit, node: cst.BinaryOperation, depth: int) -> set[str]:
         left, right = self.read(unit, node.left, depth + 1), self.read(unit, node.right, depth + 1)
         if isinstance(node.operator, (cst.Divide, cst.FloorDivide)):
-            shares = origins(self.state.values.get(node.right), *SHARES)
-            return {"mean"} if "sum" in left and (shares or _is_length(node.right)) else left
+            return self._divided(unit, left, node.right)
         if isinstance(node.operator, cst.Multiply) and "sum" in left | right:
             other = node.right if "sum" in left else node.left
             if self._is_weight(unit, other, depth):
                 return {"mean"}
         return left | right
+
+    def _divided(self, unit: Unit, words: set[str], divisor: cst.BaseExpression) -> set[str]:
+        """A sum that is divided by a number of the batch is a mean; divided by a constant it stays a sum."""
+        if "sum" not in words:
+            return words
+        if _is_count(unit, divisor):
+            self.counts.append((unit, divisor))
+        elif not origins(self.state.values.get(divisor), *SHARES) and not _is_length(divisor):
+            return words
+        return {"mean"}
 
     def _is_weight(self, unit: Unit, node: cst.BaseExpression, depth: int) -> bool:
         """``1 / len(x)``, and a variable that holds it: what makes a mean of a sum."""
@@ -216,6 +242,21 @@ def _unpacked(unit: Unit, definition: cst.CSTNode) -> tuple[cst.BaseExpression, 
     if any(isinstance(e, cst.StarredElement) for e in target.elements):
         return None
     return assign.value, next(i for i, e in enumerate(target.elements) if e is element)
+
+
+def _divisor(unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:
+    """By what ``loss /= number`` divides, for the ``loss`` in it."""
+    change = unit.names.parents.get(definition)
+    return change.value if isinstance(change, cst.AugAssign) and isinstance(change.operator, cst.DivideAssign) else None
+
+
+def _is_count(unit: Unit, node: cst.BaseExpression, depth: int = 0) -> bool:
+    """``mask.sum()``, ``positive.data.sum().clamp(min=1)`` and a variable that holds it: as many as a batch has."""
+    calls = [part.func for part in descendants(node) if isinstance(part, cst.Call)]
+    if any(isinstance(func, cst.Attribute) and func.attr.value in _COUNTING for func in calls):
+        return True
+    names = [part for part in descendants(node) if isinstance(part, cst.Name)] if depth < _STEPS else []
+    return any(_is_count(unit, value, depth + 1) for name in names for value in plain_values(unit.names, name))
 
 
 def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression | None:

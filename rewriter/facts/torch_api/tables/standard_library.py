@@ -32,7 +32,7 @@ ROWS: Table = {
     "os.getpid": ("per_process", {"why": "the number of the process", "stamp": True}),
     "tempfile.mkdtemp": ("per_process", {"why": "a temporary folder or file", "stamp": True}),
     "tempfile.mkstemp": ("per_process", {"why": "a temporary folder or file", "stamp": True}),
-    "tempfile.TemporaryDirectory": ("per_process", {"why": "a temporary folder or file"}),
+    "tempfile.TemporaryDirectory": ("per_process", {"why": "a temporary folder or file", "stamp": True}),
     "tempfile.NamedTemporaryFile": ("per_process", {"why": "a temporary folder or file"}),
     "tempfile.TemporaryFile": ("per_process", {"why": "a temporary folder or file"}),
     "socket.gethostname": ("per_process", {"why": "the machine"}),

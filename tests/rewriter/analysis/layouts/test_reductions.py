@@ -44,3 +44,41 @@ def test_a_mean_over_the_rows_needs_no_word(asked: str, trained: Trained) -> Non
     text, _ = trained(loss=f"loss = torch.nn.MSELoss({asked})(model(x), y)" if "weight" not in asked else
                       f"loss = {CROSS}{asked})")  # fmt: skip
     assert "accelerator.backward(loss)\n" in text
+
+
+COUNTED = """\
+class Boxes(torch.nn.Module):
+    def forward(self, out, y):
+        found = y > 0
+        per_box = found.sum(dim=1)
+        place = torch.nn.functional.smooth_l1_loss(out, y, size_average=False)
+        kind = torch.nn.functional.mse_loss(out, y, reduction="none")
+        kind = torch.nn.functional.mse_loss(out, y, reduction="sum")
+        count = per_box.data.sum()
+        place /= count
+        kind /= count
+        return place, kind
+boxes = Boxes()"""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "place, kind = boxes(model(x), y)\nloss = place + kind",
+        "loss = torch.nn.functional.mse_loss(model(x), y, reduction='sum') / (y > 0).sum().clamp(min=1)",
+        "loss = torch.nn.functional.mse_loss(model(x), y, reduction='sum')\nseen = (y > 0).sum().item()\n"
+        "loss /= max(seen, 1)",
+    ],
+    ids=["in a criterion, in place", "at once", "by a variable"],
+)
+def test_a_sum_divided_by_what_is_counted_in_the_batch(loss: str, trained: Trained) -> None:
+    """U5: a mean of one's own matches; scaled up as a sum the gradient would be N times too large."""
+    text, findings = trained(top=COUNTED, loss=loss)
+    assert "accelerator.backward(loss)\n" in text
+    assert findings == ["weighted-mean"]
+
+
+def test_a_sum_divided_by_a_constant_stays_one(trained: Trained) -> None:
+    text, findings = trained(top="scale = 8", loss=f'loss = {CROSS}reduction="sum")\nloss /= scale')
+    assert 'accelerator.backward(loss, reduction="sum")' in text
+    assert findings == []
