@@ -124,6 +124,8 @@ class Fork:
         """Its exit status; None if it still runs after so many seconds: then it and its children are killed."""
         status = self._forks.status(self.pid, time.monotonic() + seconds)
         if status is None:
+            os.kill(self.pid, signal.SIGUSR2)  # it writes where each of its threads stands
+            self._forks.status(self.pid, time.monotonic() + 2)
             os.killpg(self.pid, signal.SIGKILL)
             self._forks.status(self.pid, time.monotonic() + 60)
         return status

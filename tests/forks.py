@@ -8,6 +8,7 @@ and later with the status of each that has ended. What is forked runs as `__main
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import runpy
@@ -61,6 +62,7 @@ def say(answer: dict[str, int]) -> None:
 def become(request: dict[str, Any]) -> None:
     """Run what was asked for, in a session, a folder and an environment of its own."""
     os.setsid()
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])

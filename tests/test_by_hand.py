@@ -67,8 +67,10 @@ def same(one: dict[str, Any], other: dict[str, Any], tolerance: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "start", [launch, pytest.param(torchrun, marks=pytest.mark.slow)], ids=["torchlift launch", "torchrun"]
+    "start",
+    [pytest.param(launch, id="torchlift launch"), pytest.param(torchrun, id="torchrun")],
 )
+@pytest.mark.slow
 def test_two_processes_that_the_script_started_by_itself(start: Any, place: Path) -> None:
     lines, weights = run(place, "program_spawn", "before/train.py", sys.executable)
     printed, saved = run(place, "program_spawn", "after/train.py", *start(2))

@@ -20,6 +20,8 @@ from torchlift.rewriter.report.rows import Hunk, hunks_of
 from torchlift.rewriter.report.summary import summary
 from torchlift.rewriter.result import FileResult, Result
 
+pytestmark = pytest.mark.xdist_group("widths")  # one worker migrates all fixtures
+
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 ENTRIES = sorted([*FIXTURES.glob("*/before.py"), *FIXTURES.glob("*/before/train.py"), *FIXTURES.glob("*/before.ipynb")])
 WIDTHS = (80, 100, 140)

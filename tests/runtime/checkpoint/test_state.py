@@ -51,7 +51,7 @@ def test_a_hook_runs_on_every_process_and_takes_over_weights(job, tmp_path):
     shutil.rmtree(tmp_path / "hooked")
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_what_is_continued_is_what_would_have_been(job, tmp_path, processes):
     assert job("resume.py", processes, tmp_path) == [True] * processes
 

@@ -89,6 +89,7 @@ accelerator.gather(torch.ones(1))
 """
 
 
+@pytest.mark.slow
 def test_the_timeout_of_the_group_ends_a_wait(job_text):
     (status, text), (_, late) = job_text(LATE, 2, fails=True, seconds=100)
     assert status == 1
