@@ -319,7 +319,7 @@ class Count(NamedTuple):
 
     node: cst.CSTNode
     kind: str
-    """``cadence`` (every so many steps), ``limit`` (the first so many batches) or ``bar``."""
+    """``cadence`` (every so many steps), ``limit`` (the first so many batches), ``bar`` or ``running`` (a figure)."""
     text: str
 
 

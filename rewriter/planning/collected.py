@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TypeVar
 
 import libcst as cst
@@ -15,7 +15,7 @@ from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
 from ..analysis.devices.visible_gpus import chosen_for_others, left_to_launcher, visible_devices
 from ..analysis.diagnostics.behaviour import story
-from ..analysis.diagnostics.differences import same_noise, weighted
+from ..analysis.diagnostics.differences import same_noise, same_rows, weighted
 from ..analysis.diagnostics.refusals import contradictions
 from ..analysis.diagnostics.remarks import remarks
 from ..analysis.distributed.manual_ddp import unconnected, without_prefix
@@ -25,7 +25,13 @@ from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.folders import folders, made_by_all, may_be_there, received
 from ..analysis.effects.read_back import read_back
 from ..analysis.layouts import metrics
-from ..analysis.layouts.batch_artifacts import filled_batches, mean_of_batches, one_share
+from ..analysis.layouts.batch_artifacts import (
+    curved_batches,
+    dropped_batches,
+    filled_batches,
+    mean_of_batches,
+    one_share,
+)
 from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.decisions import decisions
@@ -33,6 +39,7 @@ from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.epoch_averages import averages
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.reductions import reduction_of
+from ..analysis.layouts.running_figures import running_figures
 from ..analysis.precision.scalers import ScalerUse
 from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.walk import descendants
@@ -44,6 +51,7 @@ from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import (
     Behaviour,
     Call,
+    Count,
     DeviceRead,
     Fact,
     Gather,
@@ -130,6 +138,7 @@ class Collected:
             *kept_batches(state, unit, reach, training),
             *remarks(state, unit, reach, training),
             *same_noise(state, unit, reach, training),
+            *same_rows(state, unit),
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
             *(a for a in seen if isinstance(a, Finding)),
@@ -186,6 +195,13 @@ class Collected:
         else:
             self.findings.extend(mean_of_batches(state, self.unit, equality.shared))
             self.findings.extend(filled_batches(self.unit, training, self.gathers))
+            self.findings.extend(curved_batches(state, self.unit, training, equality.shared))
+            self.findings.extend(dropped_batches(state, self.unit, training, equality.shared))
+
+    def _counts(self) -> Iterator[Count]:
+        """What each process counts, or collects, for itself."""
+        yield from counts(self.unit, self.program.training, self.loops)
+        yield from running_figures(self.program.state, self.unit, self.program.training, self.effects, self.gathers)
 
     def _printed(self, reducer: Reducer) -> Iterable[Gather]:
         """Losses of a step that are printed, where the step's batch is cut: that of one process is a part of them."""
@@ -319,7 +335,7 @@ class Collected:
             loads=tuple(ld for ld in self.loads if not ld.needed or here(ld.call)),
             read_back=tuple(s for s in self.read_back if attained(s)),
             schedules=tuple(s for u, s in self.plan.schedules if u is unit),
-            counts=() if program.settled else tuple(counts(unit, program.training, self.loops)),
+            counts=() if program.settled else tuple(self._counts()),
             swaps=tuple(program.swaps.imports.get(unit, ())),
             unswapped=tuple(f for u, f in program.swaps.findings if u is unit),
             findings=tuple(self.findings),

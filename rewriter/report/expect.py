@@ -72,6 +72,11 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool, kept: bool) -> Iterato
         )
     if found := [] if kept else by_kind.get("limit", []):
         yield f"{_named(found, many)}: this limit applies to each process, so N processes use N times as many batches."
+    if found := by_kind.get("running", []):
+        yield (
+            f"{_named(found, many)}: collected and printed inside the training loop. The printed figure is that of the "
+            "main process's own rows."
+        )
     if found := by_kind.get("bar", []):
         yield (
             f"{_named(found, many, 'total=')}: this bar counts only the rows of one process, so it stops at 1/N of its "

@@ -369,3 +369,27 @@ def test_epochs_that_are_left_on_a_score_that_a_function_gives(findings: Finding
     """The scores are those of one process, also where no name in front of the decision says so."""
     assert "local-decision" in findings(SCORES.replace("GIVEN", "max(scores)"))
     assert findings(SCORES.replace("GIVEN", "0.5")) == []
+
+
+OTHERS = """
+import {module}
+{start}
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data):
+    STEP
+"""
+
+
+@pytest.mark.hazard("U25")
+@pytest.mark.parametrize(
+    ("module", "start"),
+    [
+        ("horovod.torch as hvd", "hvd.init()"),
+        ("mpi4py.MPI as MPI", "comm = MPI.COMM_WORLD\nrank = comm.Get_rank()"),
+        ("mpi4py", "size = mpi4py.MPI.COMM_WORLD.Get_size()"),
+        ("deepspeed", "model, optimizer, _, _ = deepspeed.initialize(model=nn.Linear(8, 2))"),
+    ],
+)
+def test_distributed_by_another_library(module: str, start: str, findings: Findings) -> None:
+    assert set(findings(OTHERS.format(module=module, start=start))) == {"already-distributed"}

@@ -75,6 +75,12 @@ class Reach:
         """The nodes of a function's (or module's) own code."""
         yield from _own(code if isinstance(code, cst.Module) else code.body)  # type: ignore[attr-defined]
 
+    def runs_in(self, loop: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Every node that runs in a turn of a loop."""
+        unit = next((u for u in self.units if loop in u.names.parents), None)
+        if unit is not None and isinstance(loop, (cst.For, cst.While)):
+            yield from self.runs(loop.body, unit)
+
     def runs(self, node: cst.CSTNode, unit: Unit) -> Iterator[cst.CSTNode]:
         """Every node whose code runs when ``node`` does: the nodes below it, and the functions reached from there."""
         seen: set[Code] = set()

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import Role
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
 from ..effects.existing_guards import guarded
-from ..syntax.nodes import keyword
-from ..training.training import Training, outside_name
+from ..layouts.reductions import reduction_of
+from ..syntax.definitions import plain_values
+from ..syntax.nodes import dotted, keyword
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name, outside_name
 
 
 def weighted(state: State, training: Training) -> Iterator[tuple[Unit, Finding]]:
@@ -24,17 +28,87 @@ def weighted(state: State, training: Training) -> Iterator[tuple[Unit, Finding]]
             names = [n for n in ("weight", "ignore_index") if isinstance(maker, cst.Call) and keyword(maker, n)]
             if names and maker not in seen:
                 seen.add(maker)
-                yield (
-                    record.unit,
-                    Finding(
-                        "weighted-mean",
-                        maker,
-                        f"each process normalises this loss by its own {names[0]}: the gradient is close to the "
-                        "original's but not equal to it",
-                        "no action needed if close is good enough; for the exact gradient, sum the losses and divide "
-                        "by a reduced count",
-                    ),
-                )
+                yield record.unit, _weighted(maker, f"normalises this loss by its own {names[0]}")
+            elif isinstance(loss.node, cst.Call) and loss.node in state.calls and loss.node not in seen:
+                seen.add(loss.node)
+                made = state.calls[loss.node]
+                chosen = next((c for arg in made.node.args if (c := _chosen(state, made.unit, arg.value))), "")
+                if chosen and reduction_of(state, made.unit, made.node) == "mean":
+                    yield (
+                        made.unit,
+                        _weighted(
+                            loss.node, f"averages this loss over its own `{chosen}`, and has more or fewer of them"
+                        ),
+                    )
+
+
+def _weighted(node: cst.CSTNode, how: str) -> Finding:
+    return Finding(
+        "weighted-mean",
+        node,
+        f"each process {how}: the gradient is close to the original's but not equal to it",
+        "no action needed if close is good enough; for the exact gradient, sum the losses and divide by a reduced "
+        "count",
+    )
+
+
+def _chosen(state: State, unit: Unit, node: cst.BaseExpression) -> str:
+    """
+    The name of an argument of a loss that holds some entries of the batch and not others; empty for none.
+
+    Packed sequences without their padding, and what a mask has chosen: one process has more of it than another.
+    """
+    values = plain_values(unit.names, node) if isinstance(node, cst.Name) else []
+    for value in values:
+        inner = value.value if isinstance(value, (cst.Attribute, cst.Subscript)) else value
+        for call in (value, inner):
+            record = state.calls.get(call) if isinstance(call, cst.Call) else None
+            if record is not None and (outside_name(record) in _PACKED or method_name(record.node) == "masked_select"):
+                return dotted(node)
+        index = value.slice[0].slice if isinstance(value, cst.Subscript) and len(value.slice) == 1 else None
+        if isinstance(index, cst.Index) and _is_mask(unit, index.value):
+            return dotted(node)
+    return ""
+
+
+def _is_mask(unit: Unit, index: cst.BaseExpression) -> bool:
+    """`labels != 0`, and a variable that holds it."""
+    values = plain_values(unit.names, index) if isinstance(index, cst.Name) else [index]
+    return bool(values) and all(isinstance(value, cst.Comparison) for value in values)
+
+
+_PACKED = frozenset(("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence"))
+
+
+def same_rows(state: State, unit: Unit) -> Iterator[Finding]:
+    """Data sets that choose their rows by Python's or NumPy's generator: the same rows on all processes."""
+    for klass in unit.classes.values():
+        getter = klass.method("__getitem__")
+        if getter is None or getter.unit is not unit:
+            continue
+        for node in descendants(getter.node):
+            record = state.calls.get(node) if isinstance(node, cst.Call) else None
+            if record is None or not questions.draws_alike(outside_name(record)) or not _is_index(unit, record.node):
+                continue
+            yield Finding(
+                "same-noise",
+                node,
+                f"`{klass.node.name.value}` chooses its rows by Python's or NumPy's generator, which is kept equal on "
+                "all processes: without loader workers all processes choose the same rows",
+                "use workers, whose generators differ between processes (num_workers=1), or a generator of the "
+                "process's own",
+            )
+            break
+
+
+def _is_index(unit: Unit, draw: cst.Call) -> bool:
+    """Whether a drawn number is in the brackets of a subscript, by itself or by the name that it gets."""
+    places: list[cst.CSTNode] = [draw]
+    assign = next(unit.names.enclosing(draw, cst.Assign), None)
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
+    binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
+    places += binding.reads if binding is not None else ()
+    return any(any(isinstance(a, cst.SubscriptElement) for a in unit.names.ancestors(place)) for place in places)
 
 
 _NOISE = frozenset(

@@ -9,17 +9,18 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.roles import SHARES, TENSORS, Role
+from ...facts.roles import SHARES, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
-from ..layouts.reductions import divided_by_count, forward_of, reduces_rows
+from ..layouts.reductions import divided_by_count, forward_of, is_curved
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import is_none
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training, method_name, outside_name
 from .batch_statistics import compares_with_batch
+from .process_memory import memories
 
 
 def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
@@ -28,7 +29,7 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Itera
     yield from _masked_means(state, unit, training)
     pairs = [*_pairs(state, unit, reach, training)]
     yield from pairs or _statistics(state, unit, training)
-    yield from _memories(state, unit, training)
+    yield from memories(state, unit, reach, training)
     yield from _apex(state, unit)
     yield from _unstepped(state, unit, reach)
     yield from _unseen_savers(state, unit, reach)
@@ -63,7 +64,7 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
     """Losses divided by a sum of the batch: ``(loss * mask).sum() / mask.sum()``."""
     for record in training.backwards:
         for where, node in _followed(state, unit, record) if record.unit is unit else ():
-            if _is_curved(state, where, node):
+            if is_curved(state, where, node):
                 yield Finding(
                     "weighted-mean",
                     record.node if where is not unit else node,
@@ -84,17 +85,6 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
                 "by a reduced count",
             )
             return
-
-
-def _is_curved(state: State, unit: Unit, node: cst.CSTNode) -> bool:
-    """``torch.sqrt(mse)``, ``mse ** 0.5``, ``total.log()`` of what the rows of the batch were reduced to."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Power):
-        return isinstance(node.right, cst.Float) and reduces_rows(state, unit, node.left)
-    if not isinstance(node, cst.Call) or method_name(node) not in ("log", "log2", "log10", "sqrt", "rsqrt"):
-        return False
-    operand = node.func.value if isinstance(node.func, cst.Attribute) else None
-    operands = [*(arg.value for arg in node.args[:1]), *([operand] if operand is not None and not node.args else [])]
-    return any(reduces_rows(state, unit, value) for value in operands)
 
 
 def _behind(unit: Unit, record: CallRecord) -> Iterator[cst.CSTNode]:
@@ -141,7 +131,7 @@ def _called(state: State, record: CallRecord) -> Iterator[Function]:
 
 def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """Products or differences of all rows of a batch with all rows: contrastive losses, minibatch discrimination."""
-    steps = {n for loop in training.train_loops for n in _runs(reach, loop)}
+    steps = {n for loop in training.train_loops for n in reach.runs_in(loop)}
     for node in unit.names.every(cst.BinaryOperation, cst.Call):
         if node not in steps:
             continue
@@ -210,12 +200,6 @@ def _spread(unit: Unit, node: cst.BaseExpression) -> tuple[str, bool] | None:
     return (part.value, front) if found and isinstance(part, cst.Name) else None
 
 
-def _runs(reach: Reach, loop: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    unit = next((u for u in reach.units if loop in u.names.parents), None)
-    if unit is not None and isinstance(loop, (cst.For, cst.While)):
-        yield from reach.runs(loop.body, unit)
-
-
 def _product(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
     """The factors of a matrix product whose second one is transposed."""
     sides: tuple[cst.BaseExpression, cst.BaseExpression] | None = None
@@ -236,46 +220,6 @@ def _is_transposed(node: cst.BaseExpression) -> bool:
         return False
     sizes = [a.value.evaluated_value for a in node.args if isinstance(a.value, cst.Integer)]
     return node.func.attr.value == "t" or (node.func.attr.value in ("transpose", "permute") and set(sizes) == {0, 1})
-
-
-def _memories(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
-    """Tensors that collect what the model gives from step to step: a queue of keys, a bank of features."""
-    for loop in training.train_loops:
-        if loop not in unit.names.parents or not isinstance(loop, (cst.For, cst.While)):
-            continue
-        inside = set(descendants(loop.body))
-        for node in inside:
-            if isinstance(node, cst.Assign) and len(node.targets) == 1 and _remembers(state, unit, node, inside):
-                yield Finding(
-                    "process-memory",
-                    node,
-                    "outputs of the model are kept from step to step: each process keeps only its own shard, and a "
-                    "checkpoint holds the shard of process 0",
-                    "gather the rows before storing them: accelerator.gather(...)",
-                )
-                return
-
-
-def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNode]) -> bool:
-    target, value = node.targets[0].target, node.value
-    if not origins(state.values.get(value), Role.OUTPUT, Role.BATCH):
-        return False
-    base = target.value if isinstance(target, cst.Subscript) else target
-    binding = unit.names.binding(base) if isinstance(base, cst.Name) else None
-    if binding is None or all(d in inside for d in binding.definitions):
-        return False
-    if isinstance(target, cst.Subscript):
-        made = [v for v in bindings_value(unit.names, binding) if v not in inside]
-        return any(isinstance(v, cst.Call) and _makes_tensor(state, v) for v in made)
-    joins = any(isinstance(n, cst.Call) and method_name(n) in ("cat", "concat", "vstack") for n in descendants(value))
-    again = any(isinstance(n, cst.Name) and unit.names.binding(n) is binding for n in descendants(value))
-    return joins and again and bool(origins(state.values.get(value), *TENSORS))
-
-
-def _makes_tensor(state: State, call: cst.Call) -> bool:
-    while isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call):
-        call = call.func.value
-    return call in state.calls and outside_name(state.calls[call]).startswith("torch.")
 
 
 def _apex(state: State, unit: Unit) -> Iterator[Finding]:

@@ -33,6 +33,8 @@ class Fetches:
             return self._line(call, optional=False)
         if self._loads_weights(call):
             return self._line(call, optional=True)
+        if questions.finds_fetched(outside_name(self.state.calls[call])):
+            return self._line(call, optional=False)
         if self._fetches(call):
             return self._fetched(call)
         return None

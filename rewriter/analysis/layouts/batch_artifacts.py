@@ -14,12 +14,12 @@ from ...facts.module import Form, Gather
 from ...facts.roles import TENSORS, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import bindings_value
+from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name
 from .divergence import Equality
-from .reductions import reduction_of
+from .reductions import is_curved, reduction_of
 
 
 def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Finding]:
@@ -52,23 +52,75 @@ def _is_number(unit: Unit, name: cst.Name) -> bool:
 
 
 def mean_of_batches(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
-    """Means of batches that are summed up and divided by the number of samples: N processes have fewer batches."""
+    """Means of batches that are summed up and divided by another number than that of the process's own batches."""
     for loop, loaders in state.loaders.items():
         if loop not in shared or not isinstance(loop, cst.For) or loop not in unit.names.parents:
             continue
         inside = set(descendants(loop))
-        for node in inside:
+        for node in descendants(loop):
             if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name) and _adds_mean(state, unit, node):
                 binding = unit.names.binding(node.target)
-                quotient = _divided(state, unit, binding, inside, loaders) if binding is not None else None
+                counts = _Counts(state, unit, loop, loaders)
+                quotient = _divided(unit, binding, inside, counts) if binding is not None else None
                 if quotient is not None:
                     yield Finding(
                         "mean-of-batches",
-                        quotient,
-                        f"`{node.target.value}` adds up means over batches and is divided by the number of samples: on "
-                        "N processes there are N times fewer batches, so the result is N times smaller",
+                        quotient[0],
+                        f"`{node.target.value}` adds up means over batches and is divided by {quotient[1]}",
                         "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
                     )
+
+
+def curved_batches(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
+    """Sums over the batches of an evaluation of a logarithm or a root of what a batch was reduced to: PSNR, RMSE."""
+    for loop in state.loaders:
+        if loop not in shared or loop in training.train_loops or loop not in unit.names.parents:
+            continue
+        for node in descendants(loop):
+            if not isinstance(node, cst.AugAssign) or not isinstance(node.target, cst.Name):
+                continue
+            values = plain_values(unit.names, node.value) if isinstance(node.value, cst.Name) else []
+            parts = (part for value in (node.value, *values) for part in descendants(value))
+            if isinstance(node.operator, cst.AddAssign) and any(is_curved(state, unit, part) for part in parts):
+                yield Finding(
+                    "mean-of-batches",
+                    node,
+                    f"`{node.target.value}` adds up a logarithm or a root of each batch's mean: a gathered batch has N "
+                    "times as many rows, so the average over the batches is not that of one process",
+                    "no action needed if close is good enough; for the same figure, compute it for each row, or once "
+                    "from the mean over all rows",
+                    Severity.NOTE,
+                )
+                return
+
+
+def dropped_batches(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
+    """Evaluations of a loader that leaves out what does not fill a batch: here, a batch of each process."""
+    for loop, loaders in state.loaders.items():
+        if loop not in shared or loop in training.train_loops:
+            continue
+        for loader in loaders:
+            if loader.node in unit.names.parents and _drops_last(unit, loader.node):
+                yield Finding(
+                    "dropped-batches",
+                    loader.node,
+                    "this loader has drop_last=True and an evaluation reads it: N processes take batches in turns of "
+                    "N, and leave out the last turn where it is not full. So up to N batches are not evaluated, where "
+                    "one process leaves out only a part of one",
+                    "evaluate every row: drop_last=False; the processes' shards are filled up, and gather_for_metrics "
+                    "takes out what was filled in",
+                )
+                return
+
+
+def _drops_last(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether `drop_last` is or may be true in the call that makes a loader."""
+    for arg in node.args if isinstance(node, cst.Call) else ():
+        if arg.keyword is not None and arg.keyword.value == "drop_last":
+            binding = unit.names.binding(arg.value) if isinstance(arg.value, cst.Name) else None
+            values = bindings_value(unit.names, binding) if binding is not None else [arg.value]
+            return any(isinstance(value, cst.Name) and value.value == "True" for value in values)
+    return False
 
 
 def filled_batches(unit: Unit, training: Training, gathers: Iterable[Gather]) -> Iterator[Finding]:
@@ -118,30 +170,61 @@ def _adds_mean(state: State, unit: Unit, node: cst.AugAssign) -> bool:
     return False
 
 
+class _Counts:
+    """The numbers that a sum over the batches of a loop may be divided by, and that are not how many there are."""
+
+    def __init__(self, state: State, unit: Unit, loop: cst.For, loaders: Iterable[Origin]) -> None:
+        self.state, self.unit, self.loop = state, unit, loop
+        self.given = [o.node.args[0].value for o in loaders if isinstance(o.node, cst.Call) and o.node.args]
+
+    def other(self, node: cst.BaseExpression) -> str | None:
+        """What a divisor counts, in words; None for what may well be the number of batches."""
+        binding = self.unit.names.binding(node) if isinstance(node, cst.Name) else None
+        if binding is not None and self._is_index(binding):
+            return (
+                "the index of the last batch, one less than their number: that is more of a difference the fewer "
+                "batches a process has, and a division by zero where it has one"
+            )
+        for value in bindings_value(self.unit.names, binding) if binding is not None else [node]:
+            fewer = "on N processes there are N times fewer batches, so the result is N times smaller"
+            if self._is_rows(value):
+                return f"the number of samples: {fewer}"
+            if any(isinstance(n, cst.BinaryOperation) and self._is_rows(n.left) for n in descendants(value)):
+                return f"the number of batches of one process alone, counted by hand: {fewer}"
+        return None
+
+    def _is_index(self, binding: Binding) -> bool:
+        """`i` of `for i, batch in enumerate(loader)`, which begins at zero."""
+        source, target = self.loop.iter, self.loop.target
+        if not isinstance(source, cst.Call) or method_name(source) != "enumerate" or len(source.args) != 1:
+            return False
+        first = target.elements[0].value if isinstance(target, cst.Tuple) else None
+        return first is not None and first in binding.definitions
+
+    def _is_rows(self, value: cst.BaseExpression) -> bool:
+        """`len(dataset)`."""
+        if not isinstance(value, cst.Call) or method_name(value) != "len" or len(value.args) != 1:
+            return False
+        counted = value.args[0].value
+        known = bool(origins(self.state.values.get(counted), Role.DATASET))
+        return known or any(counted.deep_equals(data) for data in self.given)
+
+
 def _divided(
-    state: State, unit: Unit, total: Binding, inside: Container[cst.CSTNode], loaders: Iterable[Origin]
-) -> cst.CSTNode | None:
-    """The division of a total by the number of samples, after its loop."""
-    given = [loader.node.args[0].value for loader in loaders if isinstance(loader.node, cst.Call) and loader.node.args]
-
-    def samples(node: cst.BaseExpression) -> bool:
-        binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
-        values = bindings_value(unit.names, binding) if binding is not None else [node]
-        for value in values:
-            if isinstance(value, cst.Call) and method_name(value) == "len" and len(value.args) == 1:
-                counted = value.args[0].value
-                if origins(state.values.get(counted), Role.DATASET) or any(counted.deep_equals(d) for d in given):
-                    return True
-        return False
-
+    unit: Unit, total: Binding, inside: Container[cst.CSTNode], counts: _Counts
+) -> tuple[cst.CSTNode, str] | None:
+    """The division of a total after its loop by something else than the number of batches, and by what."""
+    quotients: list[tuple[cst.CSTNode, cst.BaseExpression]] = []
     for definition in total.definitions:
         change = unit.names.parents.get(definition)
         if isinstance(change, cst.AugAssign) and isinstance(change.operator, cst.DivideAssign):
-            if change not in inside and samples(change.value):
-                return change
+            quotients.append((change, change.value))
     for read in total.reads:
         around = unit.names.parents.get(read)
-        if isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Divide) and read not in inside:
-            if around.left is read and samples(around.right):
-                return around
+        if isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Divide) and around.left is read:
+            quotients.append((around, around.right))
+    for node, divisor in quotients:
+        why = counts.other(divisor) if node not in inside else None
+        if why is not None:
+            return node, why
     return None

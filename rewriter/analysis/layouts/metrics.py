@@ -205,6 +205,37 @@ class Step:
                     return True
         return False
 
+    def of_unknown_rows(self) -> str | None:
+        """
+        A variable that is made from the batch, nobody knows of what kind, and that stands beside gathered rows.
+
+        It holds what belongs to the rows of one process: labels that are looked up by the words of a batch.
+        """
+        made = dict.fromkeys(bound_by(self.unit, self.loop.target))
+        for statement in self.front:
+            names = (n for n in descendants(statement) if isinstance(n, cst.Name))
+            if any(b in made or self.is_tensor(b) for n in names if (b := self.unit.names.binding(n)) is not None):
+                made.update(dict.fromkeys(bound(self.unit, statement)))
+        unknown = [b for b in made if not self.is_tensor(b) and not self.is_number(b) and not self._is_index(b)]
+        gathered = dict.fromkeys(self.read_behind())
+        for statement in self.tail if unknown else ():
+            for node in descendants(statement):
+                if isinstance(node, (cst.Call, cst.Comparison, cst.BinaryOperation)) and node in self.behind:
+                    parts = set(descendants(node))
+                    beside = next((b for b in unknown if not parts.isdisjoint(b.reads)), None)
+                    if beside is not None and any(not parts.isdisjoint(b.reads) for b in gathered):
+                        return beside.name
+            if any(not set(descendants(statement)).isdisjoint(b.reads) for b in gathered):
+                gathered.update(dict.fromkeys(bound(self.unit, statement)))
+        return None
+
+    def _is_index(self, binding: Binding) -> bool:
+        """The number that ``enumerate`` gives."""
+        source, target = self.loop.iter, self.loop.target
+        counted = isinstance(source, cst.Call) and method_name(source) == "enumerate"
+        first = target.elements[0].value if isinstance(target, cst.Tuple) else None
+        return counted and first is not None and first in binding.definitions
+
     def recounts(self, gathered: list[Binding]) -> tuple[str, ...] | None:
         """
         What counts the rows anew after the gather: ``n = y.shape[0]``, for each number of rows that the script takes
@@ -306,6 +337,9 @@ def _doubt(step: Step, training: Training) -> str | None:
         return "it compares the output of its forward pass with the input"
     if step.copied_off():
         return "it copies something from the batch before its forward pass and reads the copy after it"
+    beside = step.of_unknown_rows()
+    if beside is not None:
+        return f"`{beside}` is made from the rows of one process and stands beside values that would be gathered"
     if any(step.cuts_rows(node) for node in step.behind):
         return "it slices off first or last rows: the first dimension may be the positions of a sequence, not the batch"
     sizes = batch_sizes(step.state.loaders.get(step.loop, ()))

@@ -17,6 +17,7 @@ from ..syntax.definitions import bindings_value, plain_values, unshadowed
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
+from ..training.training import method_name
 
 _DEPTH = 8
 _STEPS = 2
@@ -47,6 +48,18 @@ def divided_by_count(state: State, unit: Unit, expression: cst.BaseExpression) -
 def reduces_rows(state: State, unit: Unit, expression: cst.BaseExpression) -> bool:
     """Whether an expression is certainly one number that the rows of a batch were reduced to."""
     return not {"rows"}.issuperset(_ReductionReader(state).read(unit, expression, 0))
+
+
+def is_curved(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """``torch.sqrt(mse)``, ``mse ** 0.5``, ``total.log()`` of what the rows of the batch were reduced to."""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Power):
+        return isinstance(node.right, cst.Float) and reduces_rows(state, unit, node.left)
+    if not isinstance(node, cst.Call) or method_name(node) not in ("log", "log2", "log10", "sqrt", "rsqrt"):
+        return False
+    operand = node.func.value if isinstance(node.func, cst.Attribute) else None
+    operands = [*(arg.value for arg in node.args[:1]), *([operand] if operand is not None and not node.args else [])]
+    operands += [value.right for value in operands if isinstance(value, cst.BinaryOperation)]
+    return any(reduces_rows(state, unit, value) for value in operands)
 
 
 class _ReductionReader:
@@ -170,6 +183,9 @@ class _ReductionReader:
             return {"mean"} if any(self.read(unit, part, depth + 1) for part in parts) else set()
         if isinstance(node.func, cst.Attribute) and last in (
             "to",
+            "item",
+            "detach",
+            "cpu",
             "float",
             "double",
             "squeeze",

@@ -173,6 +173,12 @@ def stamps(name: str) -> bool:
     )
 
 
+def draws_alike(name: str) -> bool:
+    """Whether a call draws from a generator that is kept equal on all processes: Python's or NumPy's."""
+    found = transfer(name, tensors.Random)
+    return found is not None and found.generator in ("python", "numpy")
+
+
 def lists(name: str) -> bool:
     """Whether a call lists a folder."""
     found = transfer(name, outside.Read)
@@ -194,6 +200,12 @@ def keeps_path(name: str) -> bool:
 def fetches(name: str) -> bool:
     """Whether a call fetches something and leaves it in a folder, or unpacks it there."""
     return transfer(name, outside.Download) is not None
+
+
+def finds_fetched(name: str) -> bool:
+    """Whether such a call uses what is there already: whoever comes later finds it."""
+    found = transfer(name, outside.Download)
+    return found is not None and found.keeps
 
 
 def writes_log(name: str) -> bool:

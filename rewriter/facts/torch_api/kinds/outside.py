@@ -43,6 +43,9 @@ class Console(NamedTuple):
 class Download(NamedTuple):
     """Fetches something and leaves it in a folder, or unpacks it there."""
 
+    keeps: bool = False
+    """What is there already is used: whoever comes later finds it."""
+
 
 class Tracker(NamedTuple):
     """Starts an experiment tracker, or creates an object that writes to one."""

@@ -22,6 +22,8 @@ ROWS: Table = {
     "torch.distributed._composable.fsdp.fully_shard": ("start", {}),
     "torch.distributed._tensor.device_mesh.init_device_mesh": ("start", {}),
     "horovod.torch.init": ("start", {}),
+    "mpi4py.MPI.COMM_WORLD.Get_rank": ("start", {}),
+    "mpi4py.MPI.COMM_WORLD.Get_size": ("start", {}),
     "deepspeed.initialize": ("start", {}),
     "deepspeed.init_distributed": ("start", {}),
     # who and how many

@@ -16,12 +16,16 @@ ROWS: Table = {
     "torchvision.io.write_png": ("write", {"path": 1, "data": 0}),
     "torchvision.io.write_jpeg": ("write", {"path": 1, "data": 0}),
     "torchvision.io.write_video": ("write", {"path": 1, "data": 0}),
-    "torchvision.datasets.utils.download_url": ("download", {}),
+    "torchvision.datasets.utils.download_url": ("download", {"keeps": True}),
     "torchvision.datasets.utils.download_and_extract_archive": ("download", {}),
     "torchvision.datasets.utils.extract_archive": ("download", {}),
     "torchvision.datasets.utils.download_file_from_google_drive": ("download", {}),
     "torchvision.transforms.*": ("opaque", {"why": "a transform of one row, in the dataset"}),
     "torchvision.ops.*": ("opaque", {"why": "an operation on boxes"}),
+    # torchtext
+    "torchtext.datasets.*": ("download", {"keeps": True}),
+    "torchtext.utils.download_from_url": ("download", {"keeps": True}),
+    "torchtext.utils.extract_archive": ("download", {"keeps": True}),
     # timm
     "timm.create_model": ("module", {"weights": "pretrained"}),
     "timm.models.create_model": ("module", {"weights": "pretrained"}),
@@ -62,9 +66,9 @@ ROWS: Table = {
     # data that is fetched
     "wget.download": ("download", {}),
     "gdown.download": ("download", {}),
-    "gdown.cached_download": ("download", {}),
+    "gdown.cached_download": ("download", {"keeps": True}),
     "gdown.download_folder": ("download", {}),
-    "nltk.download": ("download", {}),
+    "nltk.download": ("download", {"keeps": True}),
     "patoolib.extract_archive": ("download", {}),
     "kaggle.api.dataset_download_files": ("download", {}),
     # pictures, sound, video

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
@@ -36,6 +38,57 @@ for x, y in loader:
 
 def test_draws_of_a_training_step_are_told(trained: Trained) -> None:
     assert trained(top="import numpy as np", step=DRAWS)[1] == ["same-noise"]
+
+
+PAIRS = """\
+import random
+import numpy as np
+
+class Pairs(torch.utils.data.Dataset):
+    def __getitem__(self, index):
+        first = {first}
+        return self.rows[{second}]"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "findings"),
+    [
+        ("random.randint(0, 9)", "first", ["same-noise"]),
+        ("index", "np.random.randint(len(self.rows))", ["same-noise"]),
+        ("random.random()", "index", []),
+        ("torch.randint(0, 9, (1,)).item()", "first", []),
+    ],
+    ids=["by a name", "in the brackets", "an augmentation", "of torch"],
+)
+def test_rows_that_a_data_set_chooses_itself(first: str, second: str, findings: list[str], trained: Trained) -> None:
+    assert trained(top=PAIRS.format(first=first, second=second))[1] == findings
+
+
+CROSS = "torch.nn.functional.cross_entropy"
+PACKED = """\
+out, _ = torch.nn.utils.rnn.pack_padded_sequence(model(x), [3, 2], batch_first=True)
+words, _ = torch.nn.utils.rnn.pack_padded_sequence(y, [3, 2], batch_first=True)
+loss = {cross}(out, words{more})"""
+PACKED_DATA = """\
+out = torch.nn.utils.rnn.pack_padded_sequence(model(x), [3, 2], batch_first=True).data
+loss = {cross}(out, y{more})"""
+MASKED = """\
+known = y != 0
+out = model(x)[known]
+loss = {cross}(out, y[known]{more})"""
+
+
+@pytest.mark.hazard("X19")
+@pytest.mark.parametrize("loss", [PACKED, PACKED_DATA, MASKED], ids=["packed", "packed, its data", "by a mask"])
+def test_a_mean_over_as_many_as_a_process_has(loss: str, trained: Trained) -> None:
+    assert trained(loss=loss.format(cross=CROSS, more=""))[1] == ["weighted-mean"]
+    text, found = trained(loss=loss.format(cross=CROSS, more=', reduction="sum"'))
+    assert 'accelerator.backward(loss, reduction="sum")' in text
+    assert found == []
+
+
+def test_rows_at_places_that_are_known_are_as_many_everywhere(trained: Trained) -> None:
+    assert trained(loss=f"out = model(x)[:, 0]\nloss = {CROSS}(out, y)")[1] == []
 
 
 def test_draws_outside_of_it_are_not(trained: Trained) -> None:

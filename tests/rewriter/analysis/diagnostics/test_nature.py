@@ -51,3 +51,40 @@ def test_the_steps_of_an_epoch(count: str) -> None:
 @pytest.mark.parametrize("count", ["len(train) // 2", "hits / batch_size", "len(words) // rows"])
 def test_another_quotient(count: str) -> None:
     assert changed(f"warm_up({count})", "steps") == []
+
+
+RUNNING = """\
+import torch
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0.0
+scores = []
+for i, (x, y) in enumerate(torch.utils.data.DataLoader(train)):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    COLLECT
+    if i % 10 == 9:
+        LOG
+"""
+
+
+@pytest.mark.hazard("E6")
+@pytest.mark.parametrize(
+    ("collect", "log", "names"),
+    [
+        ("total += loss.item()", "print(total / (i + 1))", ["total"]),
+        ("total += loss.item()", "text = f'{total / 10}'\n        print(text)\n        total = 0.0", ["total"]),
+        ("scores.append(loss.item())", "print(sum(scores) / len(scores))", ["scores"]),
+        ("total += loss.item()", "print(loss.item())", []),
+        ("total = 0.0\n    total += loss.item()", "print(total)", []),
+        ("total += 1", "print(total)", []),
+    ],
+    ids=["a sum", "a text", "a list", "a loss of the step", "of one step", "steps"],
+)
+def test_a_figure_that_runs_along(collect: str, log: str, names: list[str]) -> None:
+    text = RUNNING.replace("COLLECT", collect).replace("LOG", log)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
+    assert [trait.name for trait in file.traits if trait.kind == "running"] == names

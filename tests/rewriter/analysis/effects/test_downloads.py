@@ -45,3 +45,17 @@ def test_what_a_class_is_asked_for_is_seen_where_it_is_made(trained: Trained) ->
     )
     text, _ = trained(top=top, built="pairs = Pairs(download=True)")
     assert f"{FIRST}pairs = Pairs(download=True)\n" in text and text.count("main_process_first") == 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "paths = [extract_archive(download_from_url(url))[0] for url in urls]",
+        "train, valid = torchtext.datasets.Multi30k(split=('train', 'valid'))",
+    ],
+)
+def test_what_finds_the_files_that_are_there_is_run_in_turn(made: str, trained: Trained) -> None:
+    """One call or several, whose value is used: the others find what the first has brought."""
+    top = "import torchtext\nfrom torchtext.utils import download_from_url, extract_archive\nurls = ['a', 'b']"
+    text, findings = trained(top=top, built=made)
+    assert f"{FIRST}{made}\n" in text and findings == []

@@ -24,3 +24,71 @@ def test_only_the_mean_of_a_loss_is_reported(added: str, findings: list[str], tr
 
 
 REDUCED = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
+
+
+@pytest.mark.hazard("U13")
+@pytest.mark.parametrize(
+    ("divisor", "findings"),
+    [
+        ("(len(data) // 32)", ["mean-of-batches"]),
+        ("math.ceil(len(data) / 32)", ["mean-of-batches"]),
+        ("i", ["mean-of-batches"]),
+        ("(i + 1)", []),
+        ("len(loader)", []),
+    ],
+)
+def test_a_mean_over_the_batches_by_another_count(divisor: str, findings: list[str], trained: Trained) -> None:
+    _, found = trained(
+        built="import math", batch="i, (x, y)", source="enumerate(loader)", step="total += loss.item()",
+        epoch=f"print(total / {divisor})",
+    )  # fmt: skip
+    assert found == findings
+
+
+EVALUATED = """\
+held = torch.utils.data.DataLoader(other, batch_size=32, drop_last={drop})
+model.eval()
+hits = 0
+with torch.no_grad():
+    for x, y in held:
+        hits += (model(x).argmax(1) == y).sum().item()
+print(hits)"""
+
+
+@pytest.mark.hazard("U14")
+@pytest.mark.parametrize(
+    ("drop", "findings"), [("True", ["dropped-batches"]), ("drop", ["dropped-batches"]), ("False", [])]
+)
+def test_an_evaluation_that_leaves_out_batches(drop: str, findings: list[str], trained: Trained) -> None:
+    _, found = trained(built="drop = False if data else True\ndrop = True", end=EVALUATED.format(drop=drop))
+    assert found == findings
+
+
+def test_a_training_that_leaves_out_batches_is_what_the_script_asks_for(trained: Trained) -> None:
+    built = "loader = torch.utils.data.DataLoader(data, batch_size=32, drop_last=True)"
+    assert trained(built=built, step="total += loss.item()", epoch="print(total)")[1] == []
+
+
+PSNR = """\
+held = torch.utils.data.DataLoader(other, batch_size=32)
+total = 0
+with torch.no_grad():
+    for x, y in held:
+        out = model(x)
+        error = torch.nn.functional.mse_loss(out, y)
+        {figure}
+print(total / len(held))"""
+
+
+@pytest.mark.hazard("E3")
+@pytest.mark.parametrize(
+    ("figure", "findings"),
+    [
+        ("psnr = 10 * math.log10(1 / error.item())\n        total += psnr", ["mean-of-batches"]),
+        ("total += error.sqrt().item()", ["mean-of-batches"]),
+        ("total += error.item()", []),
+    ],
+    ids=["PSNR", "RMSE", "the error itself"],
+)
+def test_a_figure_that_is_not_additive(figure: str, findings: list[str], trained: Trained) -> None:
+    assert trained(built="import math", end=PSNR.format(figure=figure))[1] == findings

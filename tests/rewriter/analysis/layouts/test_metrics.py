@@ -52,3 +52,30 @@ def test_what_is_set_anew_after_the_forward_is_not_gathered(trained: Trained) ->
     text, findings = trained(epoch=evaluation.replace("out = model(x)", "out = model(x)\n        x = out.argmax(1)"))
     assert "out, y = accelerator.gather_for_metrics((out, y))\n" in text
     assert findings == []
+
+
+LOOKED_UP = """\
+held = torch.utils.data.DataLoader(other, batch_size=32)
+hits = 0
+for words, names in held:
+    labels = Table().find(names)
+    out = model(words)
+    best = out.argmax(1)
+    {metric}
+print(hits)"""
+TABLE = """\
+class Table:
+    def find(self, names):
+        return torch.LongTensor([self.numbers.index(name) for name in names])"""
+
+
+@pytest.mark.hazard("U12")
+@pytest.mark.parametrize(
+    ("metric", "whole"),
+    [("hits += best.eq(labels).sum().item()", True), ("hits += (best == 1).sum().item()", False)],
+    ids=["beside gathered rows", "not read"],
+)
+def test_rows_that_nobody_knows_are_not_compared_with_gathered_ones(metric: str, whole: bool, trained: Trained) -> None:
+    text, findings = trained(top=TABLE, end=LOOKED_UP.format(metric=metric))
+    assert ("gather_for_metrics" not in text) is whole
+    assert ("prepare" in findings) is whole

@@ -1,0 +1,111 @@
+"""What a process remembers of its own rows from step to step: a bank of features, a queue of keys, a replay buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.roles import TENSORS, Role
+from ...findings import Finding
+from ..dataflow.call_graph import Reach
+from ..dataflow.containers import collects
+from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import bindings_value
+from ..syntax.nodes import dotted
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name, outside_name
+
+_ADDING = frozenset("append appendleft insert".split())
+_DRAWING = frozenset("random.choice random.choices random.sample".split())
+
+
+def memories(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+    """One finding a module, where its training first remembers."""
+    found = next(_stores(state, unit, training), None)
+    if found is not None:
+        yield Finding(
+            "process-memory",
+            found,
+            "outputs of the model are kept from step to step: each process keeps only its own shard, and a "
+            "checkpoint holds the shard of process 0",
+            "gather the rows before storing them: accelerator.gather(...)",
+        )
+        return
+    for node, name in _buffers(state, unit, reach, training):
+        yield Finding(
+            "process-memory",
+            node,
+            f"`{name}` keeps tensors of earlier steps, and later steps use them: each process keeps only those of its "
+            "own shard",
+            "no action needed if a memory of each process is good enough; for one memory, gather the rows before "
+            "storing them: accelerator.gather(...)",
+        )
+        return
+
+
+def _stores(state: State, unit: Unit, training: Training) -> Iterator[cst.CSTNode]:
+    """Assignments in a training loop to a tensor that is made before it."""
+    for loop in training.train_loops:
+        if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
+            inside = set(descendants(loop.body))
+            for node in descendants(loop.body):
+                if isinstance(node, cst.Assign) and len(node.targets) == 1 and _remembers(state, unit, node, inside):
+                    yield node
+
+
+def _buffers(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Lists of an object that a training step fills with tensors, and from which it takes single ones again."""
+    steps = {n for loop in training.train_loops for n in reach.runs_in(loop)}
+    filled = [node for node in unit.names.every(cst.Call, cst.Assign) if node in steps]
+    for node in filled:
+        stored = _stored(state, node)
+        if stored is None or not origins(state.values.get(stored[1]), *TENSORS):
+            continue
+        owner = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
+        for part in descendants(owner) if owner is not None else ():
+            if part in steps and _takes_one(state, unit, part, dotted(stored[0])):
+                yield node, dotted(stored[0])
+                break
+
+
+def _stored(state: State, node: cst.CSTNode) -> tuple[cst.Attribute, cst.BaseExpression] | None:
+    """The field that `self.data.append(x)` or `self.data[i] = x` fills, and with what."""
+    if isinstance(node, cst.Call) and node.args and collects(state, node, _ADDING):
+        field, value = getattr(node.func, "value", None), node.args[-1].value
+    elif isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Subscript):
+        field, value = node.targets[0].target.value, node.value
+    else:
+        return None
+    return (field, value) if isinstance(field, cst.Attribute) and dotted(field) else None
+
+
+def _takes_one(state: State, unit: Unit, node: cst.CSTNode, field: str) -> bool:
+    """Whether a node reads single elements of a field: by an index, or drawn at random."""
+    if isinstance(node, cst.Subscript) and dotted(node.value) == field:
+        return not isinstance(unit.names.parents.get(node), cst.AssignTarget)
+    if isinstance(node, cst.Call) and node.args and node in state.calls:
+        return outside_name(state.calls[node]) in _DRAWING and dotted(node.args[0].value) == field
+    return False
+
+
+def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNode]) -> bool:
+    target, value = node.targets[0].target, node.value
+    if not origins(state.values.get(value), Role.OUTPUT, Role.BATCH):
+        return False
+    base = target.value if isinstance(target, cst.Subscript) else target
+    binding = unit.names.binding(base) if isinstance(base, cst.Name) else None
+    if binding is None or all(d in inside for d in binding.definitions):
+        return False
+    if isinstance(target, cst.Subscript):
+        made = [v for v in bindings_value(unit.names, binding) if v not in inside]
+        return any(isinstance(v, cst.Call) and _makes_tensor(state, v) for v in made)
+    joins = any(isinstance(n, cst.Call) and method_name(n) in ("cat", "concat", "vstack") for n in descendants(value))
+    again = any(isinstance(n, cst.Name) and unit.names.binding(n) is binding for n in descendants(value))
+    return joins and again and bool(origins(state.values.get(value), *TENSORS))
+
+
+def _makes_tensor(state: State, call: cst.Call) -> bool:
+    while isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call):
+        call = call.func.value
+    return call in state.calls and outside_name(state.calls[call]).startswith("torch.")

@@ -1,0 +1,67 @@
+"""Figures that a training loop collects and prints as it goes: each process has those of its own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from ...facts.effects import Effect, EffectKind
+from ...facts.module import Count, Gather
+from ...facts.roles import SHARES
+from ..dataflow.containers import collects
+from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import bindings_value
+from ..syntax.scopes import Binding
+from ..syntax.walk import descendants
+from ..training.training import Training
+
+_LISTS = frozenset(("append",))
+
+
+def running_figures(
+    state: State, unit: Unit, training: Training, effects: Iterable[Effect], gathers: Iterable[Gather]
+) -> Iterator[Count]:
+    """Those that only the loop reads: nothing makes them whole, since nothing but a log line depends on them."""
+    whole = {node for gather in gathers for node in (gather.node, *gather.inline)}
+    shown = list(_shown(unit, effects))
+    for loop in training.train_loops:
+        told: set[str] = set()
+        for node in descendants(loop) if loop in unit.names.parents else ():
+            name, added = _collected(state, node)
+            if name is None or added is None or name.value in told or not whole.isdisjoint(descendants(node)):
+                continue
+            binding = unit.names.binding(name)
+            read = binding is not None and any(unit.names.binding(other) is binding for other in shown)
+            body = loop.body if isinstance(loop, (cst.For, cst.While)) else None
+            anew = binding is not None and any(unit.names.block(d) is body for d in _set(unit, binding))
+            if read and not anew and origins(state.values.get(added), *SHARES):
+                told.add(name.value)
+                yield Count(node, "running", name.value)
+
+
+def _set(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
+    """Where a variable is given a value of its own."""
+    return (d for d in binding.definitions if not isinstance(unit.names.parents.get(d), cst.AugAssign))
+
+
+def _shown(unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.Name]:
+    """The names in what is printed, and in the texts that are made for it."""
+    for effect in effects:
+        if effect.kind is EffectKind.PRINT and effect.node in unit.names.parents:
+            for name in (n for n in descendants(unit.names.parents[effect.node]) if isinstance(n, cst.Name)):
+                yield name
+                binding = unit.names.binding(name)
+                for value in bindings_value(unit.names, binding) if binding is not None else ():
+                    yield from (n for n in descendants(value) if isinstance(n, cst.Name))
+
+
+def _collected(state: State, node: cst.CSTNode) -> tuple[cst.Name | None, cst.BaseExpression | None]:
+    """What `total += loss.item()` and `scores.append(score)` collect, and in what."""
+    holder: cst.CSTNode | None = None
+    added: cst.BaseExpression | None = None
+    if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
+        holder, added = node.target, node.value
+    elif isinstance(node, cst.Call) and len(node.args) == 1 and collects(state, node, _LISTS):
+        holder, added = getattr(node.func, "value", None), node.args[0].value
+    return holder if isinstance(holder, cst.Name) else None, added
