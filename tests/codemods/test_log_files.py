@@ -109,6 +109,11 @@ LOGGING: dict[str, tuple[str, str]] = {
         "logger.setLevel(logging.DEBUG)",
         "logger.setLevel(logging.DEBUG if accelerator.is_local_main_process else logging.ERROR)",
     ),
+    "of the console": (
+        "console = logging.StreamHandler(); console.setLevel(logging.INFO)",
+        "console = logging.StreamHandler(); console.setLevel(logging.INFO if accelerator.is_local_main_process else "
+        "logging.ERROR)",
+    ),
     "a handler for a file": (
         "logger.addHandler(logging.FileHandler('a.log'))",
         "logger.addHandler(logging.FileHandler('a.log') if accelerator.is_main_process else logging.NullHandler())",

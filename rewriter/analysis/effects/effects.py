@@ -26,7 +26,8 @@ WRITERS = frozenset(
     "imageio.v3.imwrite cv2.imwrite skimage.io.imsave scipy.io.savemat scipy.misc.imsave json.dump pickle.dump "
     "joblib.dump dill.dump yaml.dump yaml.safe_dump toml.dump shutil.copy shutil.copy2 shutil.copyfile shutil.move "
     "shutil.rmtree shutil.copytree shutil.make_archive os.remove os.unlink os.rename os.replace os.rmdir os.removedirs "
-    "os.mkdir os.makedirs os.symlink os.link matplotlib.pyplot.show torch.onnx.export torch.jit.save "
+    "os.mkdir os.makedirs os.symlink os.link matplotlib.pyplot.show matplotlib.pyplot.pause matplotlib.pyplot.ion "
+    "torch.onnx.export torch.jit.save "
     "torchvision.utils.save_image safetensors.torch.save_file safetensors.torch.save_model wandb.login "
     "logging.config.dictConfig logging.config.fileConfig tensorboard_logger.configure "
     "tensorboard_logger.log_value".split()

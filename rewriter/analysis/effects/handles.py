@@ -43,6 +43,7 @@ _ONCE = {
 }
 
 
+_LEVELLED = frozenset("logging.getLogger logging.Logger logging.StreamHandler".split())
 _QUIET = frozenset({"WARNING", "WARN", "ERROR", "CRITICAL", "FATAL"})
 
 
@@ -232,9 +233,10 @@ class Handles:
         return Handle(call, why, f"{where}.ERROR", argument=key, value=level, each_machine=True, tracker=False)
 
     def _is_logger(self, call: cst.Call) -> bool:
+        """Whether the object of a call is a logger, or what shows its lines on the console."""
         receiver = self.state.calls[call].receiver
         things = receiver.things if receiver is not None else ()
-        return any(isinstance(t, Unknown) and t.qualified in ("logging.getLogger", "logging.Logger") for t in things)
+        return any(isinstance(t, Unknown) and t.qualified in _LEVELLED for t in things)
 
     # Folders ----------------------------------------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ class Step:
 
     def of_unknown_rows(self) -> str | None:
         """
-        A variable that is made from the batch, nobody knows of what kind, and that stands beside gathered rows.
+        A variable of unknown kind that is made from the batch, and used together with gathered rows.
 
         It holds what belongs to the rows of one process: labels that are looked up by the words of a batch.
         """
@@ -339,7 +339,7 @@ def _doubt(step: Step, training: Training) -> str | None:
         return "it copies something from the batch before its forward pass and reads the copy after it"
     beside = step.of_unknown_rows()
     if beside is not None:
-        return f"`{beside}` is made from the rows of one process and stands beside values that would be gathered"
+        return f"`{beside}` is made from the rows of one process and used together with values that would be gathered"
     if any(step.cuts_rows(node) for node in step.behind):
         return "it slices off first or last rows: the first dimension may be the positions of a sequence, not the batch"
     sizes = batch_sizes(step.state.loaders.get(step.loop, ()))

@@ -109,6 +109,7 @@ def test_a_process_that_does_not_end_has_trained(where: str, tmp_path: Path, ver
     assert any("original on 2: a process did not end after the training" in x for x in seen.verdict["notes"])
 
 
+@pytest.mark.slow
 def test_a_migrated_script_that_does_not_end_is_broken(tmp_path: Path, verify: Callable[..., Any]) -> None:
     before, after = _torchrun(tmp_path)
     hang = (

@@ -69,6 +69,7 @@ def test_another_seed_is_another_training(tmp_path: Path, verify: Callable[..., 
     assert seen.of("weights", 1)["figure"] == "fc1.weight"
 
 
+@pytest.mark.slow
 def test_as_is_shows_what_exact_mode_hides(tmp_path: Path, verify: Callable[..., Any]) -> None:
     folder = _copy("mnist_functions", tmp_path)
     arguments = ("--epochs", "1", "--dropout", "0.5")

@@ -29,6 +29,7 @@ def test_endless_training_is_ended_after_enough_steps(identity: Identity) -> Non
     assert "files" in seen.untestable()
 
 
+@pytest.mark.slow
 def test_a_script_that_sleeps_is_ended_in_time(identity: Identity) -> None:
     seen = identity("while True: time.sleep(1)\n", options=("--limit", "10"))
     assert (seen.status, ended(seen)) == (0, "time")

@@ -76,6 +76,8 @@ ROWS: Table = {
     "matplotlib.pyplot.imsave": ("write", {"path": 0}),
     "matplotlib.image.imsave": ("write", {"path": 0}),
     "matplotlib.pyplot.show": ("write", {"how": "shows"}),
+    "matplotlib.pyplot.pause": ("write", {"how": "shows"}),
+    "matplotlib.pyplot.ion": ("write", {"how": "shows"}),
     "matplotlib.figure.Figure.savefig": ("write", {"path": 0}),
     "imageio.imwrite": ("write", {"path": 0, "data": 1}),
     "imageio.imsave": ("write", {"path": 0, "data": 1}),
