@@ -15,6 +15,7 @@ import runpy
 import select
 import signal
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,18 @@ def become(request: dict[str, Any]) -> None:
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()  # every process begins with another state
     argv = request["argv"]
+    main_module = sys.modules["__main__"] = types.ModuleType("__main__")
+    main_module.__dict__["__builtins__"] = __builtins__
+    # As python does it: the names live until the interpreter ends. `runpy.run_path` and `run_module` free them at the
+    # end of the script, in the middle of what the threads of a process group still do, and wait for these.
     if argv[0] == "-m":
         sys.argv = argv[1:]
-        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+        runpy._run_module_as_main(argv[1])
     else:
         sys.argv = argv
         sys.path.insert(0, str(Path(argv[0]).resolve().parent))
-        runpy.run_path(argv[0], run_name="__main__")
+        main_module.__dict__["__file__"] = argv[0]
+        exec(compile(Path(argv[0]).read_bytes(), argv[0], "exec"), main_module.__dict__)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ WRITES = {
     "a numpy array": ({"imports": "import numpy as np"}, "np.save('weights.npy', model.weight.detach().numpy())"),
     "a figure": ({"imports": "import matplotlib.pyplot as plt"}, "plt.savefig('loss.png')"),
     "a window": ({"imports": "import matplotlib.pyplot as plt"}, "plt.show()"),
+    "a window that stays": ({"imports": "import matplotlib.pyplot as plt"}, "plt.ion()"),
     "a window that is drawn anew": ({"imports": "import matplotlib.pyplot as plt"}, "plt.pause(0.1)"),
     "a copy of a file": ({"imports": "import shutil"}, "shutil.copyfile('last.pt', 'best.pt')"),
 }
