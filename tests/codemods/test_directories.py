@@ -201,10 +201,11 @@ def main():
 
 main()
 """
+LINE = "with tempfile.TemporaryDirectory() as d: torch.save(1, d + '/a'); torch.load(d + '/a')"
 
 
 @pytest.mark.hazard("U18")
-@pytest.mark.parametrize("end", [KEPT, LEFT], ids=["kept in a variable", "left early"])
+@pytest.mark.parametrize("end", [KEPT, LEFT, LINE], ids=["kept in a variable", "left early", "in one line"])
 def test_a_temporary_folder_that_cannot_be_shared_is_reported(end: str, lines: Lines) -> None:
     _, new, findings = lines(imports=IMPORTS + "\nimport tempfile", end=end)
     assert not [line for line in new if "broadcast_object_list" in line]

@@ -33,8 +33,6 @@ class Fetches:
             return self._line(call, optional=False)
         if self._loads_weights(call):
             return self._line(call, optional=True)
-        if questions.finds_fetched(outside_name(self.state.calls[call])):
-            return self._line(call, optional=False)
         if self._fetches(call):
             return self._fetched(call)
         return None
@@ -84,6 +82,8 @@ class Fetches:
                 asked = around
         if asked is not None and not is_elif(self.unit, asked) and not self.together(self.unit, asked):
             return Effect(asked, EffectKind.DOWNLOAD, _TESTS)
+        if asked is None and questions.finds_fetched(outside_name(self.state.calls[call])):
+            return self._line(call, optional=False)  # below a test that processes answer differently, some would wait
         statement: cst.CSTNode = self.unit.names.statement(call)
         around_it = next(self.unit.names.enclosing(call, cst.With), None)
         if method_name(call) in ("extractall", "extract") and isinstance(around_it, cst.With):

@@ -16,7 +16,7 @@ from .existing_guards import guarded, starred
 from .handles import Handles, asks_existence
 
 _MAKING = frozenset("os.makedirs os.mkdir os.chdir".split())
-_REMOVED = frozenset(("tempfile.TemporaryDirectory",))
+_REMOVED = "tempfile.TemporaryDirectory"
 _READING = frozenset("torch.load numpy.load json.load pickle.load os.chdir".split())
 
 
@@ -86,7 +86,7 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
     for source in sources:
         unit = next(u for u in reach.units if source in u.names.parents)
         assert isinstance(source, cst.Call)
-        if outside_name(state.calls[source]) in _REMOVED:
+        if outside_name(state.calls[source]) == _REMOVED:
             around = next(unit.names.enclosing(source, cst.With), None)
             shared = isinstance(around, cst.With) and any(map(_broadcasts, around.body.body[:1]))
             if not guarded(state, unit, source) and not shared:
@@ -107,7 +107,8 @@ def _temporary(unit: Unit, source: cst.Call) -> Received | Finding:
     name = item.asname.name if isinstance(item, cst.WithItem) and item.asname is not None else None
     body = around.body.body if isinstance(around, cst.With) else ()
     leaves = any(isinstance(node, cst.Return) for statement in body for node in descendants(statement))
-    if isinstance(around, cst.With) and isinstance(name, cst.Name) and not leaves and len(around.items) == 1:
+    alone = isinstance(around, cst.With) and len(around.items) == 1 and isinstance(around.body, cst.IndentedBlock)
+    if isinstance(around, cst.With) and alone and isinstance(name, cst.Name) and not leaves:
         return Received(around, source, "each process would have a temporary folder of its own", (name.value,))
     return Finding(
         "directories",

@@ -59,3 +59,12 @@ def test_what_finds_the_files_that_are_there_is_run_in_turn(made: str, trained: 
     top = "import torchtext\nfrom torchtext.utils import download_from_url, extract_archive\nurls = ['a', 'b']"
     text, findings = trained(top=top, built=made)
     assert f"{FIRST}{made}\n" in text and findings == []
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize("fetch", ["download_url(url, 'd')", "paths = [download_url(url, 'd')]"])
+def test_what_finds_the_files_is_no_meeting_behind_a_test_for_them(fetch: str, trained: Trained) -> None:
+    """One process may answer that the file is there when another has just begun to fetch it."""
+    top = "import os\nfrom torchvision.datasets.utils import download_url\nurl = 'a'"
+    text, findings = trained(top=top, built=f"if not os.path.exists('d/a'):\n    {fetch}")
+    assert f"{FIRST}if not os.path.exists('d/a'):\n        {fetch}" in text and findings == []
