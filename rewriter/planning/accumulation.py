@@ -14,9 +14,10 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import CallRecord, State, Unit, origins
-from ..analysis.layouts.metrics import plain
+from ..analysis.layouts.loop_step import plain
 from ..analysis.layouts.reductions import reduction_of
 from ..analysis.precision.switches import Switches
+from ..analysis.syntax.nodes import counter
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, method_name
 from ..facts.module import Accumulation
@@ -56,14 +57,14 @@ class _WindowReader:
         if unit is None or not isinstance(loop, cst.For) or not isinstance(loop.body, cst.IndentedBlock):
             return None
         body = loop.body.body
-        counter = _counter(loop)
+        number = counter(loop, from_zero=True)
         inside = set(descendants(loop))
         backwards = [r for r in self.training.backwards if r.node in inside]
         gates = [s for s in body if isinstance(s, cst.If) and s.orelse is None and self._steps_in(s)]
-        if self.code is None or counter is None or len(backwards) != 1 or len(gates) != 1:
+        if self.code is None or number is None or len(backwards) != 1 or len(gates) != 1:
             return None
         gate, record = gates[0], backwards[0]
-        size = self._size(unit, gate.test, counter, loop)
+        size = self._size(unit, gate.test, number.value, loop)
         if size is None or unit.names.statement(record.node) not in body or not self._only_there(gate, inside):
             return None
         return self._window(unit, loop, gate, record, size)
@@ -109,26 +110,26 @@ class _WindowReader:
                     return False
         return True
 
-    def _size(self, unit: Unit, test: cst.BaseExpression, counter: str, loop: cst.For) -> cst.BaseExpression | None:
+    def _size(self, unit: Unit, test: cst.BaseExpression, number: str, loop: cst.For) -> cst.BaseExpression | None:
         """The size ``N`` from ``(i + 1) % N == 0 or i + 1 == len(loader)``; none where a rest is dropped."""
         if not isinstance(test, cst.BooleanOperation) or not isinstance(test.operator, cst.Or):
             return None
         sides = (test.left, test.right)
         for one, other in (sides, sides[::-1]):
-            size = _modulus(one, counter)
-            if size is not None and self._is_end(unit, other, counter, loop):
+            size = _modulus(one, number)
+            if size is not None and self._is_end(unit, other, number, loop):
                 return size
         return None
 
-    def _is_end(self, unit: Unit, node: cst.BaseExpression, counter: str, loop: cst.For) -> bool:
+    def _is_end(self, unit: Unit, node: cst.BaseExpression, number: str, loop: cst.For) -> bool:
         text = "".join(unit.names.module.code_for_node(node).split())
         source = loop.iter.args[0].value if isinstance(loop.iter, cst.Call) else loop.iter
         length = f"len({unit.names.module.code_for_node(source)})"
         ends = (
-            f"{counter}+1=={length}",
-            f"({counter}+1)=={length}",
-            f"{length}=={counter}+1",
-            f"{counter}=={length}-1",
+            f"{number}+1=={length}",
+            f"({number}+1)=={length}",
+            f"{length}=={number}+1",
+            f"{number}=={length}-1",
         )
         return text in ends or text in [f"({end})" for end in ends]
 
@@ -143,19 +144,8 @@ class _WindowReader:
         return list(found)
 
 
-def _counter(loop: cst.For) -> str | None:
-    """The name that counts the batches from 0."""
-    call = loop.iter
-    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or call.func.value != "enumerate":
-        return None
-    if len(call.args) != 1 or not isinstance(loop.target, cst.Tuple):
-        return None
-    first = loop.target.elements[0].value
-    return first.value if isinstance(first, cst.Name) else None
-
-
-def _modulus(node: cst.BaseExpression, counter: str) -> cst.BaseExpression | None:
-    """``N`` of ``(counter + 1) % N == 0``."""
+def _modulus(node: cst.BaseExpression, number: str) -> cst.BaseExpression | None:
+    """``N`` of ``(number + 1) % N == 0``."""
     if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
         return None
     target = node.comparisons[0]
@@ -166,7 +156,7 @@ def _modulus(node: cst.BaseExpression, counter: str) -> cst.BaseExpression | Non
     if not isinstance(node.left.operator, cst.Modulo) or not isinstance(count, cst.BinaryOperation):
         return None
     sides = {part.value for part in (count.left, count.right) if isinstance(part, (cst.Name, cst.Integer))}
-    return node.left.right if isinstance(count.operator, cst.Add) and sides == {counter, "1"} else None
+    return node.left.right if isinstance(count.operator, cst.Add) and sides == {number, "1"} else None
 
 
 def _divided(

@@ -56,16 +56,19 @@ def _stores(state: State, unit: Unit, training: Training) -> Iterator[cst.CSTNod
 
 def _buffers(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[tuple[cst.CSTNode, str]]:
     """Lists of an object that a training step fills with tensors, and from which it takes single ones again."""
-    steps = {n for loop in training.train_loops for n in reach.runs_in(loop)}
-    filled = [node for node in unit.names.every(cst.Call, cst.Assign) if node in steps]
-    for node in filled:
-        stored = _stored(state, node)
-        if stored is None or not origins(state.values.get(stored[1]), *TENSORS):
+    filled = [
+        (node, stored[0])
+        for node in unit.names.every(cst.Call, cst.Assign)
+        if (stored := _stored(state, node)) is not None and origins(state.values.get(stored[1]), *TENSORS)
+    ]
+    steps = {n for loop in training.train_loops for n in reach.runs_in(loop)} if filled else set()
+    for node, field in filled:
+        if node not in steps:
             continue
         owner = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
         for part in descendants(owner) if owner is not None else ():
-            if part in steps and _takes_one(state, unit, part, dotted(stored[0])):
-                yield node, dotted(stored[0])
+            if part in steps and _takes_one(state, unit, part, dotted(field)):
+                yield node, dotted(field)
                 break
 
 

@@ -14,7 +14,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.containers import members
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..devices.use_before_prepare import Stands
-from ..layouts.metrics import bound_by
+from ..layouts.loop_step import bound_by
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name
 from .existing_guards import guarded

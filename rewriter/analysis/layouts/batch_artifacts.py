@@ -15,6 +15,7 @@ from ...facts.roles import TENSORS, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values
+from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name
@@ -180,7 +181,7 @@ class _Counts:
     def other(self, node: cst.BaseExpression) -> str | None:
         """What a divisor counts, in words; None for what may well be the number of batches."""
         binding = self.unit.names.binding(node) if isinstance(node, cst.Name) else None
-        if binding is not None and self._is_index(binding):
+        if binding is not None and counter(self.loop, from_zero=True) in binding.definitions:
             return (
                 "the index of the last batch, one less than their number: that is more of a difference the fewer "
                 "batches a process has, and a division by zero where it has one"
@@ -192,14 +193,6 @@ class _Counts:
             if any(isinstance(n, cst.BinaryOperation) and self._is_rows(n.left) for n in descendants(value)):
                 return f"the number of batches of one process alone, counted by hand: {fewer}"
         return None
-
-    def _is_index(self, binding: Binding) -> bool:
-        """`i` of `for i, batch in enumerate(loader)`, which begins at zero."""
-        source, target = self.loop.iter, self.loop.target
-        if not isinstance(source, cst.Call) or method_name(source) != "enumerate" or len(source.args) != 1:
-            return False
-        first = target.elements[0].value if isinstance(target, cst.Tuple) else None
-        return first is not None and first in binding.definitions
 
     def _is_rows(self, value: cst.BaseExpression) -> bool:
         """`len(dataset)`."""

@@ -24,8 +24,8 @@ from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
 from ..training.training import Training
 from .epoch_totals import Total, Totals
+from .loop_step import bound, bound_by, entry, is_loss_entry, plain
 from .losses import assigned, is_loss_name, read_off, reduced
-from .metrics import bound, bound_by, entry, is_loss_entry, plain
 from .padding import ragged
 from .reductions import reduction_of
 from .row_counts import counted

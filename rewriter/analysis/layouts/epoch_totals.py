@@ -18,8 +18,8 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.step_counts import BARS
 from ..training.training import method_name
+from .loop_step import is_synchronised
 from .losses import assigned
-from .metrics import is_synchronised
 
 _COLLECTING = frozenset("append extend update add".split())
 _LISTS = frozenset({"append", "extend"})

@@ -131,14 +131,18 @@ class _ReductionReader:
             return words
         if _is_count(unit, divisor):
             self.counts.append((unit, divisor))
-        elif not origins(self.state.values.get(divisor), *SHARES) and not _is_length(divisor):
+        elif not self._is_of_batch(divisor):
             return words
         return {"mean"}
+
+    def _is_of_batch(self, divisor: cst.BaseExpression) -> bool:
+        """The number of rows, or another that is computed from the batch."""
+        return bool(origins(self.state.values.get(divisor), *SHARES)) or _is_length(divisor)
 
     def _is_weight(self, unit: Unit, node: cst.BaseExpression, depth: int) -> bool:
         """``1 / len(x)``, and a variable that holds it: what makes a mean of a sum."""
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
-            return bool(origins(self.state.values.get(node.right), *SHARES)) or _is_length(node.right)
+            return self._is_of_batch(node.right)
         binding = unit.names.binding(node) if isinstance(node, cst.Name) and depth < _DEPTH else None
         values = bindings_value(unit.names, binding) if binding is not None else []
         return bool(values) and all(self._is_weight(unit, value, _DEPTH) for value in values)

@@ -54,6 +54,15 @@ def is_zero(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Integer) and node.evaluated_value == 0
 
 
+def counter(loop: cst.For, *, from_zero: bool = False) -> cst.Name | None:
+    """``i`` of ``for i, x in enumerate(things)``; with ``from_zero`` only where it begins there."""
+    call, target = loop.iter, loop.target
+    if not isinstance(call, cst.Call) or dotted(call.func) != "enumerate" or not isinstance(target, cst.Tuple):
+        return None
+    first = target.elements[0].value
+    return first if isinstance(first, cst.Name) and (len(call.args) == 1 or not from_zero) else None
+
+
 def keyword(call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
     """The value of an argument by its keyword, or by its position; None where it is not given."""
     for arg in call.args:

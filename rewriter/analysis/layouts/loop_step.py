@@ -1,0 +1,260 @@
+"""
+One turn of a loop over batches: what is bound before its forward pass, what the pass gives, and what is read after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.module import Form, Gather
+from ...facts.roles import SHARES, TENSORS, Role
+from ...facts.torch_api import questions
+from ..dataflow.values import State, Unit, Unknown, origins
+from ..syntax.nodes import counter
+from ..syntax.scopes import Binding
+from ..syntax.walk import descendants
+from ..training.training import Training, method_name
+from .batch_shapes import row_counts
+from .row_counts import counted
+
+_COPYING = frozenset("numpy tolist array asarray".split())
+
+
+class Step:
+    """One pass through a loop's body: the statements in plain sight, and the forward among them."""
+
+    def __init__(self, state: State, unit: Unit, loop: cst.For, forward: cst.CSTNode) -> None:
+        self.state, self.unit, self.loop, self.forward = state, unit, loop, forward
+        self.statements = plain(loop.body)
+        self.position = self.statements.index(forward)
+        self.front = self.statements[: self.position]
+        self.tail = self.statements[self.position + 1 :]
+        self.before = [*bound_by(unit, loop.target), *(b for s in self.front for b in bound(unit, s))]
+        self.behind = {n for statement in self.tail for n in descendants(statement)} - synchronised(state, self.tail)
+
+    def read_behind(self) -> list[Binding]:
+        """Variables that hold a batch's tensors when the forward is done and are read before they are set again."""
+        candidates: dict[Binding, None] = dict.fromkeys([*bound(self.unit, self.forward), *self.before])
+        return [b for b in candidates if self.is_tensor(b) and _read_first(b, self.tail, self.behind)]
+
+    def counted_outside(self, training: Training) -> tuple[list[Binding], tuple[tuple[cst.Name, str], ...]]:
+        """
+        The variables of the batch that the forward's statement, or one after it, reads outside the forward's call;
+        and those of which only the rows are counted, with what is counted in their place.
+        """
+        inside = {n for call in descendants(self.forward) if call in training.forwards for n in descendants(call)}
+        own = synchronised(self.state, [self.forward])
+        tail = ({*descendants(self.forward)} - inside - own) | self.behind
+        unique = dict.fromkeys(self.before)
+        read = [b for b in unique if self.is_tensor(b) and any(read in tail for read in b.reads)]
+        return counted(self.state, self.unit, training, self.loop, read, tail)
+
+    def read_inside(self, training: Training) -> list[Binding]:
+        """Variables that the forward's own arguments read."""
+        calls = (node for node in descendants(self.forward) if node in training.forwards)
+        names = [n for call in calls for n in descendants(call) if isinstance(n, cst.Name)]
+        return [b for n in names if (b := self.unit.names.binding(n)) is not None and self.is_tensor(b)]
+
+    def is_tensor(self, binding: Binding) -> bool:
+        """Whether a variable holds a tensor of the batch."""
+        return bool(origins(self.state.binding(binding), *TENSORS))
+
+    def is_result(self, binding: Binding) -> bool:
+        """Whether only entries of a variable are read after the forward pass: ``outputs.logits``,
+        ``batch["labels"]``."""
+        reads = [read for read in binding.reads if read in self.behind]
+        return bool(reads) and all(entry(self.unit, read) is not None for read in reads)
+
+    def parts(self, because: str) -> Iterator[Gather]:
+        """The entries of results and batches that are read after the forward pass, to be gathered in place."""
+        rows: list[cst.BaseExpression] = []
+        for binding in self.read_behind():
+            for read in binding.reads if self.is_result(binding) else ():
+                part = entry(self.unit, read) if read in self.behind else None
+                if part is not None and is_loss_entry(part):
+                    text = self.unit.names.module.code_for_node(part)
+                    yield Gather(part, (text,), because, form=Form.REDUCE)
+                elif part is not None:
+                    rows.append(part)
+        if rows:
+            yield Gather(self.forward, (), because, inline=tuple(rows))
+
+    def is_scalar(self, binding: Binding) -> bool:
+        """Whether a tensor is turned into one number just as it is: a loss that the model computed."""
+        names = self.unit.names
+        for read in binding.reads:
+            parent = names.parents.get(read)
+            if isinstance(parent, cst.Attribute) and parent.attr.value == "item":
+                return True
+            call = names.parents.get(parent) if isinstance(parent, cst.Arg) else None
+            if isinstance(call, cst.Call) and method_name(call) == "float" and isinstance(call.func, cst.Name):
+                return True
+        return False
+
+    def counts_rows(self, target: cst.Subscript) -> bool:
+        """Whether a position follows the batch: an index from the batch, or counted on by what the batch holds."""
+        names = [n for part in target.slice for n in descendants(part) if isinstance(n, cst.Name)]
+        bindings = [b for n in names if n in self.unit.names.within and (b := self.unit.names.binding(n)) is not None]
+        return bool(bindings) and all(self.is_tensor(b) or self.is_number(b) for b in bindings)
+
+    def cuts_rows(self, node: cst.CSTNode) -> bool:
+        """``target[1:]``, ``scores[:-1, :]`` of a tensor of the batch: the idiom of sequences shifted by one."""
+        first = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+        if not isinstance(node, cst.Subscript) or not isinstance(first, cst.Slice) or first.step is not None:
+            return False
+        later = isinstance(first.lower, cst.Integer) and first.lower.evaluated_value > 0 and first.upper is None
+        shifted = later or (isinstance(first.upper, cst.UnaryOperation) and first.lower is None)
+        return shifted and bool(origins(self.state.values.get(node.value), *TENSORS))
+
+    def copied_off(self) -> bool:
+        """Whether what is read after the forward pass was taken from the batch before: ``labels = y.numpy()``. It holds
+        the rows of one process, beside gathered ones."""
+        for statement in self.front:
+            if any(isinstance(n, cst.Call) and method_name(n) in _COPYING for n in descendants(statement)):
+                copies = [b for b in bound(self.unit, statement) if self.is_number(b)]
+                if any(read in self.behind for b in copies for read in b.reads):
+                    return True
+        return False
+
+    def of_unknown_rows(self) -> str | None:
+        """
+        A variable of unknown kind that is made from the batch, and used together with gathered rows.
+
+        It holds what belongs to the rows of one process: labels that are looked up by the words of a batch.
+        """
+        made = dict.fromkeys(bound_by(self.unit, self.loop.target))
+        for statement in self.front:
+            names = (n for n in descendants(statement) if isinstance(n, cst.Name))
+            if any(b in made or self.is_tensor(b) for n in names if (b := self.unit.names.binding(n)) is not None):
+                made.update(dict.fromkeys(bound(self.unit, statement)))
+        number = counter(self.loop)
+        unknown = [b for b in made if not self.is_tensor(b) and not self.is_number(b) and number not in b.definitions]
+        gathered = dict.fromkeys(self.read_behind())
+        for statement in self.tail if unknown else ():
+            for node in descendants(statement):
+                if isinstance(node, (cst.Call, cst.Comparison, cst.BinaryOperation)) and node in self.behind:
+                    parts = set(descendants(node))
+                    beside = next((b for b in unknown if not parts.isdisjoint(b.reads)), None)
+                    if beside is not None and any(not parts.isdisjoint(b.reads) for b in gathered):
+                        return beside.name
+            if any(not set(descendants(statement)).isdisjoint(b.reads) for b in gathered):
+                gathered.update(dict.fromkeys(bound(self.unit, statement)))
+        return None
+
+    def recounts(self, gathered: list[Binding]) -> tuple[str, ...] | None:
+        """
+        What counts the rows anew after the gather: ``n = y.shape[0]``, for each number of rows that the script takes
+        before the forward pass and reads after it. None where one cannot be had.
+        """
+        found: list[str] = []
+        code = self.unit.names.module.code_for_node
+        lines = (statement for statement in self.front if isinstance(statement, cst.SimpleStatementLine))
+        for count in (count for line in lines for count in row_counts(self.unit, line)):
+            name, value = count.binding.name, count.assign.value
+            base = next((n for n in descendants(value) if isinstance(n, cst.Name) and n.value != "len"), None)
+            read = any(read in self.behind for read in count.binding.reads)
+            if base is None or not read or not self.is_number(count.binding) or len(count.assign.targets) > 1:
+                continue
+            if count.form != "number" or not gathered:
+                return None
+            same = self.unit.names.binding(base) in gathered
+            found.append(f"{name} = {code(value) if same else f'len({gathered[0].name})'}")
+        return tuple(found)
+
+    def is_number(self, binding: Binding) -> bool:
+        """Whether a variable holds a number computed from the batch, and no tensor."""
+        return bool(origins(self.state.binding(binding), Role.LOCAL)) and not self.is_tensor(binding)
+
+    def is_local(self, node: cst.CSTNode) -> bool:
+        """Whether something below a node is computed from the batch."""
+        return any(origins(self.state.values.get(part), *SHARES) for part in descendants(node))
+
+
+_OF_TENSORS = frozenset("shape T mT H data dtype device ndim grad real imag is_cuda requires_grad".split())
+
+
+def entry(unit: Unit, read: cst.Name) -> cst.Attribute | cst.Subscript | None:
+    """The entry of a result object or of a dict that a read of its name reads; None for a method or a tensor's part."""
+    part = unit.names.parents.get(read)
+    above = unit.names.parents.get(part) if part is not None else None
+    if isinstance(part, cst.Attribute) and part.value is read and part.attr.value not in _OF_TENSORS:
+        return None if isinstance(above, cst.Call) and above.func is part else part
+    if isinstance(part, cst.Subscript) and part.value is read and isinstance(_key(part), cst.SimpleString):
+        return part
+    return None
+
+
+def is_loss_entry(part: cst.Attribute | cst.Subscript) -> bool:
+    """``outputs.loss``, ``out["total_loss"]``: by its name one number, not one for each row."""
+    key = part.attr.value if isinstance(part, cst.Attribute) else _key(part)
+    word = key.evaluated_value if isinstance(key, cst.SimpleString) else key
+    return isinstance(word, str) and "loss" in word.lower()
+
+
+def synchronised(state: State, statements: list[cst.CSTNode]) -> set[cst.CSTNode]:
+    """What is handed to metrics that join the processes by themselves, those of torchmetrics and ignite."""
+    found: set[cst.CSTNode] = set()
+    for statement in statements:
+        for node in descendants(statement):
+            if isinstance(node, cst.Call) and is_synchronised(state, node):
+                found.update(n for arg in node.args for n in descendants(arg))
+    return found
+
+
+def is_synchronised(state: State, call: cst.Call) -> bool:
+    """Whether a call feeds such a metric: ``metric.update(...)``, ``metric(...)``."""
+    func = call.func
+    name = func.attr.value if isinstance(func, cst.Attribute) else ""
+    holder = func.value if isinstance(func, cst.Attribute) and name in ("update", "forward") else func
+    slot = state.values.get(holder)
+    things = slot.things if slot is not None else ()
+    return any(isinstance(t, Unknown) and questions.joins_processes(t.qualified) for t in things)
+
+
+def plain(block: cst.CSTNode) -> list[cst.CSTNode]:
+    """The statements of a block, those in its ``with`` blocks in place of these."""
+    found: list[cst.CSTNode] = []
+    for statement in getattr(block, "body", ()):
+        if isinstance(statement, cst.With):
+            found.extend(plain(statement.body))
+        else:
+            found.append(statement)
+    return found
+
+
+def bound(unit: Unit, statement: cst.CSTNode) -> list[Binding]:
+    """The variables that plain assignments in a statement set."""
+    found: list[Binding] = []
+    for node in descendants(statement):
+        if isinstance(node, cst.Assign):
+            for target in node.targets:
+                found.extend(bound_by(unit, target.target))
+    return found
+
+
+def bound_by(unit: Unit, target: cst.CSTNode) -> list[Binding]:
+    """The variables of an assignment's target."""
+    if isinstance(target, cst.Name):
+        binding = unit.names.binding(target)
+        return [binding] if binding is not None else []
+    if isinstance(target, (cst.Tuple, cst.List)):
+        return [b for element in target.elements for b in bound_by(unit, element.value)]
+    return []
+
+
+def _read_first(binding: Binding, statements: list[cst.CSTNode], counting: set[cst.CSTNode]) -> bool:
+    """Whether a variable is read in statements before one of them sets it; reads that do not count are passed over."""
+    for statement in statements:
+        nodes = set(descendants(statement))
+        if any(read in nodes and read in counting for read in binding.reads):
+            return True
+        if isinstance(statement, cst.SimpleStatementLine) and any(d in nodes for d in binding.definitions):
+            return False
+    return False
+
+
+def _key(node: cst.Subscript) -> cst.BaseExpression | None:
+    first = node.slice[0].slice
+    return first.value if isinstance(first, cst.Index) else None
