@@ -15,7 +15,7 @@ import libcst as cst
 
 from ...facts.roles import Origin
 from ..syntax.nodes import FunctionNode, parameters, positional
-from .call_binding import EvaluatedCall, host
+from .call_binding import EvaluatedCall
 from .calls import make
 from .solver import Thing
 from .values import Bound, External, Function, Instance, Klass, State, Unit
@@ -225,7 +225,7 @@ def _give(state: State, site: _Site) -> None:
     if not record.result.things:
         name = record.unit.names.module.code_for_node(site.call.func)
         state.solver.add(record.result, state.unknown(site.call, name, record.result))
-        state.solver.flow(call.everything(), record.result, lambda t: host(state, t))
+        call.give_host_values()
 
 
 def register(state: State, unit: Unit, node: cst.FunctionDef | cst.ClassDef, thing: Thing) -> None:

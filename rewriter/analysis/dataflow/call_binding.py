@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import libcst as cst
 
@@ -26,6 +27,8 @@ class EvaluatedCall:
     node: cst.Call
     result: Slot
     args: list[tuple[cst.Arg, Slot]]
+    _said: set[str] = field(default_factory=set)
+    """What has been said of the call: it need not be said again for each thing that is called here."""
 
     def positional(self) -> list[Slot]:
         """The slots of the plain positional arguments, up to the first starred one."""
@@ -41,12 +44,31 @@ class EvaluatedCall:
         """The slot of the first argument, empty where there is none."""
         return self.args[0][1] if self.args else Slot()
 
+    @cached_property
     def everything(self) -> Slot:
         """A slot of all arguments and all that containers among them hold."""
         result = Slot()
         for _, slot in self.args:
             self.state.solver.flow(members(self.state, slot), result)
         return result
+
+    def watch_everything(self, what: str, watcher: Callable[[Thing], None]) -> None:
+        """Watch all arguments, once for each ``what``, however many things are called here."""
+        if what not in self._said:
+            self._said.add(what)
+            self.state.solver.watch(self.everything, watcher)
+
+    def give_tensors(self) -> None:
+        """The call gives the tensors of a shard that it is handed: it computes with them."""
+        self.watch_everything("tensors", lambda t: self._give(tensors(t)))
+
+    def give_host_values(self) -> None:
+        """The call gives values of this process, as code outside torch does for the tensors of a shard."""
+        self.watch_everything("host values", lambda t: self._give(host(self.state, t)))
+
+    def _give(self, thing: Thing | None) -> None:
+        if thing is not None:
+            self.state.solver.add(self.result, thing)
 
     def make(self, role: Role, because: str, qualified: str = "", source: Origin | None = None) -> Origin:
         """Let the call give a new thing with a role."""
@@ -141,7 +163,7 @@ def host(state: State, thing: Thing) -> Thing | None:
 def relate(call: EvaluatedCall, origin: Origin) -> None:
     """Note what an optimizer optimizes and what a scheduler schedules."""
     if origin.role in (Role.OPTIMIZER, Role.SCHEDULER):
-        call.state.related[origin] = call.everything()
+        call.state.related[origin] = call.everything
 
 
 def escape(state: State, thing: Thing) -> None:

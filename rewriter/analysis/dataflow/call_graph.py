@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
@@ -31,6 +31,8 @@ class Reach:
             self._unit_of.update(dict.fromkeys(unit.names.functions, unit))
         self._callees: dict[Code, dict[Code, None]] = {}
         self._called: dict[cst.CSTNode, list[FunctionNode]] = {}
+        self._below: dict[Code, dict[Code, None]] = {}
+        self._turns: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         for function, sites in state.sites.items():
             assert isinstance(function, (cst.FunctionDef, cst.Lambda))
             for call in sites:
@@ -60,8 +62,13 @@ class Reach:
         """The functions of the program that a function's code calls, lambdas and nested functions it defines apart."""
         yield from self._callees.get(code, ())
 
-    def below(self, code: Code) -> dict[Code, None]:
+    def below(self, code: Code) -> Mapping[Code, None]:
         """A function and all functions that it reaches."""
+        if code not in self._below:
+            self._below[code] = self._reached(code)
+        return self._below[code]
+
+    def _reached(self, code: Code) -> dict[Code, None]:
         found: dict[Code, None] = {code: None}
         pending = [code]
         while pending:
@@ -75,11 +82,13 @@ class Reach:
         """The nodes of a function's (or module's) own code."""
         yield from _own(code if isinstance(code, cst.Module) else code.body)  # type: ignore[attr-defined]
 
-    def runs_in(self, loop: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    def runs_in(self, loop: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Every node that runs in a turn of a loop."""
-        unit = next((u for u in self.units if loop in u.names.parents), None)
-        if unit is not None and isinstance(loop, (cst.For, cst.While)):
-            yield from self.runs(loop.body, unit)
+        if loop not in self._turns:
+            unit = next((u for u in self.units if loop in u.names.parents), None)
+            block = loop.body if isinstance(loop, (cst.For, cst.While)) else None
+            self._turns[loop] = tuple(self.runs(block, unit)) if unit is not None and block is not None else ()
+        return self._turns[loop]
 
     def runs(self, node: cst.CSTNode, unit: Unit) -> Iterator[cst.CSTNode]:
         """Every node whose code runs when ``node`` does: the nodes below it, and the functions reached from there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import TENSORS, Origin, Role
-from .call_binding import Evaluate, EvaluatedCall, bind, host, relate, trailing
+from .call_binding import Evaluate, EvaluatedCall, bind, relate, trailing
 from .containers import members
 from .external_calls import outside_call
 from .methods import method_call
@@ -45,7 +45,7 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
         elif isinstance(thing, (Origin, Instance)):
             _called(call, thing)
         elif isinstance(thing, Unknown):  # an object of unknown origin is called: a loss module of some library, say
-            state.solver.flow(call.everything(), result, lambda t: host(state, t))
+            call.give_host_values()
             state.solver.add(result, state.unknown(node, f"{thing.qualified}()", result))
 
     if node in state.aside:
@@ -53,7 +53,7 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
     else:
         state.solver.watch(func, arrive)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("format", "join", "joinpath"):
-        state.solver.flow(call.everything(), result, trailing)
+        state.solver.flow(call.everything, result, trailing)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("parameters", "named_parameters"):
         _part_parameters(call, node.func.value, evaluate)
 

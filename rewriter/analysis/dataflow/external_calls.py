@@ -8,7 +8,7 @@ from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import questions
 from ..syntax.nodes import positional
 from . import ranks, registries
-from .call_binding import EvaluatedCall, escape, host, relate, tensors, trailing
+from .call_binding import EvaluatedCall, escape, relate, trailing
 from .command_lines import offered
 from .containers import element, key_of, members, merge
 from .modules import full
@@ -51,15 +51,15 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
     elif last == "partial" and call.args:
         state.solver.flow(call.first(), call.result)
     elif qualified.startswith(("torch.", "einops.")):
-        state.solver.flow(call.everything(), call.result, tensors)
+        call.give_tensors()
         if last in ("from_numpy", "tensor", "as_tensor"):
             return
         state.solver.add(call.result, state.unknown(call.node, qualified, call.result))
     else:
-        state.solver.flow(call.everything(), call.result, lambda t: host(state, t))
+        call.give_host_values()
         state.solver.add(call.result, state.unknown(call.node, qualified, call.result))
-        state.solver.watch(call.everything(), lambda t: _handed_out(call, qualified, t))
-    state.solver.watch(call.everything(), lambda t: escape(state, t))
+        state.solver.watch(call.everything, lambda t: _handed_out(call, qualified, t))
+    call.watch_everything("escape", lambda t: escape(state, t))
 
 
 def _imported(call: EvaluatedCall, qualified: str) -> None:
@@ -93,7 +93,7 @@ def _followed(call: EvaluatedCall, qualified: str) -> None:
     elif questions.lists(qualified):
         solver.add(call.result, state.trace(call.node, Trail.LISTING))
     if questions.keeps_path(qualified):
-        solver.flow(call.everything(), call.result, trailing)
+        solver.flow(call.everything, call.result, trailing)
     elif qualified == "builtins.len":
         solver.watch(call.first(), lambda t: _counted(call, t))
 
@@ -221,11 +221,11 @@ def _builtin(call: EvaluatedCall, name: str) -> None:
     elif name in ("getattr", "setattr", "hasattr", "isinstance", "type", "print"):
         return
     elif name == "sum":
-        state.solver.flow(call.everything(), call.result, lambda t: t if isinstance(t, Origin) else None)
+        state.solver.flow(call.everything, call.result, lambda t: t if isinstance(t, Origin) else None)
     elif questions.host_builtin(f"builtins.{name}"):
         if name == "int":
             state.solver.flow(call.first(), call.result, ranks.number)
-        state.solver.flow(call.everything(), call.result, lambda t: host(state, t))
+        call.give_host_values()
 
 
 def _bases(call: EvaluatedCall) -> None:

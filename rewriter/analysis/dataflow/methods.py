@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..syntax.nodes import dotted
-from .call_binding import EvaluatedCall, bind, host, tensors
+from .call_binding import EvaluatedCall, bind
 from .containers import element, key_of, merge
 from .solver import Slot, Thing
 from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Trace, Trail, Unknown
@@ -25,7 +25,7 @@ def method_call(call: EvaluatedCall, bound: Bound) -> None:
     if isinstance(receiver, Origin):
         _METHODS.get(receiver.role, _tensor_method)(call, receiver, name)
         if method is None:
-            state.solver.watch(call.everything(), lambda t: _called_back(call, t))
+            call.watch_everything("called back", lambda t: _called_back(call, t))
     elif isinstance(receiver, Mapping):
         _mapping_method(call, receiver, name)
     elif isinstance(receiver, Sequence):
@@ -76,7 +76,7 @@ def _model_method(call: EvaluatedCall, model: Origin, name: str) -> None:
     elif name in ("buffers", "named_buffers", "size"):
         return
     else:
-        state.solver.watch(call.everything(), lambda t: _if_share(call, t, model))
+        state.solver.watch(call.everything, lambda t: _if_share(call, t, model))
 
 
 def _inner(call: EvaluatedCall, model: Origin, name: str) -> None:
@@ -114,7 +114,7 @@ def _tensor_method(call: EvaluatedCall, tensor: Origin, name: str) -> None:
     if tensor.role in SHARES:
         host = name in questions.leaves_device() or name in ("size", "dim", "numel", "nelement")
         call.state.solver.add(call.result, call.state.local(tensor) if host else tensor)
-        call.state.solver.flow(call.everything(), call.result, tensors)
+        call.give_tensors()
     elif tensor.role in (Role.CHECKPOINT, Role.STATE) and name in ("get", "pop", "copy"):
         call.state.solver.add(call.result, tensor)
 
@@ -235,7 +235,7 @@ def _unknown_method(call: EvaluatedCall, unknown: Unknown, name: str) -> None:
     else:
         inner = state.unknown(call.node, f"{unknown.qualified}.{name}", call.result)
         state.solver.add(call.result, inner)
-        state.solver.flow(call.everything(), call.result, lambda t: host(state, t))
+        call.give_host_values()
 
 
 _OF_MODULES = frozenset("parameters named_parameters train eval modules children forward".split())

@@ -357,10 +357,18 @@ class State:
         return self._memo.setdefault(key, replace(thing, site=call))
 
     def local(self, tensor: Origin) -> Origin:
-        """The role of a Python value computed from a tensor of one process's shard."""
+        """
+        The role of a Python value computed from a tensor of one process's shard.
+
+        One for each kind of tensor, not one for each tensor: values of unknown code hold those of all that it is given.
+        """
         if tensor.role is Role.LOCAL:
             return tensor
-        return self.origin(Role.LOCAL, tensor.node, f"computed from {tensor.because}", "", tensor)
+        because = f"computed from {tensor.because}"
+        key = ("local", tensor.role, because)
+        thing = self._memo.setdefault(key, Origin(Role.LOCAL, tensor.node, because, "", tensor))
+        assert isinstance(thing, Origin)
+        return thing
 
     def slot(self, expression: cst.CSTNode) -> Slot:
         """The slot of an expression's value."""

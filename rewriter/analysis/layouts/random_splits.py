@@ -44,9 +44,10 @@ def unseeded(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
     for unit in reach.units:
         for call in unit.names.calls:
             if call in state.calls and unit.names.function(call) in reach.reachable:
-                kind = _kind(call, outside_name(state.calls[call]))
-                if kind is None and not reach.batch_loops(call, unit):
-                    kind = _VALUES.get(outside_name(state.calls[call]))
+                name = outside_name(state.calls[call])
+                kind = _kind(call, name)
+                if kind is None and name in _VALUES and not reach.batch_loops(call, unit):
+                    kind = _VALUES[name]
                 if kind is not None and (kind not in seeded or _makes_seed(state, unit, call)):
                     found.append((unit, call))
     return found

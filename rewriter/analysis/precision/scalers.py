@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import libcst as cst
 
@@ -105,6 +106,13 @@ class Scaler:
         """Whether it steps an optimizer anywhere."""
         return any(method_name(call) == "step" for call in self.methods)
 
+    @cached_property
+    def _holding(self) -> list[cst.Name | cst.Attribute | cst.Subscript]:
+        """The names and attributes of the program that hold a scaler."""
+        kinds = (cst.Name, cst.Attribute, cst.Subscript)
+        values = self.state.values.items()
+        return [node for node, slot in values if isinstance(node, kinds) and origins(slot, Role.SCALER)]
+
     def _of_unit(self, unit: Unit) -> None:
         use = self.uses.setdefault(unit, ScalerUse())
         for node in self._appearances(unit):
@@ -116,12 +124,9 @@ class Scaler:
 
     def _appearances(self, unit: Unit) -> list[cst.BaseExpression]:
         """The names and attributes of a module that hold the scaler."""
-        found = {
-            node: None
-            for node, slot in self.state.values.items()
-            if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)) and node in unit.names.parents
-            if origins(slot, Role.SCALER)
-        }
+        found: dict[cst.BaseExpression, None] = dict.fromkeys(
+            node for node in self._holding if node in unit.names.parents
+        )
         kept = {node.attr.value for node in found if isinstance(node, cst.Attribute)}
         for call in (origin.node for origin in self.origins):
             assign = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.Assign)), None)

@@ -119,12 +119,13 @@ def _body(loop: cst.CSTNode, unit: Unit) -> cst.CSTNode:
 
 def _works(reach: Reach, unit: Unit, body: cst.CSTNode, working: set[cst.Call]) -> bool:
     """Whether a loop's body trains. A helper that is called without its optimizer does not, though it could."""
+    codes = {reach.function_of(call) for call in working}
     for node in descendants(body):
         if node in working:
             return True
         for function in reach.called(node) if isinstance(node, cst.Call) else ():
-            runs = reach.runs(function.body, reach.unit(function))
-            if any(n in working for n in runs) and not _switched_off(reach, node, function, working):
+            trains = not codes.isdisjoint(reach.below(function))
+            if trains and not _switched_off(reach, node, function, working):
                 return True
     return False
 
