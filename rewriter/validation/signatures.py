@@ -23,7 +23,7 @@ def misfits(program: EmittedProgram) -> Iterator[Violation]:
                 for site in program.sites(function):
                     words = _misfit(unit, function, site)
                     if words:
-                        yield Violation("call-fits", program.at(site), words, CodePlace(unit, function))
+                        yield Violation("call-fits", program.at(site), words, CodePlace(unit, function), True)
 
 
 def _misfit(unit: Unit, function: FunctionNode, site: CallRecord) -> str:

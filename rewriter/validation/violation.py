@@ -32,8 +32,11 @@ class Violation(NamedTuple):
     words: str
     """What is wrong, as a clause that names both places."""
     other: CodePlace | None = None
+    same_by_words: bool = False
+    """An edit may change the code of the place, as it adds an argument to a call; the words stay."""
 
     @property
     def key(self) -> tuple[str, tuple[str, str, str]]:
         """Equal for the same violation in another text of the program."""
-        return self.invariant, self.place.key
+        module, function, code = self.place.key
+        return self.invariant, (module, function, self.words if self.same_by_words else code)

@@ -137,6 +137,14 @@ def test_a_call_that_was_not_changed_with_its_function() -> None:
     assert broken(after + "train(model, loader, device=None)\n", before) == {"call-fits"}
 
 
+def test_a_call_that_never_fitted_is_not_held_against_the_migration() -> None:
+    before = HEAD + "def sized(model, shape):\n    pass\n" + BEFORE[len(HEAD) :] + "sized((8, 2))\n"
+    after = AFTER.replace("model = nn", "def sized(model, shape, accelerator):\n    pass\nmodel = nn", 1)
+    assert broken(after + "sized((8, 2), accelerator=accelerator)\n", before) == set()
+    assert broken(after + "sized((8, 2))\n", before) == set()
+    assert broken(after + "sized((8, 2), accelerator)\n", before) == {"call-fits"}
+
+
 def test_a_function_that_one_process_calls_alone_holds_no_collective() -> None:
     helper = "def wait():\n    accelerator.wait_for_everyone()\n"
     assert broken(AFTER + helper + "wait()\n") == set()
