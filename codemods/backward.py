@@ -19,14 +19,14 @@ Run the backward pass with the accelerator, which scales and accumulates the los
     +    accelerator.backward(loss, retain_graph=True)
          optimizer.step()
 
-Keyword arguments are kept. A loss that is summed over the batch is marked as a sum: processes average their
+Other arguments are kept, by keyword. A loss that is summed over the batch is marked as a sum: processes average their
 gradients, and the average of the sums would be 1/N of the sum. A ``.backward()`` whose receiver is not known to be
 a loss is left unchanged and reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import libcst as cst
@@ -87,12 +87,30 @@ def _through(facts: ModuleFacts, call: Call, node: cst.CSTNode) -> cst.CSTNode:
         if loss.lpar:  # the parentheses of ``(a + b).backward()``
             loss = loss.with_changes(lpar=loss.lpar[1:], rpar=loss.rpar[:-1])
         args.insert(0, cst.Arg(loss))
+    args[1:] = _named(args[1:])
     if call.reduction == "sum" and not facts.abilities.sums:
         args[0] = args[0].with_changes(value=_times_processes(facts, args[0].value))
     elif call.reduction == "sum":
-        equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-        args.append(cst.Arg(cst.SimpleString('"sum"'), keyword=cst.Name("reduction"), equal=equal))
+        args.append(cst.Arg(cst.SimpleString('"sum"'), keyword=cst.Name("reduction"), equal=_EQUAL))
     return node.with_changes(func=cst.Attribute(cst.Name(facts.accelerator), cst.Name("backward")), args=args)
+
+
+_EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+_PLACES = ("gradient", "retain_graph", "create_graph", "inputs")
+"""What ``Tensor.backward`` takes by position; ``accelerator.backward`` has parameters of its own there."""
+
+
+def _named(args: Sequence[cst.Arg]) -> list[cst.Arg]:
+    """``-1`` of ``loss.backward(-1)`` becomes ``gradient=-1``."""
+    found = []
+    for index, arg in enumerate(args):
+        word = arg.keyword.value if arg.keyword is not None else _PLACES[index] if index < len(_PLACES) else ""
+        if arg.star or not word:
+            found.append(arg)
+        else:
+            name = cst.Name("gradient" if word == "grad_tensors" else word)
+            found.append(arg.with_changes(keyword=name, equal=arg.equal if arg.keyword is not None else _EQUAL))
+    return found
 
 
 def _times_processes(facts: ModuleFacts, loss: cst.BaseExpression) -> cst.BaseExpression:

@@ -319,7 +319,8 @@ class Count(NamedTuple):
 
     node: cst.CSTNode
     kind: str
-    """``cadence`` (every so many steps), ``limit`` (the first so many batches), ``bar`` or ``running`` (a figure)."""
+    """``cadence`` (every so many steps), ``limit`` (the first so many batches), ``bar``, ``running`` (a figure of the
+    epoch so far), ``figure`` (of a step)."""
     text: str
 
 

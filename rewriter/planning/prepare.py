@@ -22,7 +22,7 @@ from ..facts.module import Prepare, Schedule
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
-from .prepare_position import Held, place
+from .prepare_position import Held, handed_on, place
 
 
 @dataclass(eq=False)
@@ -95,12 +95,15 @@ def _wanted(
     loaders: dict[Origin, None] = {}
     for loop in training.train_loops:
         loaders.update(dict.fromkeys(reach.loaders(loop)))
-    _leave_whole(evaluations, trained=set(loaders))
+    trained = set(loaders)
+    _leave_whole(evaluations, trained)
     for evaluation in evaluations:
         if evaluation.understood:
             loaders.update(dict.fromkeys(evaluation.loaders))
-        else:
+        elif trained.isdisjoint(evaluation.loaders):
             result.findings.append((evaluation.unit, _unprepared(evaluation)))
+        else:
+            result.findings.append((evaluation.unit, _of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result))
     return [*models, *optimizers, *loaders, *schedulers]
 
@@ -165,6 +168,18 @@ def _unprepared(evaluation: Evaluation) -> Finding:
         "evaluates the whole set",
         "prepare the loader, and gather the inputs of the metric with accelerator.gather_for_metrics(...)",
         Severity.REVIEW,
+    )
+
+
+def _of_one_share(evaluation: Evaluation) -> Finding:
+    return Finding(
+        "prepare",
+        evaluation.loop,
+        f"this evaluation loop was not understood: {evaluation.because}. It reads the loader that the training reads, "
+        "which is prepared: each process would evaluate only its own shard"
+        + (", and go on with figures of its own" if evaluation.keeps else ""),
+        "gather what it reads with accelerator.gather_for_metrics(...), or give the evaluation a loader of its own",
+        Severity.BLOCKED if evaluation.keeps else Severity.REVIEW,
     )
 
 
@@ -331,8 +346,10 @@ def _unplaceable(held: Held) -> Finding:
 
 def _lost(state: State, reach: Reach, origin: Origin, result: PreparePlan) -> None:
     unit = next((u for u in reach.units if origin.place in u.names.parents), reach.units[0])
-    if origin.role is Role.LOADER and isinstance(origin.place, cst.Call):
-        call = Prepare(unit.names.statement(origin.place), (), "iterated where it is created", wraps=origin.place)
+    handed = handed_on(state, unit, origin)
+    if (origin.role is Role.LOADER or handed) and isinstance(origin.place, cst.Call):
+        because = "handed on where it is created" if handed else "iterated where it is created"
+        call = Prepare(unit.names.statement(origin.place), (), because, wraps=origin.place)
         result.prepares.append((unit, call))
         result.prepared.add(origin)
         return

@@ -14,7 +14,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.solver import Thing
-from ..analysis.dataflow.values import Instance, State, Unit, origins
+from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
 from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
@@ -148,7 +148,7 @@ def _drawn(state: State, reach: Reach, training: Training) -> set[cst.CSTNode]:
     loaders: set[Origin] = set()
     for call, record in state.calls.items():
         if outside_name(record) == "builtins.next" and not _made_here(call):
-            if any(loop in training.train_loops for loop in reach.loops(call, record.unit)):
+            if any(loop in training.train_loops for loop in reach.batch_loops(call, record.unit)):
                 loaders.update(origins(record.first, Role.LOADER))
     looks = (call for call, r in state.calls.items() if outside_name(r) == "builtins.next" and call.args)
     looked_at = {call.args[0].value for call in looks}
@@ -158,6 +158,14 @@ def _drawn(state: State, reach: Reach, training: Training) -> set[cst.CSTNode]:
         if outside_name(record) == "builtins.iter" and call not in looked_at
         if not loaders.isdisjoint(origins(record.first, Role.LOADER))
     }
+
+
+def handed_on(state: State, unit: Unit, origin: Origin) -> bool:
+    """Whether an optimizer is built in the arguments of an object of the script's own: ``Warmup(Adam(...), 4000)``."""
+    argument = unit.names.parents.get(origin.place) if origin.role is Role.OPTIMIZER else None
+    around = unit.names.parents.get(argument) if isinstance(argument, cst.Arg) else None
+    record = state.calls.get(around) if isinstance(around, cst.Call) else None
+    return record is not None and any(isinstance(thing, Klass) for thing in record.callees)
 
 
 def _made_here(call: cst.Call) -> bool:
@@ -175,6 +183,8 @@ class _Placer:
         working.update(self.drawn)
         working.update(training.train_loops)
         working.update(training.eval_loops)
+        self.handed = {o.place for o in training.optimizers if handed_on(state, unit, o)}
+        working.update(self.handed)  # the model is prepared first, and the optimizer where it is built
         active = {code for code in reach.reachable if any(node in working for node in reach.own(code))}
         active = {code for code in reach.reachable if not active.isdisjoint(reach.below(code))}
         calls = (site for code in active for site in reach.sites(code))
@@ -312,7 +322,7 @@ class _Placer:
                 if call.func.attr.value in _TOUCHING:
                     yield call
             elif any(o.node is call for o in origins(record.result, Role.OPTIMIZER, Role.SCHEDULER)):
-                if any(self._is_about(arg, held.origin) for arg in call.args):
+                if call not in self.handed and any(self._is_about(arg, held.origin) for arg in call.args):
                     yield call
 
     def _is_about(self, arg: cst.Arg, origin: Origin) -> bool:

@@ -68,7 +68,7 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool, kept: bool) -> Iterato
     if found := [] if kept else by_kind.get("cadence", []):
         yield (
             f"{_named(found, many)}: this counts the steps of one process, and on N processes an epoch has N times "
-            "fewer. Code that depends on it runs N times less often."
+            "fewer. Code that depends on it runs N times less often, and never if an epoch has fewer steps than that."
         )
     if found := [] if kept else by_kind.get("limit", []):
         yield f"{_named(found, many)}: this limit applies to each process, so N processes use N times as many batches."
@@ -76,6 +76,11 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool, kept: bool) -> Iterato
         yield (
             f"{_named(found, many)}: collected and printed inside the training loop. The printed figure is that of the "
             "main process's own rows."
+        )
+    if found := by_kind.get("figure", []):
+        yield (
+            f"{_named(found, many)}: printed for a step of the training loop. The printed figure is that of the main "
+            "process's own rows."
         )
     if found := by_kind.get("bar", []):
         yield (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import warnings
@@ -22,3 +23,5 @@ def warm(names: Iterable[str]) -> None:
         for name in (*_ALWAYS, *sorted(wanted)):
             with suppress(Exception):  # the script will meet it, and say so, if it is an error at all
                 importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a fork that collects garbage would go through all of it, and copy its memory

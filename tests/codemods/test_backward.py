@@ -51,6 +51,10 @@ REWRITES = {
         "loss.backward(retain_graph=True)",
         "accelerator.backward(loss, retain_graph=True)",
     ),
+    "what torch takes by position is named": (
+        "loss.backward(None, True)",
+        "accelerator.backward(loss, gradient=None, retain_graph=True)",
+    ),
     "a sum of losses loses its parentheses": (
         "(loss + 0.1 * model.weight.norm()).backward()",
         "accelerator.backward(loss + 0.1 * model.weight.norm())",

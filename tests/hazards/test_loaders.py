@@ -48,6 +48,38 @@ def test_a_loader_is_seen_through_what_is_around_it(top: str, loop: str, migrate
     assert ".to(" not in text
 
 
+@pytest.mark.hazard("U28")
+def test_an_object_that_draws_from_a_loader_of_its_own_has_that_one_prepared(migrated: Migrated) -> None:
+    text = migrated("""
+class Batches:
+    def __init__(self, rows, **options):
+        self.loader = DataLoader(rows, **options)
+        self.waiting = iter(self.loader)
+
+    def next(self):
+        try:
+            return next(self.waiting)
+        except StopIteration:
+            self.waiting = iter(self.loader)
+            return next(self.waiting)
+
+device = torch.device("cuda")
+model = nn.Linear(8, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = Batches(data, batch_size=16, shuffle=True)
+step = 0
+while step < 100:
+    x, y = batches.next()
+    x, y = x.to(device), y.to(device)
+    STEP
+    step += 1
+""")
+    made = "        self.loader = DataLoader(rows, **options)\n        self.loader = accelerator.prepare(self.loader)\n"
+    assert f"{made}        self.waiting = iter(self.loader)\n" in text
+    assert "model, optimizer = accelerator.prepare(\n    model, optimizer\n)\n" in text
+    assert ".to(" not in text
+
+
 @pytest.mark.parametrize("loop", ["for x, y in rows:", "for x, y in zip(rows, rows):"])
 def test_a_list_is_no_loader(loop: str, findings: Findings) -> None:
     assert "unknown-loader" in findings(f"{TOP}\nrows = [(1, 2)]\n{loop}\n    STEP")

@@ -13,7 +13,7 @@ from .command_lines import offered
 from .containers import element, key_of, members, merge
 from .modules import full
 from .solver import Slot, Thing
-from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail, Unit
+from .values import External, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit
 
 
 def outside_call(call: EvaluatedCall, qualified: str) -> None:
@@ -264,10 +264,29 @@ def _drawn(call: EvaluatedCall) -> None:
         return  # next(iter(loader)): one batch to look at, each time from the start
     loop = next(call.unit.names.enclosing(call.node, cst.For, cst.While), None)
     if loop is not None:
-        state = call.state
+        call.state.solver.watch(call.result, lambda thing: _iterates(call.state, loop, thing))
+    else:
+        call.state.drawn[call.node] = call.result
 
-        def arrive(thing: Thing) -> None:
-            if isinstance(thing, Origin) and thing.role is Role.BATCH and thing.source is not None:
-                state.loaders.setdefault(loop, {})[thing.source] = None
 
-        state.solver.watch(call.result, arrive)
+def _iterates(state: State, loop: cst.CSTNode, thing: Thing) -> None:
+    if isinstance(thing, Origin) and thing.role is Role.BATCH and thing.source is not None:
+        state.loaders.setdefault(loop, {})[thing.source] = None
+
+
+def drawn_by_callers(state: State) -> None:
+    """Note the loops that draw through a function: ``batches.next()``, which calls ``next(self.iterator)``."""
+    for call, held in state.drawn.items():
+        seen: set[cst.CSTNode] = set()
+        pending = [call]
+        while pending:
+            site = pending.pop()
+            names = state.calls[site].unit.names
+            loop = next(names.enclosing(site, cst.For, cst.While), None)
+            function = names.function(site)
+            if loop is not None:
+                for thing in held.things:
+                    _iterates(state, loop, thing)
+            elif function not in seen:
+                seen.add(function)
+                pending += state.sites.get(function, ())

@@ -17,6 +17,7 @@ from .assumptions import vouched
 from .builders import build, register, set_aside
 from .command_lines import started
 from .expressions import assign, bind_loop, evaluate
+from .external_calls import drawn_by_callers
 from .solver import Slot
 from .values import Klass, State, Unit
 
@@ -40,6 +41,7 @@ def solve(
     state.solver.run()
     build(state)
     vouched(state, assume)
+    drawn_by_callers(state)
     return state
 
 

@@ -202,6 +202,8 @@ class State:
         """Functions handed to code outside the program, which may call them with anything."""
         self.loaders: dict[cst.CSTNode, dict[Origin, None]] = {}
         """For a loop or a comprehension clause, the loaders that it iterates."""
+        self.drawn: dict[cst.Call, Slot] = {}
+        """The calls of ``next`` outside any loop of their function, each with what it gives."""
         self.klass: dict[Thing, Klass] = {}
         """The class of the program that a role-bearing instance belongs to."""
         self.related: dict[Origin, Slot] = {}
@@ -343,18 +345,29 @@ class State:
         """
         What one call of a function gives, where the function returns ``thing``.
 
-        A loader that the function creates is another one for each call of it. One that it was handed, or found, is the
-        same for all calls.
+        A loader that the function creates, itself or by a function that it alone calls, is another one for each call of
+        it. One that it was handed, or found, is the same for all calls.
         """
         if not isinstance(thing, Origin) or thing.role is not Role.LOADER or isinstance(function.node, cst.Lambda):
             return thing
-        names = function.unit.names
-        if self._called[function.node.name.value] < 2:
-            return thing
-        if thing.place not in names.parents or names.function(thing.place) is not function.node:
+        if self._called[function.node.name.value] < 2 or not self._creates(function, thing):
             return thing
         key = ("given", thing.node, call)
         return self._memo.setdefault(key, replace(thing, site=call))
+
+    def _creates(self, function: Function, thing: Origin) -> bool:
+        place = thing.place
+        while True:
+            unit = next((u for u in self.units.values() if place in u.names.parents), None)
+            creator = unit.names.function(place) if unit is not None else None
+            if not isinstance(creator, cst.FunctionDef):
+                return False
+            if creator is function.node:
+                return True
+            sites = self.sites.get(creator, {})
+            if self._called[creator.name.value] != 1 or len(sites) != 1:
+                return False
+            place = next(iter(sites))
 
     def local(self, tensor: Origin) -> Origin:
         """

@@ -108,9 +108,12 @@ def _sets(unit: Unit, node: cst.CSTNode) -> bool:
 
 
 def _as_word(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a read of the device needs a string: it is compared, or ``args.device.startswith("cuda")``."""
     parent = unit.names.parents.get(node)
     if isinstance(parent, (cst.Comparison, cst.ComparisonTarget)):
         return True
+    if isinstance(parent, cst.Attribute) and parent.value is node:
+        return hasattr(str, parent.attr.value)
     call = unit.names.parents.get(parent) if isinstance(parent, cst.Arg) else None
     keyword = parent.keyword.value if isinstance(parent, cst.Arg) and parent.keyword is not None else ""
     return keyword == "device_type" or (isinstance(call, cst.Call) and method_name(call) == "autocast")

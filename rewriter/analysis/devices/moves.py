@@ -129,9 +129,18 @@ class Mover:
         return name == "to" and self._device_argument(call) is not None
 
     def _can_move(self, call: cst.Call) -> bool:
-        """Whether the receiver of ``.cuda()`` is known to be something that torch moves."""
-        receiver = self.state.calls[call].receiver
-        return receiver is not None and any(isinstance(t, (Origin, Unknown)) for t in receiver.things)
+        """
+        Whether the receiver of ``.cuda()`` is something that torch moves: it is known, or nothing is known of it and it
+        takes the place of itself, as in ``one = one.cuda(gpu)``.
+        """
+        record = self.state.calls[call]
+        if record.receiver is None:
+            return False
+        assign = record.unit.names.parents.get(call)
+        target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+        itself = isinstance(call.func, cst.Attribute) and target is not None and target.deep_equals(call.func.value)
+        known = any(isinstance(t, (Origin, Unknown)) for t in record.receiver.things)
+        return known or (itself and not record.receiver.things)
 
     def _device_argument(self, call: cst.Call) -> cst.Arg | None:
         for position, arg in enumerate(call.args):

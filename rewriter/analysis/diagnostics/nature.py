@@ -28,7 +28,7 @@ _ROWS = re.compile(r"\blen\(|(num|n)_(samples|examples|train\w*|rows|data)\b|dat
 def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
-    ``steps``, ``cadence``, ``limit``, ``bar``, ``running``, ``mac``, ``precision``;
+    ``steps``, ``cadence``, ``limit``, ``bar``, ``running``, ``figure``, ``mac``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     """
     by_hand = bool(facts.by_hand or facts.unwrapped)

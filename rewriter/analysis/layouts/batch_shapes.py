@@ -44,6 +44,16 @@ def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Cal
     return None
 
 
+def divided_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> bool:
+    """Whether something below a node is divided by such a size: ``hits / args.batch_size``."""
+    return any(
+        isinstance(part, cst.BinaryOperation)
+        and isinstance(part.operator, cst.Divide)
+        and any(part.right.deep_equals(size) for size in sizes)
+        for part in descendants(node)
+    )
+
+
 def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.CSTNode]) -> bool:
     """Whether statements shape something by a number of rows that was counted before them:
     ``n = x.size(0)``, and then ``out.view(n, -1)``."""

@@ -340,6 +340,8 @@ class Equality:
             return
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return
+        if _counts_dimensions(node):
+            return
         if (name == "next" and self._drawn(node)) or (record is not None and self._is_noise(record)):
             yield DivergenceSource(node)
             return
@@ -439,6 +441,14 @@ def _is_width(node: cst.CSTNode) -> bool:
     if isinstance(first, cst.Index):
         return not is_zero(first.value)
     return isinstance(first, cst.Slice) and isinstance(first.lower, cst.Integer) and not is_zero(first.lower)
+
+
+def _counts_dimensions(call: cst.Call) -> bool:
+    """``len(x.shape)``, ``len(x.size())``: however many rows there are, the number of dimensions is the same."""
+    of = call.args[0].value if len(call.args) == 1 and method_name(call) == "len" else None
+    if isinstance(of, cst.Call) and not of.args:
+        return method_name(of) == "size"
+    return isinstance(of, cst.Attribute) and of.attr.value == "shape"
 
 
 def _asks_for_none(node: cst.CSTNode) -> bool:

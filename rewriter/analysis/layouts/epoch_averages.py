@@ -23,6 +23,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
 from ..training.training import Training
+from .batch_shapes import batch_sizes, divided_by
 from .epoch_totals import Total, Totals
 from .loop_step import bound, bound_by, entry, is_loss_entry, plain
 from .losses import assigned, is_loss_name, read_off, reduced
@@ -82,7 +83,7 @@ class _Loop:
             return
         names = list(dict.fromkeys(b for t in others for b in self._tensors_in(t)))
         first = self._first(others)
-        if first is None or not all(self._has_rows(b) for b in names) or self._cuts(first, names):
+        if first is None or not all(self._has_rows(b) for b in names) or self._cuts(first, names) or self._rates(first):
             yield from (_stays(t.node) for t in others)
             return
         because = "totals of the epoch are computed from them, and each process holds only its shard"
@@ -118,6 +119,11 @@ class _Loop:
                     if not read.isdisjoint(names):
                         return True
         return False
+
+    def _rates(self, first: cst.CSTNode) -> bool:
+        """Whether the step divides something by its batch size, of which the rows of all are several."""
+        sizes = batch_sizes(self.reach.loaders(self.loop))
+        return any(divided_by(one, sizes) for one in self.statements[self.statements.index(first) :])
 
     def _has_rows(self, binding: Binding) -> bool:
         """Whether a tensor's first dimension counts the rows of the batch: it is the batch, the model's output for it,

@@ -4,7 +4,7 @@ One turn of a loop over batches: what is bound before its forward pass, what the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
@@ -107,6 +107,33 @@ class Step:
         later = isinstance(first.lower, cst.Integer) and first.lower.evaluated_value > 0 and first.upper is None
         shifted = later or (isinstance(first.upper, cst.UnaryOperation) and first.lower is None)
         return shifted and bool(origins(self.state.values.get(node.value), *TENSORS))
+
+    def picks_row(self, collecting: Callable[[cst.CSTNode], list[cst.CSTNode]]) -> str | None:
+        """
+        One row of a batch that goes into a figure: ``items[0]``, the right answer among a hundred candidates.
+
+        The batch is a group then, and what is read of it cannot be read of several groups at once. ``collecting`` gives
+        what a statement adds to a figure.
+        """
+        number = counter(self.loop)
+        targets = [b for b in bound_by(self.unit, self.loop.target) if number not in b.definitions]
+        rows = targets if len(targets) > 1 else []  # a single name may hold a tuple of tensors
+        picked: dict[Binding, str] = {}
+        for statement in self.tail:
+            found = ""
+            for node in descendants(statement):
+                if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and len(node.slice) == 1:
+                    index = node.slice[0].slice
+                    constant = isinstance(index, cst.Index) and isinstance(index.value, cst.Integer)
+                    if constant and self.unit.names.binding(node.value) in rows:
+                        found = self.unit.names.module.code_for_node(node)
+                elif isinstance(node, cst.Name) and (binding := self.unit.names.binding(node)) in picked:
+                    found = found or picked[binding]
+            if found:
+                if collecting(statement):
+                    return found
+                picked.update(dict.fromkeys(bound(self.unit, statement), found))
+        return None
 
     def copied_off(self) -> bool:
         """Whether what is read after the forward pass was taken from the batch before: ``labels = y.numpy()``. It holds

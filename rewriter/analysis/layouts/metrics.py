@@ -21,7 +21,7 @@ from ..dataflow.values import State, Unit, origins
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
 from ..training.training import Training
-from .batch_shapes import batch_sizes, shaped_by, shaped_by_rows
+from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
 from .row_counts import counted
@@ -43,6 +43,9 @@ class Evaluation:
     parts: tuple[Gather, ...] = ()
     """Entries of results and batches that are gathered where they are read."""
 
+    keeps: bool = False
+    """Something that outlives a turn of the loop takes figures of its batches."""
+
     def leave(self, because: str) -> None:
         """Leave the loop as it is: every process evaluates the whole set."""
         self.gather, self.understood, self.because = None, False, because
@@ -57,6 +60,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
         if answer.understood and ragged(state, reach, unit, loop, gathers):
             answer.leave("its batches are padded to different lengths on each process, and could not be gathered")
+        answer.keeps = _keeps(state, unit, loop)
         found.append(answer)
     return found
 
@@ -120,6 +124,10 @@ def _doubt(step: Step, training: Training) -> str | None:
     for statement in step.front:
         if any(step.is_local(node) for node in _collecting(step.state, statement)):
             return "it counts something before its forward pass"
+    if isinstance(step.forward, cst.If):
+        doubt = _doubt_of_ways(step, step.forward)
+        if doubt is not None:
+            return doubt
     inline = _inline(step, training)
     direct = any(node in training.forwards for node in descendants(step.forward))
     named = bound(step.unit, step.forward)
@@ -137,16 +145,52 @@ def _doubt(step: Step, training: Training) -> str | None:
         return f"`{beside}` is made from the rows of one process and used together with values that would be gathered"
     if any(step.cuts_rows(node) for node in step.behind):
         return "it slices off first or last rows: the first dimension may be the positions of a sequence, not the batch"
+    single = step.picks_row(lambda statement: _collecting(step.state, statement))
+    if single is not None:
+        return f"it takes single rows of each batch (`{single}`), and gathered batches are fewer"
     sizes = batch_sizes(step.state.loaders.get(step.loop, ()))
     fixed = any(shaped_by(statement, sizes) is not None for statement in step.tail)
     if fixed or shaped_by_rows(step.unit, step.front, step.tail):
         return "it reshapes values by the batch size, and gathered batches are larger"
+    if any(divided_by(statement, sizes) for statement in step.tail):
+        return "it divides by the batch size, and gathered batches are larger"
     for statement in step.tail:
         for node in descendants(statement):
             target = node.targets[0].target if isinstance(node, cst.Assign) else None
             if isinstance(target, cst.Subscript) and step.is_local(node) and not step.counts_rows(target):
                 return "it writes results to positions that do not depend on the batch"
     return None
+
+
+def _doubt_of_ways(step: Step, choice: cst.If) -> str | None:
+    """Why a forward pass in several branches cannot be gathered after them; None if it can."""
+    tests = (node.test for node in descendants(choice) if isinstance(node, cst.If))
+    if any(step.is_local(test) for test in tests):
+        return "which forward pass it runs depends on the batch"
+    ways = [{b for statement in way for b in bound(step.unit, statement)} for way in _ways(choice)]
+    read = step.read_behind()
+    if any(0 < sum(b in way for way in ways) < len(ways) for b in read):
+        return "only some branches set what is read after its forward pass"
+    if any(step.is_local(node) for node in _collecting(step.state, choice)):
+        return "it counts something in the branches of its forward pass"
+    return None
+
+
+def _keeps(state: State, unit: Unit, loop: cst.CSTNode) -> bool:
+    inside = set(descendants(loop))
+    if not isinstance(loop, cst.For):
+        return True  # a comprehension gives what it computes
+    for node in inside:
+        counts = isinstance(node, cst.AugAssign)
+        added = isinstance(node, cst.Call) and collects(state, node, _COLLECTING)
+        holder = node.target if isinstance(node, cst.AugAssign) else getattr(getattr(node, "func", None), "value", None)
+        if counts or added:
+            names = [n for n in descendants(holder) if isinstance(n, cst.Name)] if holder is not None else []
+            binding = unit.names.binding(names[0]) if names else None
+            anew = (d for d in binding.definitions if d in inside) if binding is not None else ()
+            if all(isinstance(unit.names.parents.get(d), cst.AugAssign) for d in anew):
+                return True
+    return False
 
 
 def _collecting(state: State, statement: cst.CSTNode) -> list[cst.CSTNode]:
@@ -164,12 +208,45 @@ def _last_forward(unit: Unit, reach: Reach, training: Training, loop: cst.For) -
     """The last statement in plain sight that runs the model; None where some forward is hidden deeper."""
     found: cst.CSTNode | None = None
     for statement in plain(loop.body):
-        runs = any(node in training.forwards for node in reach.runs(statement, unit))
-        if runs and not isinstance(statement, cst.SimpleStatementLine):
+        if not _runs(unit, reach, training, statement):
+            continue
+        ways = _ways(statement) if isinstance(statement, cst.If) else []
+        every = bool(ways) and all(any(_runs(unit, reach, training, one) for one in way) for way in ways)
+        if not every and not isinstance(statement, cst.SimpleStatementLine):
             return None
-        if runs:
-            found = statement
+        found = statement
     return found
+
+
+def _runs(unit: Unit, reach: Reach, training: Training, statement: cst.CSTNode) -> bool:
+    """Whether a statement runs a model."""
+    return any(node in training.forwards for node in reach.runs(statement, unit))
+
+
+def _ways(choice: cst.If) -> list[list[cst.CSTNode]]:
+    """The plain statements of each way through an ``if``; none where one has no ``else``, or a loop in it."""
+    found: list[list[cst.CSTNode]] = []
+    other = choice.orelse
+    blocks = [choice.body, *([other.body] if isinstance(other, cst.Else) else [])]
+    deeper = [_ways(other)] if isinstance(other, cst.If) else []
+    if len(blocks) + len(deeper) < 2:
+        return []
+    for block in blocks:
+        ways: list[list[cst.CSTNode]] = [[]]
+        for statement in plain(block):
+            if isinstance(statement, cst.If):
+                inner = _ways(statement)
+                if not inner:
+                    return []
+                ways = [[*way, *rest] for way in ways for rest in inner]
+            elif isinstance(statement, cst.SimpleStatementLine):
+                ways = [[*way, statement] for way in ways]
+            else:
+                return []
+        found += ways
+    if not all(deeper):
+        return []
+    return [*found, *(way for ways in deeper for way in ways)]
 
 
 def _already_gathered(state: State, loop: cst.For) -> bool:

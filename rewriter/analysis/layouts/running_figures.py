@@ -8,7 +8,7 @@ import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Count, Gather
-from ...facts.roles import SHARES
+from ...facts.roles import SHARES, Role
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
@@ -38,6 +38,16 @@ def running_figures(
             if read and not anew and origins(state.values.get(added), *SHARES):
                 told.add(name.value)
                 yield Count(node, "running", name.value)
+        yield from _of_steps(state, loop, shown, told)
+
+
+def _of_steps(state: State, loop: cst.CSTNode, shown: Iterable[cst.Name], told: set[str]) -> Iterator[Count]:
+    """What the loop prints of the batch in hand: a loss, an accuracy."""
+    inside = set(descendants(loop))
+    for name in shown:
+        if name in inside and name.value not in told and origins(state.values.get(name), Role.LOSS, Role.LOCAL):
+            told.add(name.value)
+            yield Count(name, "figure", name.value)
 
 
 def _set(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
