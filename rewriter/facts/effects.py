@@ -38,6 +38,8 @@ class Effect(NamedTuple):
     """For several statements on a line, or a statement after a colon: the positions of those that write."""
     optional: bool = False
     """The script is still correct if this edit is impossible."""
+    guarded: bool = False
+    """For what one process does before the others: the writes in it are those of the main process alone."""
 
     @property
     def verb(self) -> str:

@@ -157,7 +157,7 @@ class _Analyses(ProgramFacts):
         )
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
         inside = self._run_in_turn(
-            [e.node for c in collected.values() for e in c.effects if e.kind is EffectKind.DOWNLOAD]
+            [e.node for c in collected.values() for e in c.effects if e.kind is EffectKind.DOWNLOAD and not e.guarded]
         )
         for part in collected.values():
             part.leave_to_turn(inside)

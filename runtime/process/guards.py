@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
@@ -26,12 +27,22 @@ def goes_first(chosen: bool) -> Iterator[None]:
     """
     Let the chosen processes run the body before all others.
 
-    The others are released also when the body raises, so that nobody waits for a process that has failed.
+    The others are released also when the body raises, so that nobody waits for a process that has failed. Inside of
+    another such body nothing is waited for: the order is there already, and a process that finds its file need not come
+    by the inner one at all.
     """
+    if _in_turn.get():
+        yield
+        return
     if not chosen:
         wait_for_everyone()
+    token = _in_turn.set(True)
     try:
         yield
     finally:
+        _in_turn.reset(token)
         if chosen:
             wait_for_everyone()
+
+
+_in_turn: ContextVar[bool] = ContextVar("in_turn", default=False)

@@ -91,6 +91,7 @@ class _Search:
             self._fetch(call)
         for call in calls:
             self._make(call)
+        self._ask_first([call for call in calls if self._makes(call)])
         for call in calls:
             self._write(call)
         for (line, kind), parts in self.lines.items():
@@ -127,17 +128,27 @@ class _Search:
 
     def _make(self, call: cst.Call) -> None:
         """Files that are made where they are missing: one process makes them before the others ask."""
-        name = outside_name(self.state.calls[call])
-        makes = name not in CONSOLE and (self._writes(call, name) or self._opens(call))
-        makes = makes or (name == "torch.save" and not self.makings.holds_state(call))
-        question = self.makings.of(call) if makes and not self._is_settled(call) else None
+        question = self.makings.of(call) if self._makes(call) and not self._is_settled(call) else None
         if question is None:
             return
         again = question in self.made
         self.made.add(question)
         if not again and not self.makings.is_done(call):
-            why = "the first process creates the file, and the others read it"
-            self._add(Effect(question, EffectKind.DOWNLOAD, why))
+            self._add(Effect(question, EffectKind.DOWNLOAD, _FIRST))
+
+    def _makes(self, call: cst.Call) -> bool:
+        """Whether a call makes a file that others may read."""
+        name = outside_name(self.state.calls[call])
+        makes = name not in CONSOLE and (self._writes(call, name) or self._opens(call))
+        makes = makes or (name == "lmdb.open" and keyword(call, "readonly") is None)
+        return makes or (name == "torch.save" and not self.makings.holds_state(call))
+
+    def _ask_first(self, makes: list[cst.Call]) -> None:
+        """Files that one function asks for and another makes: the first process asks before the others do."""
+        for statement in self.makings.asked_elsewhere(makes):
+            around = {statement, *self.unit.names.ancestors(statement)}
+            if around.isdisjoint(self.settled) and around.isdisjoint(self.made):
+                self._add(Effect(statement, EffectKind.DOWNLOAD, _FIRST, guarded=True))
 
     def _write(self, call: cst.Call) -> None:
         """Calls that write: guarded as statements."""
@@ -272,6 +283,7 @@ class _Search:
             self._add(Effect(call.func, EffectKind.PRINT, "every process would print it"))
 
 
+_FIRST = "the first process creates the file, and the others read it"
 _WHY = "every process would do the same work"
 _NAMES = ("output", "outputs", "result", "results")
 

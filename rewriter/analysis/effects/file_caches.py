@@ -7,6 +7,8 @@ the file is missing, or half written.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import libcst as cst
 
 from ...facts.roles import Role
@@ -35,6 +37,55 @@ class Makings:
                 found = around
         return None if found is None or self.together(self.unit, found) else found
 
+    def asked_elsewhere(self, makes: Iterable[cst.Call]) -> Iterator[cst.CSTNode]:
+        """
+        The statements that ask for a file which a function of the module makes: ``if not self.is_there():
+        self.build()``, and the calls of a function that returns at once where the file is there.
+        """
+        names = self.unit.names
+        made = [call for call in makes if not self.reach.batch_loops(call, self.unit)]
+        making = {names.function(call) for call in made}
+        returning: set[cst.CSTNode] = set()
+        for question in names.every(cst.If) if made else ():
+            if not isinstance(question, cst.If) or is_elif(self.unit, question):
+                continue
+            function = names.function(question)
+            direct = any(asks_existence(node) for node in descendants(question.test))
+            if not direct and not any(self._asks(call) for call in _calls(question.test)):
+                continue
+            missing = _if_missing(question)
+            rest = _rest(self.unit, question) if missing is None else []
+            wanted = [missing] if missing is not None else rest
+            functions = [f for part in wanted for call in _calls(part) for f in self.reach.called(call)]
+            below = {code for function in functions for code in self.reach.below(function)}
+            inside = {node for part in wanted for node in descendants(part)}
+            own = any(call in inside for call in made)
+            if making.isdisjoint(below) and not (own and (rest or not direct)):
+                continue
+            if rest and isinstance(function, cst.FunctionDef):
+                returning.add(function)
+            elif missing is not None and self._can_wait(question):
+                yield question
+        for call in names.calls:
+            statement = names.statement(call)
+            if not returning.isdisjoint(self.reach.called(call)) and isinstance(statement, cst.SimpleStatementLine):
+                if self._can_wait(statement):
+                    yield statement
+
+    def _can_wait(self, statement: cst.CSTNode) -> bool:
+        """Whether processes can come to a statement one after the other."""
+        loops = [node for node in self.reach.loops(statement, self.unit) if self.reach.loaders(node)]
+        reachable = self.unit.names.function(statement) in self.reach.reachable
+        return reachable and not loops and not self.together(self.unit, statement)
+
+    def _asks(self, call: cst.Call) -> bool:
+        """Whether a function of the script does nothing but ask whether files are there: ``self._check_exists()``."""
+        functions = [f for f in self.reach.called(call) if isinstance(f, cst.FunctionDef)]
+        return bool(functions) and all(
+            any(asks_existence(node) for node in descendants(f.body)) and len(getattr(f.body, "body", ())) <= _FEW
+            for f in functions
+        )
+
     def holds_state(self, call: cst.Call) -> bool:
         """Whether a ``torch.save`` writes the state of what trains, which all processes collect together."""
         parts = (n for arg in call.args[:1] for n in descendants(arg))
@@ -62,6 +113,32 @@ class Makings:
             and _is_missing(question, call)
             and any(self.unit.names.module.code_for_node(part) in paths for part in parts)
         )
+
+
+_FEW = 4
+"""Statements of a function that only asks."""
+
+
+def _calls(node: cst.CSTNode) -> list[cst.Call]:
+    return [n for n in descendants(node) if isinstance(n, cst.Call)]
+
+
+def _if_missing(question: cst.If) -> cst.CSTNode | None:
+    """The branch that is taken if the file is missing; None where there is none."""
+    tests = list(descendants(question.test))
+    denied = any(isinstance(n, cst.UnaryOperation) and isinstance(n.operator, cst.Not) for n in tests)
+    return question.body if denied else question.orelse
+
+
+def _rest(unit: Unit, question: cst.If) -> list[cst.CSTNode]:
+    """What follows a question in its function, where it returns if the file is there."""
+    body = getattr(question.body, "body", ())
+    last = body[-1].body[-1] if body and isinstance(body[-1], cst.SimpleStatementLine) else None
+    block = unit.names.block(question)
+    if not isinstance(last, cst.Return) or unit.names.parents.get(block) is not unit.names.function(question):
+        return []
+    statements = list(getattr(block, "body", ()))
+    return statements[statements.index(question) + 1 :] if question in statements else []
 
 
 def _asked(call: cst.Call) -> list[cst.BaseExpression]:

@@ -91,6 +91,10 @@ def some_run_first():
             time.sleep(0.2)
             (folder / "download").write_text("x")
         assert (folder / "download").exists()
+    with accelerator.main_process_first():  # a turn within a turn, which only the process comes by that builds
+        if not (folder / "built").exists():
+            with accelerator.main_process_first():
+                (folder / "built").write_text("x")
     try:
         with accelerator.local_main_process_first():
             if rank == 0:
@@ -115,7 +119,7 @@ def files_are_written_once():
     accelerator.save({"rank": rank}, folder / "state.pt")
     accelerator.wait_for_everyone()
     assert torch.load(folder / "state.pt") == {"rank": 0}
-    assert sorted(p.name for p in folder.iterdir()) == ["download", "state.pt"]
+    assert sorted(p.name for p in folder.iterdir()) == ["built", "download", "state.pt"]
 
 
 def seeds():
