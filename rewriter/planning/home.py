@@ -11,10 +11,11 @@ import libcst as cst
 from ..analysis.dataflow.call_binding import argument_of
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.modules import starred
+from ..analysis.dataflow.program_flow import choice_around
 from ..analysis.dataflow.values import State, Unit
 from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
-from ..analysis.devices.device_names import DeviceName, cpu_condition
+from ..analysis.devices.device_names import DeviceName, cpu_condition, refused
 from ..analysis.distributed.init_sites import Start
 from ..analysis.syntax.nodes import is_docstring, positional
 from ..analysis.syntax.scopes import Binding, Scope
@@ -243,6 +244,11 @@ class Homes:
     def _beside(self, field_: DeviceField, needs: dict[Code, None]) -> Home:
         """The home before the statement that stores the device in an attribute."""
         name = field_.name()
+        choice = choice_around(field_.unit, field_.statement)
+        if isinstance(choice, cst.If):  # in its branches the accelerator would be made on some ways alone
+            wanted = refused(self.state, field_.unit, choice.test)
+            asked = (("cpu", wanted),) if wanted is not None else ()
+            return Home(choice, Side.BEFORE, asked, "before the branches that choose the device")
         condition = cpu_condition(self.state, field_.unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(field_.unit, name, condition, needs) or field_.statement

@@ -12,7 +12,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.containers import members
-from ..analysis.dataflow.values import State, Unit, Unknown, origins
+from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
@@ -22,6 +22,7 @@ from ..facts.module import Prepare, Schedule
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
+from .holders import lineage
 from .prepare_position import Held, handed_on, place
 
 
@@ -64,6 +65,7 @@ def plan(
         else:
             assert code is not None
             groups.setdefault(code, []).append(held)
+    _again(state, reach, training, groups)
     for code, things in groups.items():
         unit = reach.unit(code)
         calls, unplaced = place(state, reach, training, code, things)
@@ -74,6 +76,35 @@ def plan(
             result.code = result.code or code
         result.findings.extend((unit, _unplaceable(thing)) for thing in unplaced)
     return result
+
+
+def _again(state: State, reach: Reach, training: Training, groups: dict[Code, list[Held]]) -> None:
+    """
+    Let an optimizer's models be prepared with it also where another class prepares them.
+
+    What a base class builds is one thing here for all of its subclasses: of ``self.model`` of each of several trainers
+    nobody can tell which model it is, and one run makes an object of one of them.
+    """
+    homes = {held.origin: code for code, things in groups.items() for held in things}
+    for optimizer, code in list(homes.items()):
+        for params in origins(state.related.get(optimizer), Role.PARAMETERS):
+            model = whole(state, params.source) if params.source is not None else None
+            home = homes.get(model) if model is not None else None
+            if model is None or home is None or home is code or not _of_other_classes(reach, home, code):
+                continue
+            held = _held(state, reach, training, code, model)
+            if held is not None and all(held.name != other.name for other in groups[code]):
+                groups[code].insert(0, held)
+
+
+def _of_other_classes(reach: Reach, one: Code, other: Code) -> bool:
+    """Whether no object has the methods of both: their classes are no bases of each other."""
+    found: list[Klass] = []
+    for code in (one, other):
+        unit = reach.unit(code)
+        around = (unit.classes.get(node) for node in unit.names.ancestors(code) if isinstance(node, cst.ClassDef))
+        found += [klass for klass in list(around)[:1] if klass is not None]
+    return len(found) == 2 and found[0] not in lineage(found[1]) and found[1] not in lineage(found[0])
 
 
 def _wanted(

@@ -207,16 +207,21 @@ class Router:
         return False
 
     def _handed_by_all(self, code: Code, way: Way, trail: tuple[Code, ...]) -> bool:
-        if not isinstance(code, cst.FunctionDef) or not self.signatures.can_change(code):
+        if not isinstance(code, cst.FunctionDef):
             return False
-        sites = [s for s in self.reach.sites(code) if self.reach.function_of(s) in self.reach.reachable]
-        if not sites or len(sites) != len(self.reach.sites(code)):
+        group = self.signatures.together(code)
+        if not all(map(self.signatures.can_change, group)):
             return False
-        for site in sites:
-            caller = self.reach.function_of(site)
-            if not self._reach(caller, way, (*trail, code)) or not self._behind_home(site, caller, way):
+        for member in group:
+            sites = self.reach.sites(member)
+            if not sites or any(self.reach.function_of(site) not in self.reach.reachable for site in sites):
                 return False
-        self.signatures.hand_down(code, sites, way)
+            for site in sites:
+                caller = self.reach.function_of(site)
+                if not self._reach(caller, way, (*trail, *group)) or not self._behind_home(site, caller, way):
+                    return False
+        for member in group:
+            self.signatures.hand_down(member, list(self.reach.sites(member)), way, alone=len(group) == 1)
         return True
 
     def _behind_home(self, site: cst.Call, caller: Code, way: Way) -> bool:

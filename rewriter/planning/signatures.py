@@ -9,7 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.call_binding import argument_of
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.solver import Thing
-from ..analysis.dataflow.values import Function, State, decorators, origins
+from ..analysis.dataflow.values import Function, Klass, State, decorators, origins
 from ..analysis.distributed.init_sites import Start
 from ..analysis.distributed.rank_spellings import number
 from ..analysis.syntax.nodes import parameters, positional
@@ -64,14 +64,25 @@ class Signatures:
         return plain and len(code.decorators) == 1 and decorators(code)[0] in ("staticmethod", "classmethod")
 
     def _can_construct(self, init: cst.FunctionDef) -> bool:
-        """Whether all constructions by a constructor are plain, and of nothing else besides."""
+        """Whether all constructions by a constructor are plain: of its class, or of one of several classes."""
         for site in self.reach.sites(init):
-            others = [f for f in self.reach.called(site) if f is not init]
+            others = [f for f in self.reach.called(site) if not self.holders.is_init(f)]
+            classes = [t for t in self.state.calls[site].callees if isinstance(t, Klass)]
+            bare = any(klass.method("__init__") is None for klass in classes)
             explicit = isinstance(site.func, cst.Attribute) and not _is_super(site.func.value)
             by_class = explicit and any(isinstance(t, Function) for t in self.state.calls[site].callees)
-            if others or by_class:
+            if others or bare or by_class:
                 return False
         return True
+
+    def together(self, code: cst.FunctionDef) -> list[cst.FunctionDef]:
+        """A function, and for a constructor those of the classes one of which its calls may construct."""
+        found = [code]
+        for member in found:
+            sites = self.reach.sites(member) if self.holders.is_init(member) else ()
+            calls = (f for site in sites for f in self.reach.called(site))
+            found += dict.fromkeys(f for f in calls if isinstance(f, cst.FunctionDef) and f not in found)
+        return found
 
     def parameter(self, code: Code) -> cst.Param | None:
         """The parameter of a function that only ever holds the device; else one that only holds a rank."""
@@ -96,11 +107,15 @@ class Signatures:
         held = [t for t in things if isinstance(t, Origin)]
         return things if self.starts and number(things) is not None else list(held)
 
-    def hand_down(self, code: cst.FunctionDef, sites: list[cst.Call], way: Way) -> None:
-        """Give a function the accelerator: by the parameter that gives way to it, or by a new one."""
+    def hand_down(self, code: cst.FunctionDef, sites: list[cst.Call], way: Way, *, alone: bool = True) -> None:
+        """
+        Give a function the accelerator: by the parameter that gives way to it, or by a new one.
+
+        ``alone``: its calls call nothing else; what they hand over else goes by its name.
+        """
         unit = self.reach.unit(code)
         scope = unit.names.scopes[code]
-        param = self.parameter(code)
+        param = self.parameter(code) if alone else None
         places = positional(code)
         bound = self.holders.is_init(code) or "classmethod" in decorators(code)
         shift = 1 if bound else 0  # the object (or class) itself is no argument of a call
@@ -113,8 +128,9 @@ class Signatures:
         if param is None and isinstance(code.params.star_arg, cst.Param):
             index = None
         way.hand_downs.append((unit, HandDown(code, param, index)))
-        place = index - shift if index is not None else None
-        for site in sites:
+        place = index - shift if index is not None and alone else None
+        handed = {handing.call for _, handing in way.handings} if not alone else ()
+        for site in (site for site in sites if site not in handed):
             argument = argument_of(site, param, place) if param is not None and place is not None else None
             way.handings.append((self.state.calls[site].unit, Handing(site, argument, place)))
         if param is not None:

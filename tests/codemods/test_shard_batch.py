@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import dedent
 
 import pytest
 
@@ -115,6 +116,48 @@ def test_columns_of_a_text_and_a_state_that_has_as_many_rows(migrated: Migrated)
     new = migrated(script(loop, top, LANGUAGE))
     assert "text_shard = accelerator.shard_batch(text, dim=1)\nstate = model.start(text_shard.size(1))\nfor i" in new
     assert "words, following = window(text_shard, i)" in new
+
+
+def test_a_table_that_a_method_makes_and_two_states_for_its_rows(migrated: Migrated) -> None:
+    text = migrated(
+        dedent("""
+        import torch
+        import torch.nn as nn
+
+        rows, steps = 8, 5
+
+        class Corpus:
+            def load(self, path, rows):
+                ids = torch.LongTensor([int(word) for word in open(path).read().split()])
+                return ids[: len(ids) // rows * rows].view(rows, -1)
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.lstm, self.head = nn.Embedding(9, 4), nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 9)
+
+            def forward(self, x, state):
+                out, (h, c) = self.lstm(self.embed(x), state)
+                return self.head(out.reshape(out.size(0) * out.size(1), out.size(2))), (h, c)
+
+        ids = Corpus().load("words.txt", rows)
+        device = torch.device("cuda")
+        model = Net().to(device)
+        optimizer = torch.optim.Adam(model.parameters())
+        for epoch in range(2):
+            state = (torch.zeros(1, rows, 6).to(device), torch.zeros(1, rows, 6).to(device))
+            for i in range(0, ids.size(1) - steps, steps):
+                x, y = ids[:, i : i + steps].to(device), ids[:, i + 1 : i + 1 + steps].to(device)
+                state = [part.detach() for part in state]
+                scores, state = model(x, state)
+                loss = nn.functional.cross_entropy(scores, y.reshape(-1))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """)
+    )
+    assert "ids = accelerator.shard_batch(ids)\n" in text
+    assert text.count("torch.zeros(1, ids.size(0), 6)") == 2
 
 
 def test_noise_and_what_a_function_makes(migrated: Migrated) -> None:

@@ -39,7 +39,7 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
             _construct(call, thing)
         elif isinstance(thing, Bound):
             method_call(call, thing)
-            method = _method(state, thing)
+            method = method_of(state, thing)
             if method is not None:
                 _configured(call, method, bound=True)
         elif isinstance(thing, (Origin, Instance)):
@@ -70,7 +70,7 @@ def _part_parameters(call: EvaluatedCall, part: cst.BaseExpression, evaluate: Ev
     call.state.solver.watch(evaluate(call.state, call.unit, part), arrive)
 
 
-def _method(state: State, bound: Bound) -> Function | None:
+def method_of(state: State, bound: Bound) -> Function | None:
     """The function of the program that a method call runs."""
     receiver = bound.receiver
     klass = state.klass.get(receiver) if isinstance(receiver, Origin) else getattr(receiver, "klass", None)

@@ -54,6 +54,18 @@ def is_guard(statement: cst.CSTNode) -> bool:
     return any(isinstance(side, cst.Name) and side.value == "__name__" for side in sides)
 
 
+def choice_around(unit: Unit, node: cst.CSTNode) -> cst.CSTNode:
+    """The statement around a node, or the outermost ``if`` of which it is in one branch: what follows runs in any
+    case."""
+    statement = unit.names.statement(node)
+    for around in unit.names.ancestors(statement):
+        if isinstance(around, cst.If) and not is_guard(around):
+            statement = around
+        elif not isinstance(around, (cst.Else, cst.IndentedBlock)):
+            break
+    return statement
+
+
 def _declare(state: State, unit: Unit) -> None:
     """Imports, functions and classes hold what their statements say, wherever those are."""
     for scope in unit.names.scopes.values():

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 import libcst as cst
 
@@ -346,14 +347,49 @@ class State:
         What one call of a function gives, where the function returns ``thing``.
 
         A loader that the function creates, itself or by a function that it alone calls, is another one for each call of
-        it. One that it was handed, or found, is the same for all calls.
+        it. One that it was handed, or found, is the same for all calls. So is a tuple that it returns.
         """
+        if isinstance(thing, Sequence):
+            return self._tuple_of(function, call, thing)
         if not isinstance(thing, Origin) or thing.role is not Role.LOADER or isinstance(function.node, cst.Lambda):
             return thing
         if self._called[function.node.name.value] < 2 or not self._creates(function, thing):
             return thing
         key = ("given", thing.node, call)
         return self._memo.setdefault(key, replace(thing, site=call))
+
+    def _tuple_of(self, function: Function, call: cst.Call, thing: Sequence) -> Sequence:
+        """What one call gives of a tuple that a function returns: ``return data_set, loader``."""
+        node = function.node
+        if isinstance(node, cst.Lambda) or node.name.value not in self._loading or self._called[node.name.value] < 2:
+            return thing
+        given = (statement.value for statement in function.unit.names.returns.get(node, ()))
+        if not any(isinstance(value, cst.Tuple) and thing in self.slot(value).things for value in given):
+            return thing
+        key = ("given", thing, call)
+        copy = self._memo.get(key)
+        if copy is None:
+            copy = self._memo[key] = Sequence()
+            slots = [*((item, Slot()) for item in thing.items), (thing.rest, copy.rest)]
+            copy.items.extend(new for _, new in slots[:-1])
+            for old, new in slots:
+                self.solver.flow(old, new, lambda held: self.given(function, call, held))
+        assert isinstance(copy, Sequence)
+        return copy
+
+    @cached_property
+    def _loading(self) -> frozenset[str]:
+        """The names of the functions that may make a loader, themselves or by functions of such names."""
+        below: dict[str, set[str]] = {}
+        for unit in self.units.values():
+            for call in unit.names.calls:
+                around = unit.names.function(call)
+                if isinstance(around, cst.FunctionDef):
+                    below.setdefault(around.name.value, set()).add(_called(call))
+        found = {name for name, called in below.items() if any(word.endswith("Loader") for word in called)}
+        while more := {name for name, called in below.items() if name not in found and not found.isdisjoint(called)}:
+            found |= more
+        return frozenset(found)
 
     def _creates(self, function: Function, thing: Origin) -> bool:
         place = thing.place

@@ -8,6 +8,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State, Unit, origins
 from ..syntax.scopes import Binding
 from ..training.training import method_name
@@ -78,7 +79,7 @@ def _flag(
             torch_device = isinstance(assign.value, cst.Call) and method_name(assign.value) == "device"
             condition = f'{text}{".type" if torch_device else ""} == "cpu"'
     word = any(_as_word(u, n) for u, n in left)
-    behind = unit.names.statement(last) if last is not None else None
+    behind = choice_around(unit, last) if last is not None else None
     return Flag(unit, condition or "", node, behind, f"{text} = {{}}.device{'.type' if word else ''}" if left else "")
 
 

@@ -83,7 +83,8 @@ class _Host:
         values = [arg.value for arg in call.args if not arg.star]
         method = isinstance(call.func, cst.Attribute)
         if method_name(call) == "numpy" and method:
-            held = origins(record.receiver)
+            # x = x.numpy(): what x holds after it is no tensor
+            held = [origin for origin in origins(record.receiver) if origin.role is not Role.LOCAL]
             if self._placed(call, held, TENSORS) and not moved_before(self.mover, self.unit, call):
                 yield call, "it is on the device, and NumPy reads only CPU memory"
         elif outside.startswith(_READERS):

@@ -62,7 +62,35 @@ class Early:
                     continue
                 if where is not code or _before(stands, here):
                     return call
+        return self._without(code, model) if stands.prepare.wraps is None else None
+
+    def _without(self, code: Code, model: Origin) -> cst.Call | None:
+        """A call that works with a model on a way that does not come by the function that prepares it: a test alone."""
+        within = self.reach.below(code)
+        for call in self._of(model):
+            seen: set[Code] = set()
+            pending = [self.reach.function_of(call)]
+            while pending:
+                where = pending.pop()
+                if where in within or where in seen:
+                    continue
+                seen.add(where)
+                sites = [s for s in self.reach.sites(where) if self.reach.function_of(s) in self.reach.reachable]
+                if not sites and seen != {where}:
+                    return call
+                pending += [self.reach.function_of(site) for site in sites if not self._comes_by(code, site)]
         return None
+
+    def _comes_by(self, code: Code, site: cst.Call) -> bool:
+        """Whether some function is called before a call, wherever that is reached; or by it, on one of two classes."""
+        unit = self.state.calls[site].unit
+        around = set(unit.names.ancestors(site))
+        last = unit.names.end(site)  # Trainer(args).train(): what is called on is made first
+        for call, below in self._calls(unit.names.function(site)):
+            earlier = unit.names.order(call) <= last
+            if code in below and earlier and unit.names.block(call) in around:
+                return True
+        return False
 
     def drawn(self, call: cst.Call, loader: Origin) -> bool:
         """Whether something done with a batch happens before its loader is prepared."""

@@ -139,6 +139,7 @@ def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterat
             continue
         sides = _product(node)
         joined = sides is not None and all(origins(state.values.get(side), Role.OUTPUT) for side in sides)
+        joined = joined or (sides is not None and _is_normalised(unit, sides[0]))
         if joined or _is_difference_of_rows(state, unit, node):
             yield Finding(
                 "in-batch-pairs",
@@ -213,6 +214,13 @@ def _product(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression]
             values.insert(0, node.func.value)
         sides = (values[0], values[1]) if len(values) == 2 else None
     return sides if sides is not None and _is_transposed(sides[1]) else None
+
+
+def _is_normalised(unit: Unit, node: cst.BaseExpression) -> bool:
+    """``z = F.normalize(z)``: rows whose products are their similarities, whoever has made them."""
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    values = bindings_value(unit.names, binding) if binding is not None else []
+    return any(isinstance(value, cst.Call) and method_name(value) == "normalize" for value in values)
 
 
 def _is_transposed(node: cst.BaseExpression) -> bool:

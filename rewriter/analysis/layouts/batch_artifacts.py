@@ -63,6 +63,9 @@ def mean_of_batches(state: State, unit: Unit, shared: Container[cst.CSTNode]) ->
                 binding = unit.names.binding(node.target)
                 counts = _Counts(state, unit, loop, loaders)
                 quotient = _divided(unit, binding, inside, counts) if binding is not None else None
+                shown = _never_divided(unit, binding, inside) if binding is not None else None
+                if shown is not None and not any(isinstance(n, cst.Divide) for n in _operators(node.value)):
+                    quotient = shown, "nothing: on N processes there are N times fewer batches to add up"
                 if quotient is not None:
                     yield Finding(
                         "mean-of-batches",
@@ -201,6 +204,33 @@ class _Counts:
         counted = value.args[0].value
         known = bool(origins(self.state.values.get(counted), Role.DATASET))
         return known or any(counted.deep_equals(data) for data in self.given)
+
+
+def _operators(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    return (n.operator for n in descendants(node) if isinstance(n, cst.BinaryOperation))
+
+
+def _never_divided(unit: Unit, total: Binding, inside: Container[cst.CSTNode]) -> cst.CSTNode | None:
+    """Where a total is printed as it is, and nothing else is made of it; None where something is."""
+    shown: cst.CSTNode | None = None
+    for read in total.reads:
+        if read in inside:
+            continue
+        node: cst.CSTNode = read
+        for around in unit.names.ancestors(read):
+            if isinstance(around, cst.Arg):
+                call = unit.names.parents.get(around)
+                if not isinstance(call, cst.Call) or method_name(call) not in ("print", "format", "info"):
+                    return None
+                break
+            if isinstance(around, cst.FormattedStringExpression):
+                break
+            if not isinstance(around, (cst.Attribute, cst.Call)):
+                return None
+            node = around
+        shown = shown or node
+    divides = any(isinstance(unit.names.parents.get(d), cst.AugAssign) and d not in inside for d in total.definitions)
+    return None if divides else shown
 
 
 def _divided(

@@ -203,7 +203,7 @@ class Equality:
         if isinstance(target, cst.Name):
             return unit.names.binding(target)
         if isinstance(target, cst.Attribute):
-            return self._field(unit, target) or self._target(unit, target.value)
+            return self._field(unit, target) or (None, target.attr.value)
         return None
 
     def _field(self, unit: Unit, node: cst.Attribute) -> Key | None:
@@ -325,8 +325,7 @@ class Equality:
         if node.attr.value in _SAME:
             return
         own = self._field(unit, node)
-        if own is not None:
-            yield own
+        yield (None, node.attr.value) if own is None else own
         slot = self.state.values.get(node)
         if slot is not None:
             yield from (t for t in slot.things if isinstance(t, Instance))

@@ -23,7 +23,8 @@ def running_figures(
     state: State, unit: Unit, training: Training, effects: Iterable[Effect], gathers: Iterable[Gather]
 ) -> Iterator[Count]:
     """Those that only the loop reads: nothing makes them whole, since nothing but a log line depends on them."""
-    whole = {node for gather in gathers for node in (gather.node, *gather.inline)}
+    gathered = list(gathers)
+    whole = {node for gather in gathered for node in (gather.node, *gather.inline)}
     shown = list(_shown(unit, effects))
     for loop in training.train_loops:
         told: set[str] = set()
@@ -38,12 +39,22 @@ def running_figures(
             if read and not anew and origins(state.values.get(added), *SHARES):
                 told.add(name.value)
                 yield Count(node, "running", name.value)
-        yield from _of_steps(state, loop, shown, told)
+        joined = {text for gather in gathered for text in (*gather.names, *gather.means)}
+        own = (name for name in shown if name not in whole and not _is_joined(unit, name, joined))
+        yield from _of_steps(state, loop, own, told)
+
+
+def _is_joined(unit: Unit, name: cst.Name, joined: set[str]) -> bool:
+    """Whether a figure is made of what the loop gathers."""
+    binding = unit.names.binding(name)
+    values = bindings_value(unit.names, binding) if binding is not None else []
+    read = {n.value for value in values for n in descendants(value) if isinstance(n, cst.Name)}
+    return name.value in joined or not joined.isdisjoint(read)
 
 
 def _of_steps(state: State, loop: cst.CSTNode, shown: Iterable[cst.Name], told: set[str]) -> Iterator[Count]:
     """What the loop prints of the batch in hand: a loss, an accuracy."""
-    inside = set(descendants(loop))
+    inside = set(descendants(loop)) - {n for part in _collectors(loop) for n in descendants(part)}
     for name in shown:
         if name in inside and name.value not in told and origins(state.values.get(name), Role.LOSS, Role.LOCAL):
             told.add(name.value)
@@ -75,3 +86,8 @@ def _collected(state: State, node: cst.CSTNode) -> tuple[cst.Name | None, cst.Ba
     elif isinstance(node, cst.Call) and len(node.args) == 1 and collects(state, node, _LISTS):
         holder, added = getattr(node.func, "value", None), node.args[0].value
     return holder if isinstance(holder, cst.Name) else None, added
+
+
+def _collectors(loop: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The statements of a loop that add something up: what they read is told with their sums."""
+    return (node for node in descendants(loop) if isinstance(node, cst.AugAssign))

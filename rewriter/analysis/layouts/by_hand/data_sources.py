@@ -9,7 +9,8 @@ import libcst as cst
 from ....facts.roles import Role
 from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import row, transfer
-from ...dataflow.values import Function, State, Unit, origins
+from ...dataflow.calls import method_of
+from ...dataflow.values import Bound, Function, State, Unit, origins
 from ...syntax.definitions import bindings_value
 from ...syntax.nodes import dotted, keyword
 from ...syntax.walk import descendants
@@ -103,9 +104,10 @@ def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]
         if found is None and name.startswith(("torch.", "numpy.")):
             return True
     for thing in record.callees:
-        if isinstance(thing, Function):
-            given = (r.value for r in thing.unit.names.returns.get(thing.node, ()))
-            if any(is_data(state, thing.unit, v, seen) for v in given if v is not None):
+        function = method_of(state, thing) if isinstance(thing, Bound) else thing
+        if isinstance(function, Function):
+            given = (r.value for r in function.unit.names.returns.get(function.node, ()))
+            if any(is_data(state, function.unit, v, seen) for v in given if v is not None):
                 return True
     if not isinstance(value.func, cst.Attribute):
         return False

@@ -170,6 +170,9 @@ class Mixed(Layout):
 def settled(layout: Layout, node: cst.CSTNode) -> Layout:
     """A layout with which an operation can go on: where paths differ, that is the reason why nothing is known."""
     if isinstance(layout, Mixed):
+        whole = next((one for one in (layout.one, layout.other) if isinstance(one, Whole)), None)
+        if whole is not None:
+            return Unclear("a value that is made for the whole batch meets this process's rows", node, whole)
         return Unclear("its rows are in different places on different paths of the program", node)
     return layout
 

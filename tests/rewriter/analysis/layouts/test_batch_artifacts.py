@@ -66,7 +66,14 @@ def test_an_evaluation_that_leaves_out_batches(drop: str, findings: list[str], t
 
 def test_a_training_that_leaves_out_batches_is_what_the_script_asks_for(trained: Trained) -> None:
     built = "loader = torch.utils.data.DataLoader(data, batch_size=32, drop_last=True)"
-    assert trained(built=built, step="total += loss.item()", epoch="print(total)")[1] == []
+    assert trained(built=built, step="total += loss.item()", epoch="print(total / len(loader))")[1] == []
+
+
+def test_a_sum_of_means_that_nothing_divides_is_told(trained: Trained) -> None:
+    for shown in ("print(total)", "print('{:.3f}'.format(total))", "print(f'{total}')"):
+        assert trained(step="total += loss.item()", epoch=shown)[1] == ["mean-of-batches"]
+    assert trained(step="total += loss.item() / len(loader)", epoch="print(total)")[1] == []
+    assert trained(step="total += loss.item()", epoch="mean = total / len(loader)\nprint(total, mean)")[1] == []
 
 
 PSNR = """\
