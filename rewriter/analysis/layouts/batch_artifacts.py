@@ -211,7 +211,7 @@ def _operators(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def _never_divided(unit: Unit, total: Binding, inside: Container[cst.CSTNode]) -> cst.CSTNode | None:
-    """Where a total is printed as it is, and nothing else is made of it; None where something is."""
+    """Where a total is printed as it is, and nothing is computed from it; None where something is."""
     shown: cst.CSTNode | None = None
     for read in total.reads:
         if read in inside:

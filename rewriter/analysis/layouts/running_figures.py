@@ -89,5 +89,5 @@ def _collected(state: State, node: cst.CSTNode) -> tuple[cst.Name | None, cst.Ba
 
 
 def _collectors(loop: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The statements of a loop that add something up: what they read is told with their sums."""
+    """The statements of a loop that add something up: their sums are named, not what they add."""
     return (node for node in descendants(loop) if isinstance(node, cst.AugAssign))
