@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from torchlift.rewriter.result import FileResult
+
 Migrated = Callable[..., str]
 Findings = Callable[..., list[str]]
 
@@ -64,6 +66,15 @@ for users, items, labels in test_loader:
     hits.append(wanted in torch.take(items, best).tolist())
 print(sum(hits) / len(hits))
 """
+
+
+def test_what_an_evaluation_gathers_is_said_of_no_step_of_the_training(result: Callable[..., FileResult]) -> None:
+    trained = TRAINED.replace("    STEP\n", "    STEP\n    print(loss.item())\n")
+    same = BRANCHES.format(test="optimizer.defaults", other="else:\n            scores = model(x)[0]")
+    for script in (trained, trained + same.replace("scores", "loss")):
+        assert [(trait.kind, trait.name) for trait in result(script).traits if trait.kind == "figure"] == [
+            ("figure", "loss")
+        ]
 
 
 def test_a_batch_that_is_a_group_is_never_joined_with_others(migrated: Migrated, findings: Findings) -> None:

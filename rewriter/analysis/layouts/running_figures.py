@@ -39,7 +39,8 @@ def running_figures(
             if read and not anew and origins(state.values.get(added), *SHARES):
                 told.add(name.value)
                 yield Count(node, "running", name.value)
-        joined = {text for gather in gathered for text in (*gather.names, *gather.means)}
+        here = set(descendants(loop))
+        joined = {text for gather in gathered if gather.node in here for text in (*gather.names, *gather.means)}
         own = (name for name in shown if name not in whole and not _is_joined(unit, name, joined))
         yield from _of_steps(state, loop, own, told)
 
