@@ -131,12 +131,18 @@ def _wanted(
     for evaluation in evaluations:
         if evaluation.understood:
             loaders.update(dict.fromkeys(evaluation.loaders))
-        elif trained.isdisjoint(evaluation.loaders):
+        elif all(o not in trained or _one_of_several(reach, o) for o in evaluation.loaders):
             result.findings.append((evaluation.unit, _unprepared(evaluation)))
         else:
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result))
     return [*models, *optimizers, *loaders, *schedulers]
+
+
+def _one_of_several(reach: Reach, loader: Origin) -> bool:
+    """Whether each turn of a loop makes such a loader, ``for split in splits:``: those of training and test differ."""
+    unit = next((unit for unit in reach.units if loader.place in unit.names.parents), None)
+    return unit is not None and bool(reach.loops(loader.place, unit))
 
 
 def _leave_whole(evaluations: list[Evaluation], trained: set[Origin]) -> None:

@@ -165,6 +165,19 @@ def test_an_evaluation_of_the_training_rows_that_is_not_understood_is_refused(un
     assert "prepare" in unchanged(TRAINED + SHARED)
 
 
+def test_loaders_of_several_splits_are_not_one(migrated: Migrated) -> None:
+    script = TRAINED.replace(
+        "loader = DataLoader(data, batch_size=16, shuffle=True)\n",
+        """loaders = {}
+for split in ("train", "val"):
+    loaders[split] = DataLoader(data[split], batch_size=16, shuffle=split == "train")
+loader, held = loaders["train"], loaders["val"]
+""",
+    )
+    text = migrated(script + SHARED.replace("in loader", "in held"))
+    assert "model, optimizer, loader = accelerator.prepare(" in text and "gather" not in text
+
+
 def test_the_number_of_dimensions_decides_nothing_locally(migrated: Migrated) -> None:
     text = migrated(TRAINED + "    if len(loss.shape) == 1:\n        loss = loss.mean()\n        loss.backward()\n")
     assert "reduce" not in text
