@@ -71,6 +71,8 @@ def _statement(facts: ModuleFacts, batch: HandBatch) -> str:
 
 def _cut(facts: ModuleFacts, batch: HandBatch, node: cst.CSTNode) -> cst.CSTNode:
     assert isinstance(node, cst.BaseExpression)
+    if isinstance(node, cst.Tuple) and not node.lpar:
+        node = node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     args = [cst.Arg(node)]
     if batch.dim:
         equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))

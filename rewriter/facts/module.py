@@ -202,7 +202,7 @@ class HandBatch(NamedTuple):
     """A batch that the script makes without a loader, and where it is cut into shards."""
 
     node: cst.CSTNode
-    """The expression that gives it; where ``names`` are cut before they are used, the loop before which that is."""
+    """The expression that gives it; where ``names`` are cut before they are used, the statement before which."""
     dim: int = 0
     """The dimension of the rows."""
     names: tuple[str, ...] = ()

@@ -55,7 +55,8 @@ def subject(
     cells."""
     files = tuple((os.fspath(source.path), source.data, _settings(settings[source.path])) for source in sources)
     places = tuple((name, *_place(place)) for name, place in layout.places.items())
-    return digest((files, places, tuple(sorted(layout.aliases.items())), notebook))
+    names = tuple(sorted(layout.aliases.items())), tuple(sorted(layout.families.items()))
+    return digest((files, places, names, notebook))
 
 
 def _settings(config: Config) -> tuple[object, ...]:

@@ -76,13 +76,20 @@ class Signatures:
         return True
 
     def together(self, code: cst.FunctionDef) -> list[cst.FunctionDef]:
-        """A function, and for a constructor those of the classes one of which its calls may construct."""
+        """
+        A function, and those that its calls may run in its place: of a class that an option chooses, or of one of two
+        modules that define the name.
+        """
         found = [code]
         for member in found:
-            sites = self.reach.sites(member) if self.holders.is_init(member) else ()
-            calls = (f for site in sites for f in self.reach.called(site))
+            calls = (f for site in self._sites_by_name(member) for f in self.reach.called(site))
             found += dict.fromkeys(f for f in calls if isinstance(f, cst.FunctionDef) and f not in found)
         return found
+
+    def _sites_by_name(self, code: cst.FunctionDef) -> list[cst.Call]:
+        """The calls of a constructor, or of a function that a module defines; methods are chosen by their object."""
+        plain = isinstance(self.reach.unit(code).names.within[code].node, cst.Module)
+        return list(self.reach.sites(code)) if plain or self.holders.is_init(code) else []
 
     def parameter(self, code: Code) -> cst.Param | None:
         """The parameter of a function that only ever holds the device; else one that only holds a rank."""

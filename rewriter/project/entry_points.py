@@ -228,4 +228,4 @@ def _of_guard(data: bytes) -> set[str]:
 def layout_of(program: Program, shared: dict[Path, dict[str, str]]) -> ModulePaths:
     """How the modules of a program find each other."""
     places = {file.name: Place(file.name, file.package, shared.get(file.path, {})) for file in program.files}
-    return ModulePaths(places, program.aliases)
+    return ModulePaths(places, program.aliases, {start: tuple(found) for start, found in program.families.items()})

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.module_paths import ENTRY, resolved
+from ..facts.module_paths import ENTRY, family, resolved
 from ..gate.prefilter import TORCH, parse
 from ..source import SourceError, decode, read_bytes
 
@@ -76,6 +76,8 @@ class Program:
         """Further full names of modules: a file that can be imported by two names has its main name and one in here."""
         self.missing: list[Missing] = []
         self.doubled: list[Doubled] = []
+        self.families: dict[str, list[str]] = {}
+        """The modules that a computed name can mean, by what is written out of it."""
 
     @property
     def entry(self) -> Path:
@@ -99,6 +101,7 @@ class Library:
         self._extra: dict[Path, tuple[str, ...]] = {}
         self._roots: dict[Path, Path | None] = {}
         self._kinds: dict[str, int] = {}
+        self._listed: dict[Path, list[Path]] = {}
 
     def data(self, path: Path) -> bytes:
         """The bytes of a file (of a notebook: of the script of its cells); ``SourceError`` if it cannot be read."""
@@ -163,6 +166,19 @@ class Library:
         found += [top / "src"] if (top / "src").is_dir() else []
         return list(dict.fromkeys(found))
 
+    def added(self, script: Path) -> list[Path]:
+        """The folders that a script adds to ``sys.path``."""
+        folder = absolute(script).parent
+        texts = self._extra.get(absolute(script), ())
+        return [found for text in texts if (found := _plain(folder / text)).is_dir() and found != folder]
+
+    def modules(self, folder: Path) -> list[Path]:
+        """The modules in a folder, without packages."""
+        if folder not in self._listed:
+            found = sorted(folder.glob("*.py")) if folder.is_dir() else []
+            self._listed[folder] = [path for path in found if path.name != "__init__.py"]
+        return self._listed[folder]
+
     def find(self, search: Sequence[Path], module: str) -> list[Path]:
         """The files that an absolute module name may mean, the one that Python takes first."""
         parts = module.split(".")
@@ -199,6 +215,7 @@ def imports_of(tree: ast.Module, *, by_name: bool) -> Iterator[Import]:
     ``by_name``: also those by ``import_module("pkg.mod")``, which requires a look at every expression.
     """
     pending: list[tuple[ast.stmt, bool]] = [(statement, False) for statement in tree.body]
+    values = _assigned(tree) if by_name else {}
     while pending:
         node, guarded = pending.pop()
         if isinstance(node, ast.Import):
@@ -208,7 +225,7 @@ def imports_of(tree: ast.Module, *, by_name: bool) -> Iterator[Import]:
             names = tuple(alias.name for alias in node.names)
             yield Import("." * node.level + (node.module or ""), names, node.lineno, guarded)
         elif by_name:
-            yield from _by_name(node, guarded)
+            yield from _by_name(node, guarded, values)
         if isinstance(node, ast.If) and _types_only(node.test):
             pending.extend((child, guarded) for child in node.orelse)
             continue
@@ -229,17 +246,32 @@ def _types_only(test: ast.expr) -> bool:
     return name == "TYPE_CHECKING"
 
 
-def _by_name(statement: ast.stmt, guarded: bool) -> Iterator[Import]:
-    """The modules that a statement names by a literal in ``import_module("pkg.mod")`` or ``__import__``, without its
-    blocks."""
+def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
+    """What plain assignments give to the names of a file."""
+    return {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _by_name(statement: ast.stmt, guarded: bool, values: Mapping[str, ast.expr]) -> Iterator[Import]:
+    """The modules that a statement names in ``import_module("pkg.mod")`` or ``__import__``, without its blocks; all
+    with the same start where the name is computed: ``pkg.*``."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             word = node.args[0] if name in ("import_module", "__import__") and node.args else None
+            if isinstance(word, ast.Name):
+                word = values.get(word.id, word)
             if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value:
                 yield Import(word.value, (), node.lineno, guarded)
+            elif word is not None and (start := family(word)) is not None:
+                yield Import(f"{start}*", (), node.lineno, True)
         pending.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))
 
 
@@ -286,6 +318,9 @@ class _Follower:
         self.program.files.append(File(name, path, self.library.data(path), package))
 
     def _import(self, file: File, found: Import) -> None:
+        if found.module.endswith("*"):
+            self._family(found.module[:-1])
+            return
         name = resolved(file.package, found.module)
         relative = found.module.startswith(".")
         if name is None:
@@ -314,6 +349,24 @@ class _Follower:
                 if twins:
                     self.program.doubled.append(Doubled(file.path, found.line, whole, path, twins[0]))
             self._add(path, whole)
+
+    def _family(self, start: str) -> None:
+        """Add all modules that a computed name can mean: those of a package, or of a folder added to ``sys.path``."""
+        package, _, stem = start.rpartition(".")
+        parts = package.split(".") if package else []
+        folders = [folder.joinpath(*parts) for folder in self.search] if parts else self.library.added(self.entry)
+        for folder in folders:
+            own = absolute(self.entry)
+            found = [path for path in self.library.modules(folder) if path.stem.startswith(stem) and path != own]
+            if not 0 < len(found) <= _LARGEST_FAMILY:
+                continue
+            for count in range(1, len(parts) + 1):
+                for path in self.library.find(self.search, ".".join(parts[:count])):
+                    self._add(path, ".".join(parts[:count]))
+            for path in found:
+                self._add(path, ".".join([*parts, path.stem]))
+            self.program.families[start] = [self.names[path] for path in found]
+            return
 
     def _places(self, file: File, name: str, spelled: str) -> list[Path]:
         if spelled.startswith(".") and file.package:
@@ -354,6 +407,8 @@ def _in_package(path: Path) -> bool:
     return (absolute(path).parent / "__init__.py").exists()
 
 
+_LARGEST_FAMILY = 40
+"""Modules: of a larger folder, none is taken for what a computed name means."""
 _COMPILED = frozenset(".c .cc .cpp .cxx .cu .pyx .rs .so .pyd .pyi".split())
 
 

@@ -24,7 +24,8 @@ def expectations(result: Result) -> Iterator[str]:
             "processes compute what N processes computed."
         )
     said = {diagnosis.id for file in result.files for diagnosis in file.diagnoses}
-    yield from () if by_hand else _batch(kept or "sharded-batch" in said)
+    kept = kept or "sharded-batch" in said
+    yield from () if by_hand else _batch(kept)
     if "batch-norm" in said:
         by_kind.pop("statistics", None)
     if found := by_kind.get("statistics"):

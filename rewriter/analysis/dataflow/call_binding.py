@@ -12,7 +12,7 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ..syntax.nodes import parameters, positional
 from .containers import element, members
 from .solver import Slot, Thing
-from .values import Bound, Function, Instance, Mapping, State, Trace, Unit
+from .values import Bound, Function, Instance, Klass, Mapping, State, Trace, Unit
 
 Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
 """Gives the slot of an expression's value. It is passed in, because ``expressions`` imports this module."""
@@ -70,9 +70,11 @@ class EvaluatedCall:
         if thing is not None:
             self.state.solver.add(self.result, thing)
 
-    def make(self, role: Role, because: str, qualified: str = "", source: Origin | None = None) -> Origin:
+    def make(
+        self, role: Role, because: str, qualified: str = "", source: Origin | None = None, klass: Klass | None = None
+    ) -> Origin:
         """Let the call give a new thing with a role."""
-        origin = self.state.origin(role, self.node, because, qualified, source)
+        origin = self.state.origin(role, self.node, because, qualified, source, klass)
         self.state.solver.add(self.result, origin)
         return origin
 

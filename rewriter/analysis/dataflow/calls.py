@@ -107,7 +107,7 @@ def _construct(call: EvaluatedCall, klass: Klass) -> None:
     made: Thing
     if klass.role is not None:
         kind = f"an instance of {klass.node.name.value}, a {klass.externals[0] if klass.externals else 'known class'}"
-        made = call.make(klass.role, kind, klass.node.name.value)
+        made = call.make(klass.role, kind, klass.node.name.value, klass=klass)
         assert isinstance(made, Origin)
         state.klass[made] = klass
         state.solver.add(state.kinds(made), klass)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import SHARES, Origin, Role
+from ..syntax.nodes import positional
 from .solver import Slot, Thing
-from .values import External, Function, Klass, Mapping, Sequence, State
+from .values import External, Function, Instance, Klass, Mapping, Sequence, State
 
 _CONTAINERS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential"})
 
@@ -22,21 +23,49 @@ def element(state: State, source: Slot) -> Slot:
             elif thing.role in SHARES or thing.role is Role.PARAMETERS:
                 state.solver.add(result, thing)
             else:
-                _layers(state, thing, result)
+                layers(state, thing, result)
         elif isinstance(thing, Sequence):
             for item in thing.items:
                 state.solver.flow(item, result)
             state.solver.flow(thing.rest, result)
+        elif isinstance(thing, Instance):
+            _handed_out(state, thing, result)
 
     state.solver.watch(source, arrive)
     return result
 
 
-def _layers(state: State, container: Origin, result: Slot) -> None:
-    """The layers in ``nn.ModuleList([...])`` and ``nn.Sequential(...)``."""
+def _handed_out(state: State, thing: Instance, result: Slot) -> None:
+    """What an iterator of the program hands out."""
+    for name in ("__next__", "__iter__"):
+        method = thing.klass.method(name)
+        if method is not None:
+            bind_self(state, thing, method)
+            given = state.returns(method.node)
+            state.solver.flow(given if name == "__next__" else element(state, given), result)
+            return
+
+
+def bind_self(state: State, thing: Thing, method: Function) -> None:
+    """Let the first parameter of a method hold its object, where no call is written out: properties, iterators."""
+    places = positional(method.node)
+    if places:
+        own = method.unit.names.scopes[method.node].bindings[places[0].name.value]
+        state.solver.add(state.binding(own), thing)
+
+
+def layers(state: State, container: Origin, result: Slot) -> None:
+    """The layers in ``nn.ModuleList([...])`` and ``nn.Sequential(...)``, and those that are put in later."""
     if container.qualified in _CONTAINERS and isinstance(container.node, cst.Call):
         for arg in container.node.args:
             state.solver.flow(members(state, state.slot(arg.value)), result)
+        state.solver.flow(state.field(container, "[]"), result)
+
+
+def put_in(state: State, container: Origin, layer: Slot) -> None:
+    """``layers.append(layer)``, ``layers.extend([...])``."""
+    if container.qualified in _CONTAINERS:
+        state.solver.flow(members(state, layer), state.field(container, "[]"))
 
 
 def batch(state: State, loader: Origin) -> Origin:
@@ -52,7 +81,7 @@ def at(state: State, source: Slot, position: int) -> Slot:
         if isinstance(thing, Origin) and (thing.role in SHARES or thing.role is Role.PARAMETERS):
             state.solver.add(result, thing)
         elif isinstance(thing, Origin):
-            _layers(state, thing, result)
+            layers(state, thing, result)
         elif isinstance(thing, Sequence):
             if -len(thing.items) <= position < len(thing.items):
                 state.solver.flow(thing.items[position], result)

@@ -9,14 +9,14 @@ import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.spellings import DEVICE_WORDS
-from ..syntax.nodes import dotted, positional
+from ..syntax.nodes import dotted
 from ..syntax.walk import children
 from . import modules, ranks, registries
 from .call_binding import trailing
 from .calls import call_of
-from .containers import at, element, key_of, members
+from .containers import at, bind_self, element, key_of, layers, members
 from .solver import Slot, Thing
-from .values import External, Function, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
+from .values import External, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
 
 _BUILTINS = frozenset(dir(builtins))
 _PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
@@ -80,11 +80,18 @@ def _attribute(state: State, unit: Unit, node: cst.Attribute, slot: Slot) -> Non
         elif called:
             state.solver.add(slot, state.bound(thing, name))
             if isinstance(thing, (Origin, Instance, Unknown)):
-                state.solver.flow(state.field(thing, name), slot)
+                _held(state, thing, name, slot)
         else:
             attribute(state, node, thing, name, slot)
 
     state.solver.watch(evaluate(state, unit, node.value), arrive)
+
+
+def _held(state: State, thing: Thing, name: str, slot: Slot) -> None:
+    """Let a slot hold what an attribute of a thing was given; a copy of a model has copies of its layers."""
+    state.solver.flow(state.field(thing, name), slot)
+    if isinstance(thing, Origin) and thing.role is Role.MODEL and thing.source is not None:
+        state.solver.flow(state.field(thing.source, name), slot)
 
 
 def _parameter(state: State, node: cst.Attribute, model: Origin, name: str, slot: Slot) -> None:
@@ -121,13 +128,13 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
         elif thing.role is Role.LOADER and name == "dataset":
             solver.add(slot, state.origin(Role.DATASET, thing.node, "the data set of a loader"))
     if isinstance(thing, (Origin, Instance, Unknown)):
-        solver.flow(state.field(thing, name), slot)
+        _held(state, thing, name, slot)
         klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
         if isinstance(klass, Klass):
             solver.flow(state.field(klass, name), slot)
             method = klass.method(name)
             if method is not None and method.decorated("property", "cached_property"):
-                _bind_self(state, thing, method)
+                bind_self(state, thing, method)
             elif method is not None:
                 solver.add(slot, state.bound(thing, name))
     elif isinstance(thing, Klass):
@@ -135,14 +142,6 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
         method = thing.method(name)
         if method is not None:
             solver.add(slot, method)
-
-
-def _bind_self(state: State, thing: Thing, method: Function) -> None:
-    """Let the first parameter of a property hold what it is read from."""
-    places = positional(method.node)
-    if places:
-        own = method.unit.names.scopes[method.node].bindings[places[0].name.value]
-        state.solver.add(state.binding(own), thing)
 
 
 def _call(state: State, unit: Unit, node: cst.Call, slot: Slot) -> None:
@@ -261,7 +260,8 @@ def _assign_item(state: State, unit: Unit, target: cst.Subscript, value: Slot) -
             state.solver.flow(value, thing.rest)
 
     state.solver.watch(evaluate(state, unit, target.value), arrive)
-    _inside(state, unit, target.slice[0])
+    for part in target.slice:
+        _inside(state, unit, part)
 
 
 def _index(node: cst.Subscript) -> cst.BaseExpression | None:
@@ -279,6 +279,8 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
         if isinstance(thing, Origin):
             if thing.role in SHARES or thing.role in (Role.CHECKPOINT, Role.STATE, Role.PARAMETERS):
                 state.solver.add(slot, thing)
+            elif index is not None:
+                layers(state, thing, slot)
         elif isinstance(thing, Trace):
             state.solver.add(slot, thing)
         elif isinstance(thing, Sequence) and isinstance(index, cst.Integer):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+
 import libcst as cst
 
+from ...facts.module_paths import family
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import questions
+from ..syntax.definitions import bindings_value
 from ..syntax.nodes import positional
 from . import ranks, registries
 from .call_binding import EvaluatedCall, escape, relate, trailing
@@ -50,7 +55,7 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         state.solver.watch(call.first(), lambda t: _copied(call, t))
     elif last == "partial" and call.args:
         state.solver.flow(call.first(), call.result)
-    elif qualified.startswith(("torch.", "einops.")):
+    elif qualified.startswith(("torch.", "einops.")) or questions.joins_tensors(qualified):
         call.give_tensors()
         if last in ("from_numpy", "tensor", "as_tensor"):
             return
@@ -68,6 +73,33 @@ def _imported(call: EvaluatedCall, qualified: str) -> None:
         name = full(call.unit, word)
         name = name.partition(".")[0] if qualified == "builtins.__import__" else name
         call.state.solver.add(call.result, call.state.external(name))
+    for name in _computed(call):
+        call.state.solver.add(call.result, call.state.external(name))
+
+
+def _computed(call: EvaluatedCall) -> Iterator[str]:
+    """The modules of the program that a computed name can mean, without those that lack what is read of the module."""
+    families = call.state.layout.families
+    word = call.node.args[0].value if families and call.node.args else None
+    names = call.unit.names
+    binding = names.binding(word) if isinstance(word, cst.Name) else None
+    values = bindings_value(names, binding) if binding is not None else []
+    for one in [word, *values] if word is not None else []:
+        start = family(ast.parse(names.module.code_for_node(one).strip(), mode="eval").body)
+        for name in families.get(start, ()) if start is not None else ():
+            unit = call.state.units.get(name)
+            if unit is not None and _read_of(call).issubset(unit.names.scope.bindings):
+                yield name
+
+
+def _read_of(call: EvaluatedCall) -> set[str]:
+    """The attributes that are read of what a call is assigned to."""
+    names = call.unit.names
+    target = names.parents.get(call.node)
+    name = target.targets[0].target if isinstance(target, cst.Assign) else None
+    binding = names.binding(name) if isinstance(name, cst.Name) else None
+    parents = [names.parents.get(read) for read in binding.reads] if binding is not None else []
+    return {parent.attr.value for parent in parents if isinstance(parent, cst.Attribute)} - {"__dict__", "__file__"}
 
 
 def _texts(unit: Unit, node: cst.CSTNode | None) -> list[str]:
@@ -108,6 +140,7 @@ def _copied(call: EvaluatedCall, thing: Thing) -> None:
         made = call.make(Role.MODEL, "a copy of a model", thing.qualified, thing)
         if thing in call.state.klass:
             call.state.klass[made] = call.state.klass[thing]
+        call.state.solver.flow(call.state.kinds(thing), call.state.kinds(made))
     else:
         call.state.solver.add(call.result, thing)
 

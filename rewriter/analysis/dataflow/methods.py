@@ -8,7 +8,7 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind
-from .containers import element, key_of, merge
+from .containers import element, key_of, merge, put_in
 from .solver import Slot, Thing
 from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Trace, Trail, Unknown
 
@@ -73,6 +73,8 @@ def _model_method(call: EvaluatedCall, model: Origin, name: str) -> None:
         call.make(Role.STATE, "a model's state dict", source=model)
     elif name in _INNER:
         _inner(call, model, name)
+    elif name in ("append", "extend", "insert", "add_module", "register_module") and call.args:
+        put_in(state, model, call.args[-1][1])
     elif name in ("buffers", "named_buffers", "size"):
         return
     else:

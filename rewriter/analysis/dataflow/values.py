@@ -334,10 +334,16 @@ class State:
         return thing
 
     def origin(
-        self, role: Role, node: cst.CSTNode, because: str, qualified: str = "", source: Origin | None = None
+        self,
+        role: Role,
+        node: cst.CSTNode,
+        because: str,
+        qualified: str = "",
+        source: Origin | None = None,
+        klass: Klass | None = None,
     ) -> Origin:
-        """The origin of a role at a place: the same one each time it is asked for."""
-        key = ("origin", role, node, source)
+        """The origin of a role at a place, and of one class of the program: the same one each time it is asked for."""
+        key = ("origin", role, node, source, klass)
         thing = self._memo.setdefault(key, Origin(role, node, because, qualified, source))
         assert isinstance(thing, Origin)
         return thing

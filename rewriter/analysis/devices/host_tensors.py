@@ -33,7 +33,7 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
         return []
     host = _Host(mover, unit)
     found: dict[cst.BaseExpression, Placement] = {}
-    for node in unit.names.every(cst.Call, cst.Comparison, cst.BinaryOperation):
+    for node in unit.names.every(cst.Call, cst.Comparison, cst.BinaryOperation, cst.Assign):
         for raw, because in host.needed(node):
             found.setdefault(raw, Placement(raw, Move.HOST, because))
         for made in host.joined(node):
@@ -50,6 +50,8 @@ class _Host:
 
     def needed(self, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
         """What a node needs on the CPU, and why."""
+        for index in self._indices(node):
+            yield index, "it is on the device, and an index into a CPU tensor"
         if isinstance(node, cst.Call) and (record := self.state.calls.get(node)) is not None:
             yield from self._by_call(record)
         elif isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
@@ -68,6 +70,34 @@ class _Host:
             if new and any(self._raw(value) for value in operands if value not in new):
                 yield from new
 
+    def _indices(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+        """Of a write into a new tensor of the CPU, the indices that are a batch's: ``onehot[rows, labels] = 1``."""
+        base, places = _written_into(node)
+        made = self.mover.made_on_host
+        if base is None or not any(made.new_tensor(self.unit, value) for value in self._made_for(base)):
+            return
+        for place in places:
+            if self._of_batch(place):
+                yield place
+
+    def _made_for(self, base: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """The expressions that make what a node writes into."""
+        if not isinstance(base, cst.Name):
+            return [base] if isinstance(base, cst.Call) else []
+        binding = self.unit.names.binding(base)
+        if binding is None or binding.scope.function.node is not self.unit.names.function(base):
+            return []
+        return bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, base))
+
+    def _of_batch(self, node: cst.CSTNode) -> bool:
+        """Whether a part of an index may be what a prepared loader yields, as it is there."""
+        if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or self._on_host(node):
+            return False
+        held = origins(self.state.values.get(node), Role.BATCH)
+        if not any(map(self._of_prepared, held)) or self.mover.inside_model(self.unit, node):
+            return False
+        return not moved_before(self.mover, self.unit, node)
+
     def _grows(self, node: cst.CSTNode, operand: cst.BaseExpression) -> bool:
         """``rows = torch.cat((rows, batch))``: what the script collects on the CPU stays there."""
         around = self.unit.names.parents.get(node)
@@ -84,8 +114,7 @@ class _Host:
         method = isinstance(call.func, cst.Attribute)
         if method_name(call) == "numpy" and method:
             # x = x.numpy(): what x holds after it is no tensor
-            held = [origin for origin in origins(record.receiver) if origin.role is not Role.LOCAL]
-            if self._placed(call, held, TENSORS) and not moved_before(self.mover, self.unit, call):
+            if self._may_be_placed(call, record):
                 yield call, "it is on the device, and NumPy reads only CPU memory"
         elif outside.startswith(_READERS):
             for value in values:
@@ -108,6 +137,22 @@ class _Host:
             return False
         held = origins(self.state.values.get(node))
         return self._placed(node, held, frozenset({Role.BATCH})) and not moved_before(self.mover, self.unit, node)
+
+    def _may_be_placed(self, call: cst.Call, record: CallRecord) -> bool:
+        """
+        Whether some tensor of which ``.numpy()`` is asked comes on the device from what is prepared.
+
+        One that is on the CPU already is only asked for nothing: the call can be written wherever that may be.
+        """
+        held = origins(record.receiver, *TENSORS)  # x = x.numpy(): what x holds after it is no tensor
+        assert isinstance(call.func, cst.Attribute)
+        if not any(self._of_prepared(origin) for origin in held) or self._on_host(call.func.value):
+            return False
+        loops = self.mover.reach.always_in_batch_loop(call, self.unit)
+        shown = all(origin.role is Role.BATCH for origin in held)
+        return (loops or shown) and not (
+            self.mover.inside_model(self.unit, call) or moved_before(self.mover, self.unit, call)
+        )
 
     def _placed(self, node: cst.BaseExpression, held: list[Origin], roles: frozenset[Role]) -> bool:
         """Whether everything that an expression holds comes on the device from what is prepared."""
@@ -146,6 +191,19 @@ class _Host:
             return False
         values = bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, name))
         return bool(values) and all(self._on_host(value, depth + 1) for value in values)
+
+
+_AT_PLACES = frozenset("scatter_ scatter scatter_add_ scatter_add index_add_ index_copy_ index_fill_".split())
+
+
+def _written_into(node: cst.CSTNode) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression]]:
+    """A tensor, and the indices at which a node writes into it: ``x[i, j] = 1``, ``x.scatter_(1, indices, 1)``."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _AT_PLACES:
+        return node.func.value, [arg.value for arg in node.args]
+    target = node.targets[0].target if isinstance(node, cst.Assign) else None
+    if not isinstance(target, cst.Subscript):
+        return None, []
+    return target.value, [e.slice.value for e in target.slice if isinstance(e.slice, cst.Index)]
 
 
 def _operands(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:

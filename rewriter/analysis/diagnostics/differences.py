@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.roles import Role
+from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import State, Unit, origins
+from ..dataflow.values import CallRecord, State, Unit, origins
 from ..effects.existing_guards import guarded
+from ..layouts.losses import weighted_mean
 from ..layouts.reductions import reduction_of
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import dotted, keyword
@@ -23,12 +24,13 @@ def weighted(state: State, training: Training) -> Iterator[tuple[Unit, Finding]]
     """Losses that are normalised by something else than the number of rows."""
     seen: set[cst.CSTNode] = set()
     for record in training.backwards:
-        for loss in (*origins(record.receiver, Role.LOSS), *origins(record.first, Role.LOSS)):
+        for loss in _losses(state, record):
             maker = loss.source.node if loss.source is not None and loss.source.role is Role.CRITERION else loss.node
             names = [n for n in ("weight", "ignore_index") if isinstance(maker, cst.Call) and keyword(maker, n)]
             if names and maker not in seen:
                 seen.add(maker)
-                yield record.unit, _weighted(maker, f"normalises this loss by its own {names[0]}")
+                unit = state.calls[maker].unit if isinstance(maker, cst.Call) and maker in state.calls else record.unit
+                yield unit, weighted_mean(maker, f"normalises this loss by its own {names[0]}")
             elif isinstance(loss.node, cst.Call) and loss.node in state.calls and loss.node not in seen:
                 seen.add(loss.node)
                 made = state.calls[loss.node]
@@ -36,20 +38,22 @@ def weighted(state: State, training: Training) -> Iterator[tuple[Unit, Finding]]
                 if chosen and reduction_of(state, made.unit, made.node) == "mean":
                     yield (
                         made.unit,
-                        _weighted(
+                        weighted_mean(
                             loss.node, f"averages this loss over its own `{chosen}`, and has more or fewer of them"
                         ),
                     )
 
 
-def _weighted(node: cst.CSTNode, how: str) -> Finding:
-    return Finding(
-        "weighted-mean",
-        node,
-        f"each process {how}: the gradient is close to the original's but not equal to it",
-        "no action needed if close is good enough; for the exact gradient, sum the losses and divide by a reduced "
-        "count",
-    )
+def _losses(state: State, record: CallRecord) -> Iterator[Origin]:
+    """The losses from which a backward pass starts, those included that the forward pass of a model returns."""
+    for slot in (record.receiver, record.first):
+        yield from origins(slot, Role.LOSS)
+        for output in origins(slot, Role.OUTPUT):
+            klass = state.klass.get(output.source) if output.source is not None else None
+            forward = klass.method("forward") if klass is not None else None
+            for returned in forward.unit.names.returns.get(forward.node, ()) if forward is not None else ():
+                for node in descendants(returned.value) if returned.value is not None else ():
+                    yield from origins(state.values.get(node), Role.LOSS) if isinstance(node, cst.Name) else ()
 
 
 def _chosen(state: State, unit: Unit, node: cst.BaseExpression) -> str:

@@ -14,8 +14,8 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import Function, State, Unit, origins
 from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
+from ..layouts.by_hand.trainings import counts_rounds, is_undefined
 from ..layouts.by_hand.trial import Obstacle
-from ..syntax.definitions import plain_values
 from ..syntax.nodes import import_source
 from ..training.training import Training, method_name, outside_name
 
@@ -88,9 +88,9 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
             while isinstance(source, cst.Call) and source.args and method_name(source) not in ("range", "trange"):
                 source = source.args[0].value
             name = record.unit.names.module.code_for_node(source)
-            if isinstance(source, cst.Name) and _counts(record.unit, source):
+            if isinstance(source, cst.Name) and counts_rounds(record.unit, source):
                 continue
-            if isinstance(source, cst.Name) and _is_undefined(record.unit, source):
+            if is_undefined(record.unit, source):
                 return record.unit, _blocked(
                     "unknown-loader",
                     loop,
@@ -116,22 +116,6 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
         "no data loader feeds this training: every process would do the same work on the same data",
         "feed it from a torch.utils.data.DataLoader, or keep it on one device",
     )  # fmt: skip
-
-
-def _counts(unit: Unit, name: cst.Name) -> bool:
-    """Whether a variable is a counter of rounds with something around it: ``bar = tqdm(range(100))``."""
-    values = plain_values(unit.names, name)
-    for value in values:
-        while isinstance(value, cst.Call) and value.args and method_name(value) not in ("range", "trange"):
-            value = value.args[0].value
-        if not isinstance(value, cst.Call) or method_name(value) not in ("range", "trange"):
-            return False
-    return bool(values)
-
-
-def _is_undefined(unit: Unit, name: cst.Name) -> bool:
-    binding = unit.names.binding(name)
-    return (binding is None or not binding.definitions) and not unit.names.stars
 
 
 def _blocked(id: str, node: cst.CSTNode | None, message: str, remedy: str) -> Finding:

@@ -209,3 +209,14 @@ def read_off(value: cst.BaseExpression) -> cst.Name | None:
         plain = isinstance(inner, cst.Attribute) and inner.attr.value in ("detach", "data", "cpu", "float")
         base = inner.value if plain and isinstance(inner, cst.Attribute) else None
     return base
+
+
+def weighted_mean(node: cst.CSTNode, how: str) -> Finding:
+    """That each process computes its mean by more than its number of rows; ``how`` goes on from "each process"."""
+    return Finding(
+        "weighted-mean",
+        node,
+        f"each process {how}: the gradient is close to the original's but not equal to it",
+        "no action needed if close is good enough; for the exact gradient, sum the losses and divide by a reduced "
+        "count",
+    )

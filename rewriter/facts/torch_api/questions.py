@@ -107,6 +107,11 @@ def passes(name: str) -> bool:
     return found is not None and isinstance(found.transfer, (tensors.Passes, outside.Bar))
 
 
+def joins_tensors(name: str) -> bool:
+    """Whether a call of any package puts tensors together to one, on their device: a grid of pictures."""
+    return transfer(name, tensors.Concat) is not None
+
+
 def iterates(last: str) -> bool:
     """Whether a callable with this last name, from any package, yields the elements that it iterates."""
     found = transfer(f"any.{last}", tensors.Passes)

@@ -14,6 +14,10 @@ _NUMBER = re.compile(
     r"(?<![A-Za-z_])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?%?|(?<![A-Za-z])(?:nan|inf)(?![A-Za-z])"
 )
 """A number, with its percent sign: a whole one that has it is rounded, and no count."""
+_DURATION = re.compile(
+    r"(?<![\w.])\d+(?:\.\d+)?(?:\s?(?:ns|us|µs|ms|s|secs?|seconds?|minutes?|hours?|it/s|s/it)(?![\w/])|m(?=\s?\d+(?:\.\d+)?s)|h(?=\s?\d+m))"
+)
+"""How long something took, or how fast it was: no result of the script."""
 _OUT, _ERR, _LOG = 1, 2, 3
 _RECENT = 8
 """Losses that a line may still mean."""
@@ -34,12 +38,16 @@ class Line:
     @property
     def shape(self) -> str:
         """The text without its numbers."""
-        return " ".join(_NUMBER.sub("#", self.text).split())
+        return " ".join(_NUMBER.sub("#", self._timeless).split())
 
     @property
     def numbers(self) -> list[str]:
         """Its numbers, as they are printed."""
-        return _NUMBER.findall(self.text)
+        return _NUMBER.findall(self._timeless)
+
+    @property
+    def _timeless(self) -> str:
+        return _DURATION.sub("#", self.text)
 
 
 def lines_of(rank: RankTrace, stream: int = _OUT) -> list[Line]:

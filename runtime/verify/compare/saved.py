@@ -15,6 +15,8 @@ from .tolerances import About, apart
 
 _DIGITS = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{6,}|\d+")
 """What varies in a name by its nature: a UUID, a hash, a number."""
+_DRAWN = re.compile(r"(?<![^/\\])tmp[a-z0-9_]{8}(?![^/\\.])")
+"""The name that `tempfile` gives to a folder or a file."""
 
 
 def files(about: About) -> Promise:
@@ -113,10 +115,15 @@ def _saved_by(rank: RankTrace) -> dict[str, list[list[Any]]]:
     saves: dict[str, list[list[Any]]] = {}
     for event in rank.events:
         if event["e"] == "save":
-            saves[event["f"] or "(memory)"] = event["items"]
-        elif event["e"] == "rename" and event["f"] in saves:
-            saves[event["to"]] = saves.pop(event["f"])
+            saves[_lasting(event["f"]) or "(memory)"] = event["items"]
+        elif event["e"] == "rename" and _lasting(event["f"]) in saves:
+            saves[_lasting(event["to"])] = saves.pop(_lasting(event["f"]))
     return saves
+
+
+def _lasting(name: str) -> str:
+    """A name without what the system draws for a temporary folder or file."""
+    return _DRAWN.sub("tmp#", name)
 
 
 def _form(wanted: list[list[Any]], found: list[list[Any]]) -> tuple[str, str] | None:

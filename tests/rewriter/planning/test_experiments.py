@@ -130,3 +130,103 @@ def test_every_class_that_an_option_may_choose_is_handed_the_accelerator(files: 
 def test_a_model_that_is_always_trained_first_is_placed_by_prepare(files: Files) -> None:
     new, _ = files("    experiment.test()")
     assert "self.model = self.build()\n" in new["basic"]
+
+
+NET = """\
+import torch
+
+
+class Config:
+    rows = 16
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.{layer} = torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.{step}(x)
+
+    def {step}(self, x):
+        return self.{layer}(x)
+"""
+LOADED = """\
+import os
+import torch
+
+
+def build(path, rows):
+    os.makedirs("out")
+    return torch.utils.data.DataLoader(torch.load(path), rows)
+"""
+RUN = """\
+from importlib import import_module
+import sys
+import torch
+
+name = sys.argv[1]
+if name == "wide":
+    from wide_data import build
+else:
+    from plain_data import build
+{asked}
+loader = build("rows.pt", 16)
+model = found.Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+ASKED = {
+    "added": 'found = import_module("nets." + name)',
+    "formatted": 'found = import_module(f"nets.{name}")',
+    "by percent": 'found = import_module("nets.%s" % name)',
+    "by a variable": 'path = "nets." + name\nfound = import_module(path)',
+    "in a folder of the path": 'sys.path.append("nets")\nfound = import_module(name)',
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_a_module_whose_name_is_computed_is_one_of_a_folder(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = {"pyproject.toml": "", "wide_data.py": LOADED, "plain_data.py": LOADED}
+    texts["nets/wide.py"] = NET.format(layer="wide", step="widen")
+    texts["nets/plain.py"] = NET.format(layer="only", step="pass_on")
+    texts["nets/parts.py"] = "WIDTH = 4\n"
+    texts["train.py"] = RUN.format(asked=asked)
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")])
+    new = {Path(file.source.path).name: file.after.decode() for file in survey.files}
+    assert "model, optimizer, loader = accelerator.prepare(" in new["train.py"]
+    assert "accelerator.backward(loss)" in new["train.py"]
+    assert not [found.id for file in survey.files for found in file.diagnoses if found.severity.value == "blocked"]
+
+
+def test_one_of_two_functions_of_a_name_is_handed_the_accelerator_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = LOADED.replace('os.makedirs("out")', 'print("reading", path)')
+    texts = {
+        "pyproject.toml": "",
+        "wide_data.py": data,
+        "plain_data.py": data,
+        "nets/plain.py": NET.format(layer="a", step="b"),
+    }
+    texts["train.py"] = RUN.format(asked=ASKED["added"])
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")])
+    new = {Path(file.source.path).name: file.after.decode() for file in survey.files}
+    assert 'loader = build("rows.pt", 16, accelerator=accelerator)' in new["train.py"]
+    for name in ("wide_data.py", "plain_data.py"):
+        assert "def build(path, rows, accelerator):" in new[name]
+        assert 'accelerator.print("reading", path)' in new[name]

@@ -167,6 +167,11 @@ def test_a_sample_read_twice_is_found() -> None:
         ("loss nan", "loss nan", False, Outcome.HELD),
         ("loss 1.0", "loss nan", False, Outcome.BROKEN),
         ("conv2d 1e-05", "conv2d 1e-05", False, Outcome.HELD),
+        ("loss 0.5 in 32.19ms", "loss 0.5 in 38.62ms", False, Outcome.HELD),
+        ("done in 0m 4s", "done in 0m 5s", False, Outcome.HELD),
+        ("12.5it/s, 3 seconds", "9.75it/s, 4 seconds", False, Outcome.HELD),
+        ("12.5s, accuracy 0.71", "13.5s, accuracy 0.74", False, Outcome.BROKEN),
+        ("3 samples", "4 samples", False, Outcome.BROKEN),
     ],
 )
 def test_printed_numbers(original: str, migrated: str, training_line: bool, outcome: Outcome) -> None:
@@ -360,6 +365,13 @@ def test_a_checkpoint_that_is_renamed_is_found_under_its_name() -> None:
     rename = {"e": "rename", "t": 0, "f": ".m.tmp", "to": "m.pt"}
     other = run([*TRAINED, save(WEIGHT, path=".m.tmp"), rename])
     assert saved.checkpoints(about(run([*TRAINED, save(WEIGHT)]), other)).outcome is Outcome.HELD
+
+
+def test_a_folder_that_the_system_names_is_one_and_the_same() -> None:
+    first, second = save(WEIGHT, path="../tmp/tmpab12cd_f/best.pt"), save(WEIGHT, path="../tmp/tmpzz98xy_0/best.pt")
+    assert saved.checkpoints(about(run([*TRAINED, first]), run([*TRAINED, second]))).outcome is Outcome.HELD
+    other = save(WEIGHT, path="../tmp/tmpzz98xy_0/last.pt")
+    assert saved.checkpoints(about(run([*TRAINED, first]), run([*TRAINED, other]))).outcome is Outcome.BROKEN
 
 
 def coll(op: str, at: str) -> Event:

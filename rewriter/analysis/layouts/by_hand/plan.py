@@ -18,9 +18,12 @@ from ....facts.torch_api import questions
 from ....findings import Finding, Severity
 from ...dataflow.call_graph import Reach
 from ...dataflow.values import CallRecord, State, Unit, origins
+from ...syntax.walk import descendants
 from ...training.training import Training, method_name, outside_names
 from ..engine.layout import Layout, Partial, Shard, inner
-from .suggestions import Cut, Suggestions
+from ..losses import weighted_mean
+from .cuts import Cut
+from .suggestions import Suggestions
 from .trainings import HandTraining, trainings
 from .trial import Obstacle, Trial, TrialOutcome
 
@@ -118,7 +121,10 @@ class _Planner:
             if isinstance(layout := inner(held), Partial)
         }
         names = [cut for cut in cuts if isinstance(cut.node, cst.Name)]
-        if names:
+        if names and names[0].at is not None:
+            texts = tuple(_name(cut.node).value for cut in names)
+            found.batches.append((self.unit, HandBatch(names[0].at.body.body[0], _dim(names[0].layout), texts)))
+        elif names:
             found.batches.append((self.unit, self._before_loop(names, outcome.counts)))
         for cut in cuts:
             if cut not in names:
@@ -130,15 +136,25 @@ class _Planner:
                 found.counts.append(
                     (self.unit, ShardCount(size, found.batches[0][1].renamed(read.value), _dim(names[0].layout)))
                 )
-        found.shards = [cut.node for cut in cuts]
+        found.shards = [node for cut in cuts for node in (self._in_turns(cut) if cut.at is not None else [cut.node])]
         for binding, _ in self.trial.left_over(outcome.held):
             because = "made of the rows of this process, and read as a whole after the training"
             found.gathers.append((self.unit, Gather(self.loop, (binding.name,), because)))
         for call in list(outcome.held.shown)[:1]:
             found.findings.append((self.reach.unit_of(call, self.unit), _shown(call)))
         unit, first = found.batches[0]
-        found.findings.append((unit, sharded_batch(first, found.reductions)))
+        found.findings.append((unit, sharded_batch(first, found.reductions, cuts[0].source)))
+        for call, held in outcome.held.backwards.items():
+            layout = inner(held)
+            if isinstance(layout, Partial) and layout.uneven:
+                found.findings.append((self.reach.unit_of(call, self.unit), weighted_mean(call, layout.uneven)))
         return found
+
+    def _in_turns(self, cut: Cut) -> list[cst.CSTNode]:
+        """The reads of what a loop sets, in its turns."""
+        binding = self.unit.names.binding(_name(cut.node))
+        inside = set(descendants(cut.at.body)) if cut.at is not None else set()
+        return [read for read in binding.reads if read in inside] if binding is not None else []
 
     def _before_loop(self, cuts: list[Cut], counts: list[tuple[cst.CSTNode, cst.CSTNode]]) -> HandBatch:
         """One statement for all that is cut as a whole: before the loop, and before what has to know how many rows."""
@@ -164,8 +180,8 @@ class _Planner:
         return HandBatch(place, _dim(cuts[0].layout), texts, news, tuple(_name(cut.node) for cut in cuts))
 
 
-def sharded_batch(batch: HandBatch, reductions: Mapping[cst.Call, str]) -> Finding:
-    """What it means that a batch is cut."""
+def sharded_batch(batch: HandBatch, reductions: Mapping[cst.Call, str], source: str = "") -> Finding:
+    """What it means that a batch is cut; ``source`` is what hands it out, where that may be a loader."""
     sums = ": of a loss that is a sum over the rows, 1/N" if "sum" in reductions.values() else ""
     what = f"`{'`, `'.join(batch.names)}`" if batch.names else "this batch"
     return Finding(
@@ -174,7 +190,13 @@ def sharded_batch(batch: HandBatch, reductions: Mapping[cst.Call, str]) -> Findi
         f"no loader feeds this training: each process trains on its own rows of {what}. Together they compute what one "
         "process computes; the learning rate stays as it is. A figure of a step that is printed is that of the main "
         f"process's rows{sums}",
-        'no action needed; for the figure of all rows print accelerator.reduce(value.detach(), reduction="mean")',
+        'no action needed; for the figure of all rows print accelerator.reduce(value.detach(), reduction="mean")'
+        + (
+            f". If `{source}` is a torch.utils.data.DataLoader, pass --assume loader={source}: then each process loads "
+            "its own rows alone"
+            if source
+            else ""
+        ),
         Severity.NOTE,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 
 import libcst as cst
 
@@ -11,7 +10,7 @@ from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import transfer
 from ...dataflow.call_binding import argument_of
 from ...dataflow.call_graph import Reach
-from ...dataflow.values import State, Unit
+from ...dataflow.values import State
 from ...syntax.definitions import bindings_value
 from ...syntax.names import Names
 from ...syntax.nodes import dotted, positional
@@ -19,17 +18,10 @@ from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from ...training.training import outside_names
 from ..engine.layout import Layout, Several, Shard, inner
+from .cuts import Cut
 from .data_sources import calls_in, chooses, elements_of, is_data, is_new, size_of_draw, spelled, without_gradient
+from .feeds import Feeds
 from .trainings import HandTraining
-
-
-class Cut(NamedTuple):
-    """A place at which a batch can be cut."""
-
-    node: cst.BaseExpression
-    unit: Unit
-    layout: Layout
-    sizes: frozenset[str] = frozenset()
 
 
 class Suggestions:
@@ -51,6 +43,7 @@ class Suggestions:
         given: Callable[[list[Cut]], Mapping[cst.Call, Layout]],
     ) -> None:
         self.state, self.reach, self._given = state, reach, given
+        self._training = training
         self.unit, self.loop = training.unit, training.loop
         self.code = self.unit.names.function(self.loop)
         self.nodes = list(descendants(self.loop.body))
@@ -77,6 +70,7 @@ class Suggestions:
                         for binding, sizes in chosen
                         for read in self._reads(binding)
                     ]
+        yield from Feeds(self.state, self.reach, self._training).all()
 
     def _draws(self, noise: bool = False) -> Iterator[Cut]:
         """Random numbers that choose rows; with ``noise`` those that are rows themselves, too."""

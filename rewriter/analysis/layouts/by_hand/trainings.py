@@ -8,7 +8,8 @@ import libcst as cst
 
 from ...dataflow.call_graph import Reach
 from ...dataflow.values import CallRecord, State, Unit
-from ...training.training import Training
+from ...syntax.definitions import plain_values
+from ...training.training import Training, method_name
 
 
 class HandTraining(NamedTuple):
@@ -54,3 +55,23 @@ def _around(
             return None
         seen.add(code)
         call, unit = sites[0], state.calls[sites[0]].unit
+
+
+def counts_rounds(unit: Unit, source: cst.BaseExpression) -> bool:
+    """Whether a loop over it counts rounds: a range, with something around it (``bar = tqdm(range(100))``) or not."""
+    values = plain_values(unit.names, source) if isinstance(source, cst.Name) else [source]
+    for value in values:
+        while isinstance(value, cst.Call) and value.args and method_name(value) not in _COUNTERS:
+            value = value.args[0].value
+        if not isinstance(value, cst.Call) or method_name(value) not in _COUNTERS:
+            return False
+    return bool(values)
+
+
+def is_undefined(unit: Unit, source: cst.BaseExpression) -> bool:
+    """Whether it is a name that nothing defines: the script fails there."""
+    binding = unit.names.binding(source) if isinstance(source, cst.Name) else None
+    return isinstance(source, cst.Name) and (binding is None or not binding.definitions) and not unit.names.stars
+
+
+_COUNTERS = ("range", "trange", "count")

@@ -14,7 +14,7 @@ from ...syntax.walk import descendants
 from ..engine.interpreter import Interpreter
 from ..engine.layout import REPLICATED, Layout, Partial, Shard, ShardRow, ShardSize, Unclear, inner
 from ..engine.memory import Seeds
-from .suggestions import Cut
+from .cuts import Cut
 from .trainings import HandTraining
 
 _TRIES = 4

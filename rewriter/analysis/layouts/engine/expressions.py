@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 
 import libcst as cst
 
 from ...syntax.nodes import dotted
 from ...syntax.scopes import Binding
+from ...syntax.walk import descendants
 from .layout import (
     NEUTRAL,
     REPLICATED,
@@ -26,6 +28,8 @@ from .layout import (
     inner,
     join,
     join_all,
+    masking,
+    normalised,
     pointwise,
     settled,
 )
@@ -51,14 +55,23 @@ class Expressions(Memory):
     def _eval(self, node: cst.CSTNode) -> Layout:
         found = self.seeds.rows.get(node)
         if found is not None:
-            return found
+            return Unclear("it is cut twice", node) if self._is_cut(node) else found
         if self.seeds.sizes and dotted(node) in self.seeds.sizes:
-            return WholeCount(node=node)
+            own = self._of_name(node) if isinstance(node, cst.Name) else REPLICATED
+            return own if isinstance(own, ShardSize) else WholeCount(node=node)  # `batch_size = x.size(0)`
         self._steps += 1
         if self._steps > _MOST:
             return Unclear("the program is too large to follow", node)
         method = getattr(self, f"_of_{node.__class__.__name__.lower()}", None)
         return method(node) if method is not None else REPLICATED
+
+    def _is_cut(self, node: cst.CSTNode) -> bool:
+        """Whether what is to be cut holds rows of one process already."""
+        if isinstance(node, cst.Name):
+            return False
+        bindings = (self._unit.names.binding(n) for n in descendants(node) if isinstance(n, cst.Name))
+        held = (self.values.get(binding) for binding in bindings if binding is not None)
+        return any(isinstance(inner(layout), (Shard, ShardRow)) for layout in held if layout is not None)
 
     def _of_integer(self, node: cst.Integer) -> Layout:
         return NEUTRAL
@@ -97,7 +110,7 @@ class Expressions(Memory):
         return join(self._eval(node.left), self._eval(node.right))
 
     def _of_comparison(self, node: cst.Comparison) -> Layout:
-        return pointwise([self._eval(node.left), *(self._eval(c.comparator) for c in node.comparisons)], node)
+        return masking(pointwise([self._eval(node.left), *(self._eval(c.comparator) for c in node.comparisons)], node))
 
     def _of_ifexp(self, node: cst.IfExp) -> Layout:
         return join(self._eval(node.body), self._eval(node.orelse))
@@ -157,11 +170,9 @@ class Expressions(Memory):
         value = settled(self._eval(node.value), node)
         parts = [element.slice for element in node.slice]
         if isinstance(value, Shape):
-            return (
-                sized(value.of, integer(parts[0].value))
-                if isinstance(parts[0], cst.Index)
-                else Unclear("a part of a shape", node)
-            )
+            place = integer(parts[0].value) if isinstance(parts[0], cst.Index) else None
+            self._has_dimension(node.value, place)
+            return sized(value.of, place) if isinstance(parts[0], cst.Index) else Unclear("a part of a shape", node)
         layouts = [self._eval(part.value) if isinstance(part, cst.Index) else self._bounds(part) for part in parts]
         return indexed(value, parts, layouts, node)
 
@@ -177,11 +188,15 @@ class Expressions(Memory):
                 return Several(left.items + right.items)
             return Each(join(inner(left), inner(right)))
         left, right = settled(left, node), settled(right, node)
+        if isinstance(left, Unclear) and left.squared and isinstance(operator, cst.Power) and _is_two(node):
+            return left.squared
         if isinstance(left, Unclear) or isinstance(right, Unclear):
             return left if isinstance(left, Unclear) else right
         kind = type(operator).__name__.removesuffix("Assign")
         if kind == "MatrixMultiply" and (isinstance(left, Shard) or isinstance(right, Shard)):
             return product(left, right, False, node)
+        if kind == "Divide" and isinstance(left, (Partial, Shard)) and isinstance(right, Partial):
+            return normalised(left)
         if isinstance(left, Partial) or isinstance(right, Partial):
             return _of_terms(left, right, kind, node)
         if isinstance(left, ShardSize) or isinstance(right, ShardSize):
@@ -200,13 +215,18 @@ class Expressions(Memory):
         return layout
 
 
+def _is_two(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.BinaryOperation) and integer(node.right) == 2
+
+
 def _of_terms(left: Layout, right: Layout, kind: str, node: cst.CSTNode) -> Layout:
     """Arithmetic with a mean or a sum over the rows of this process."""
     one, other = (left, right) if isinstance(left, Partial) else (right, left)
     assert isinstance(one, Partial)
     if kind in ("Add", "Subtract"):
         if isinstance(other, Partial):
-            return one if one == other else Unclear("it adds a sum over the rows and a mean over them", node)
+            same = one.op == other.op
+            return join(one, other) if same else Unclear("it adds a sum over the rows and a mean over them", node)
         if isinstance(other, Replicated) and (other.neutral or one.op == "mean"):
             return one
         if isinstance(other, Replicated):
@@ -219,9 +239,9 @@ def _of_terms(left: Layout, right: Layout, kind: str, node: cst.CSTNode) -> Layo
         return one
     if isinstance(other, ShardSize):
         if kind == "Divide" and one is left and one.op == "sum":
-            return Partial("mean")
+            return replace(one, op="mean")
         if kind == "Multiply" and one.op == "mean":
-            return Partial("sum")
+            return replace(one, op="sum")
     if isinstance(other, Shard):
         return Unclear("it compares rows with a figure of their batch", node)
     return Unclear("a figure of the whole batch is changed by a function that is not linear", node)

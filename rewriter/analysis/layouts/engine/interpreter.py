@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...dataflow.values import Unit
+from ...dataflow.values import Instance, Unit
 from ...syntax.nodes import positional
 from ...syntax.scopes import Binding
 from .calls import Calls, is_method
@@ -34,6 +34,25 @@ class Interpreter(Calls):
         self._units = [unit]
         self._start = unit.names.order(loop)
         self._loop(loop)
+
+    def asked(self, call: cst.Call, unit: Unit) -> Layout:
+        """What a call gives, from outside any loop."""
+        self._units = [unit]
+        return self._eval(call)
+
+    def iterated(self, source: cst.BaseExpression, unit: Unit) -> Layout | None:
+        """What a loop over a value goes through, iterator classes of the program followed; None where it is unknown."""
+        self._units = [unit]
+        slot = self.state.values.get(source)
+        for thing in slot.things if slot is not None else ():
+            klass = thing.klass if isinstance(thing, Instance) else None
+            for name in ("__next__", "__iter__", "__getitem__") if klass is not None else ():
+                method = klass.method(name) if klass is not None else None
+                given = self._run(method, [REPLICATED], {}, method=True) if method is not None else NEUTRAL
+                found = elements(given, source) if name == "__iter__" else given
+                if found != NEUTRAL and not (name == "__iter__" and isinstance(found, Replicated)):
+                    return found
+        return elements(self._eval(source), source)
 
     def _block(self, block: cst.BaseSuite | cst.CSTNode) -> bool:
         """Go through a block; whether it is left at its end by ``return``, ``raise``, ``continue`` or ``break``."""

@@ -64,7 +64,8 @@ def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode,
     if dim is None or (kind.rows == "first" and operand.dim != 0):
         return Unclear(f"{last} works along the dimension in which the rows are", given.node)
     if last == "Embedding":
-        return replace(operand, rank=operand.rank + 1 if operand.rank is not None else None)
+        least = max(operand.least, operand.dim + 1) + 1
+        return replace(operand, rank=operand.rank + 1 if operand.rank is not None else None, least=least)
     if last == "Flatten":
         start = integer(keyword(made, "start_dim", 0)) if isinstance(made, cst.Call) else None
         return operand if start != 0 else Shard(0, merged=operand.dim > 0)
@@ -75,7 +76,8 @@ def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode,
 
 def _dimension_of_layer(kind: training.ModelClass, made: cst.CSTNode, rows: Shard) -> int | None:
     """The dimension of the rows, where a layer leaves it alone."""
-    if kind.rows == "all but the last" and rows.dim and (rows.rank is None or rows.dim == rows.rank - 1):
+    last = rows.dim >= rows.least - 1 if rows.rank is None else rows.dim == rows.rank - 1
+    if kind.rows == "all but the last" and rows.dim and last:
         return None
     if kind.rows == "along":
         asked = keyword(made, "dim", 0) if isinstance(made, cst.Call) else None

@@ -49,8 +49,14 @@ class Shard(Layout):
     dim: int = 0
     rank: int | None = None
     """How many dimensions the tensor has, where that is known."""
+    least: int = 0
+    """It has so many dimensions or more."""
     merged: bool = False
     """An earlier dimension is merged with that of the rows: rows lie at a stride."""
+    mask: bool = False
+    """It says of each row whether it is chosen, or where the chosen ones are."""
+    uneven: str = ""
+    """What each process does by itself, in words, where its mean depends on more than the number of rows."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,12 @@ class Partial(Layout):
     """A mean or a sum over this process's rows."""
 
     op: Literal["mean", "sum"]
+    uneven: str = ""
+    """What makes the mean of the processes' figures close to that of all rows, and not equal; in words."""
+
+
+CHOSEN = "averages this loss over the entries that are chosen of its own shard"
+NORMALISED = "divides this loss by a sum or a mean over its own shard"
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,8 @@ class Unclear(Layout):
     node: cst.CSTNode
     whole: Whole | None = None
     """What is made for the whole batch and meets rows, where that is the reason."""
+    squared: Partial | None = None
+    """What its square is, for the root of a sum of squares."""
 
 
 REPLICATED = Replicated()
@@ -139,8 +153,10 @@ def join(one: Layout, other: Layout) -> Layout:
         return Several(tuple(map(join, one.items, other.items)))
     if isinstance(one, (Several, Each)) and isinstance(other, (Several, Each)):
         return Each(join(inner(one), inner(other)))
-    if isinstance(one, Shard) and isinstance(other, Shard) and replace(one, rank=None) == replace(other, rank=None):
-        return replace(one, rank=None)
+    if isinstance(one, Shard) and isinstance(other, Shard) and _place(one) == _place(other):
+        return _marked(replace(one, rank=None), one, other)
+    if isinstance(one, Partial) and isinstance(other, Partial) and one.op == other.op:
+        return _marked(one, one, other)
     if isinstance(one, Whole) and isinstance(other, Whole):
         return one
     if isinstance(one, Replicated) and isinstance(other, Replicated):
@@ -149,6 +165,20 @@ def join(one: Layout, other: Layout) -> Layout:
         if isinstance(a, (Whole, Shard)) and isinstance(b, Made):
             return a  # a state that is made anew before the first batch
     return Mixed(one, other)
+
+
+def _place(rows: Shard) -> Shard:
+    return replace(rows, rank=None, least=0, mask=False, uneven="")
+
+
+def _marked(found: Layout, one: Layout, other: Layout) -> Layout:
+    """A layout that comes of two: a mask only where both are one, and uneven where one of them is."""
+    assert isinstance(one, (Shard, Partial)) and isinstance(other, (Shard, Partial))
+    uneven = one.uneven or other.uneven
+    if isinstance(found, Shard):
+        both = isinstance(one, Shard) and isinstance(other, Shard) and one.mask and other.mask
+        return replace(found, mask=both, uneven=uneven, least=max(getattr(one, "least", 0), getattr(other, "least", 0)))
+    return replace(found, uneven=uneven) if isinstance(found, Partial) else found
 
 
 def join_all(layouts: Iterable[Layout]) -> Layout:
@@ -175,6 +205,16 @@ def settled(layout: Layout, node: cst.CSTNode) -> Layout:
             return Unclear("a value that is made for the whole batch meets this process's rows", node, whole)
         return Unclear("its rows are in different places on different paths of the program", node)
     return layout
+
+
+def masking(layout: Layout) -> Layout:
+    """What a comparison gives: where it is of rows, it can choose among them."""
+    return replace(layout, mask=True) if isinstance(layout, Shard) else layout
+
+
+def normalised(layout: Shard | Partial) -> Layout:
+    """Rows, or a figure of them, that a sum or a mean over the shard divides: no exact term of that of all rows."""
+    return replace(layout, uneven=NORMALISED) if isinstance(layout, Shard) else Partial("mean", NORMALISED)
 
 
 def mapped(layout: Layout, change: Callable[[Layout], Layout]) -> Layout:
@@ -227,10 +267,14 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
         if one.rank is not None and other.rank is not None:
             if one.rank - one.dim != other.rank - other.dim:
                 return Unclear("it joins each row with each other row", node)
-            return one if one.rank >= other.rank else other
-        return replace(one, rank=None) if one.dim == other.dim else Unclear("it joins rows with columns", node)
+            return _marked(one if one.rank >= other.rank else other, one, other)
+        if one.dim != other.dim:
+            return Unclear("it joins rows with columns", node)
+        return _marked(replace(one, rank=one.rank or other.rank), one, other)
     if one == other:
         return one
+    if isinstance(one, Partial) and isinstance(other, Partial) and one.op == other.op:
+        return _marked(one, one, other)
     if {type(one), type(other)} <= {Shard, Partial}:
         return Unclear("it compares rows with a figure of their batch", node)
     return Unclear("it joins values of different kinds", node)

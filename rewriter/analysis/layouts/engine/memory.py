@@ -86,7 +86,7 @@ class Memory(ABC):
         if isinstance(target, cst.Name):
             binding = self._unit.names.binding(target)
             if binding is not None:
-                self.values[binding] = layout
+                self.values[binding] = self.seeds.rows.get(target, layout)
         elif isinstance(target, (cst.Tuple, cst.List)):
             for place, element in enumerate(target.elements):
                 self._assign(element.value, self._part(layout, place, len(target.elements), element))
@@ -130,6 +130,15 @@ class Memory(ABC):
         if len(target.slice) != 1 or not isinstance(index, cst.Index) or not isinstance(inner(layout), ShardRow):
             return False
         return isinstance(self._eval(index.value), ShardRow)
+
+    def _has_dimension(self, shape: cst.BaseExpression, place: int | None) -> None:
+        """``x.shape[1]`` says that ``x`` has two dimensions or more."""
+        call = shape.func if isinstance(shape, cst.Call) else shape
+        name = call.value if isinstance(call, cst.Attribute) else None
+        binding = self._unit.names.binding(name) if isinstance(name, cst.Name) else None
+        held = self.values.get(binding) if binding is not None else None
+        if binding is not None and isinstance(held, Shard) and place is not None and place >= held.least:
+            self.values[binding] = replace(held, least=place + 1)
 
     def _rank_of_shape(self, target: cst.CSTNode, value: cst.BaseExpression) -> None:
         """``B, T, C = x.shape`` says how many dimensions ``x`` has."""

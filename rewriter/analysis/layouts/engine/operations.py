@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import libcst as cst
 
 from ....facts.torch_api.kinds import outside, tensors, training
 from ...syntax.nodes import keyword
 from .layout import (
+    CHOSEN,
     NEUTRAL,
     REPLICATED,
     Each,
@@ -28,6 +30,8 @@ from .layout import (
     inner,
     join_all,
     mapped,
+    masking,
+    normalised,
     pointwise,
     settled,
     varies,
@@ -76,7 +80,15 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         shape_only = {given.plain[i][0] for i in transfer.shape_only if i < len(given.plain)}
         held = [given.base] if given.base is not None else []
         held += [layout for node, layout in given.plain if node not in shape_only]
-        return pointwise([*held, *(layout for _, layout in given.named.values())], given.node, linear=_is_linear(given))
+        if _last(given) in _DIVIDES and len(held) == 2 and isinstance(inner(held[1]), Partial):
+            of = settled(inner(held[0]), given.node)
+            return normalised(of) if isinstance(of, (Shard, Partial)) else pointwise(held, given.node)
+        if _last(given) == "pow" and len(held) == 2 and isinstance(root := inner(held[0]), Unclear) and root.squared:
+            return root.squared if integer(given.plain[-1][0]) == 2 else root
+        found = pointwise(
+            [*held, *(layout for _, layout in given.named.values())], given.node, linear=_is_linear(given)
+        )
+        return masking(found) if _last(given) in _TESTS else found
     if isinstance(transfer, tensors.Convert) and not varies(operand):
         return REPLICATED
     if isinstance(transfer, (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Passes)):
@@ -107,6 +119,8 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         if any(isinstance(one, (Shard, ShardRow, Partial)) for one in held) and len(held) == 2:
             return product(held[0], held[1], transfer.batched, given.node)
         return pointwise(held, given.node)
+    if isinstance(transfer, tensors.Einsum):
+        return _summed(given)
     if isinstance(transfer, tensors.Create):
         if transfer.like is not None and transfer.like < len(given.plain):
             return given.plain[transfer.like][1]
@@ -132,17 +146,24 @@ def _without_rank(layout: Layout) -> Layout:
     return replace(layout, rank=None) if isinstance(layout, Shard) else layout
 
 
-def _is_linear(given: Arguments) -> bool:
+_TESTS = frozenset("eq ne gt ge lt le isnan isin logical_and logical_or logical_not bool equal not_equal".split())
+_DIVIDES = frozenset("div div_ divide true_divide".split())
+
+
+def _last(given: Arguments) -> str:
     func = given.node.func
-    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    return func.attr.value if isinstance(func, cst.Attribute) else str(getattr(func, "value", ""))
+
+
+def _is_linear(given: Arguments) -> bool:
+    last = _last(given)
     terms = [one for one in map(inner, given.layouts()) if not isinstance(one, Replicated)]
     return last.rstrip("_") in _LINEAR and len(terms) == 1 and (isinstance(terms[0], Partial))
 
 
 def _structure(operand: Layout, given: Arguments) -> Layout:
     """``len(x)``, ``x.size()``, ``x.size(0)``, ``x.numel()``."""
-    func = given.node.func
-    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    last = _last(given)
     if not isinstance(operand, Shard):
         return (
             Unclear("the number of rows of a container is not known", given.node)
@@ -182,10 +203,23 @@ def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Lay
             pair = transfer.gives == "value and index"
             return Several((kept, kept)) if pair else kept
     if transfer.op in ("sum", "mean"):
-        return Partial("sum" if transfer.op == "sum" else "mean")
+        return figure("sum" if transfer.op == "sum" else "mean", operand)
     if transfer.op == "count":
         return Partial("sum")
+    if asked is None and _last(given) == "norm" and _is_euclidean(given):
+        return replace(_nonlinear(given), squared=figure("sum", operand))
     return _nonlinear(given)
+
+
+def _is_euclidean(given: Arguments) -> bool:
+    """``x.norm()``, ``x.norm(2)``, ``torch.norm(x, p=2)``: the root of the sum of squares."""
+    order = keyword(given.node, "p", 0 if given.base is not None else 1) or keyword(given.node, "ord")
+    return order is None or integer(order) == 2
+
+
+def figure(op: Literal["mean", "sum"], rows: Shard) -> Partial:
+    """The mean or the sum of a shard. The sum of chosen rows is a term of the sum of all that are chosen."""
+    return Partial(op, "" if op == "sum" and rows.uneven == CHOSEN else rows.uneven)
 
 
 def _nonlinear(given: Arguments) -> Unclear:
@@ -204,7 +238,7 @@ def _beside(rows: Shard, asked: cst.BaseExpression, keepdim: bool) -> Shard | No
     if keepdim:
         return rows
     rank = rows.rank - len(places) if rows.rank is not None else None
-    return replace(rows, dim=rows.dim - len([place for place in places if place < rows.dim]), rank=rank)
+    return replace(rows, dim=rows.dim - len([place for place in places if place < rows.dim]), rank=rank, least=0)
 
 
 def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Layout:
@@ -221,6 +255,35 @@ def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Lay
     if whole is not None:
         return pointwise([operand, whole], given.node)
     return Several((operand, operand)) if transfer.gives == "value and index" else operand
+
+
+def _summed(given: Arguments) -> Layout | None:
+    """``torch.einsum("bij,jk->bik", x, w)``: the letter of the rows has to be in what is given, too."""
+    text = given.plain[0][0] if given.plain else None
+    pattern = text.evaluated_value if isinstance(text, cst.SimpleString) else ""
+    if not isinstance(pattern, str) or "->" not in pattern or "..." in pattern:
+        return None
+    before, _, after = pattern.replace(" ", "").partition("->")
+    operands = [layout for _, layout in given.plain[1:]]
+    if len(operands) == 1 and isinstance(operands[0], Several):
+        operands = list(operands[0].items)
+    letters = before.split(",")
+    held = [settled(inner(layout), given.node) for layout in operands]
+    if len(letters) != len(held) or not any(isinstance(one, Shard) for one in held):
+        return pointwise(held, given.node)
+    rows = {terms[one.dim] for terms, one in zip(letters, held, strict=True) if isinstance(one, Shard)}
+    shards = [one for one in held if isinstance(one, Shard)]
+    if len(shards) + sum(isinstance(one, Replicated) for one in held) < len(held) or len(rows) != 1:
+        return (
+            pointwise(held, given.node)
+            if len(rows) == 1
+            else Unclear("it joins each row with each other row", given.node)
+        )
+    letter = rows.pop()
+    if letter not in after or any(one.merged for one in shards):
+        return Unclear("it sums over the rows", given.node)
+    uneven = next((one.uneven for one in shards if one.uneven), "")
+    return Shard(after.index(letter), len(after), uneven=uneven)
 
 
 def _joined(operand: Layout, transfer: tensors.Concat, given: Arguments) -> Layout:
@@ -309,8 +372,10 @@ def losses(layouts: Iterable[Layout], reduced: str, classes: bool, node: cst.CST
     if not isinstance(found, Shard) or reduced == "none":
         return found
     if reduced in ("mean", "batchmean"):
-        return Partial("mean")
-    return Partial("sum") if reduced == "sum" else Unclear("which reduction this loss has is not written out", node)
+        return figure("mean", found)
+    return (
+        figure("sum", found) if reduced == "sum" else Unclear("which reduction this loss has is not written out", node)
+    )
 
 
 def elements(layout: Layout, node: cst.CSTNode) -> Layout:
@@ -318,7 +383,11 @@ def elements(layout: Layout, node: cst.CSTNode) -> Layout:
     layout = settled(layout, node)
     if isinstance(layout, Shard):
         rank = layout.rank - 1 if layout.rank is not None else None
-        return ShardRow() if layout.dim == 0 else replace(layout, dim=layout.dim - 1, rank=rank)
+        return (
+            ShardRow()
+            if layout.dim == 0
+            else replace(layout, dim=layout.dim - 1, rank=rank, least=max(layout.least - 1, 0))
+        )
     if isinstance(layout, Several):
         return join_all(layout.items)
     if isinstance(layout, Each):

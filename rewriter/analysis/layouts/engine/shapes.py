@@ -9,9 +9,11 @@ import libcst as cst
 
 from ....facts.torch_api.kinds.tensors import Reshape
 from .layout import (
+    CHOSEN,
     REPLICATED,
     Each,
     Layout,
+    Made,
     Mixed,
     Partial,
     Replicated,
@@ -71,14 +73,16 @@ def reshaped(
         start = 0 if first is None and not arguments else first
         if start is None or (start and position(rows, start) <= rows.dim):
             return Unclear("it is flattened over the dimension of the rows", node)
-        return replace(rows, rank=start + 1 if len(arguments) == 1 else None) if start else _flat(rows)
+        return replace(rows, rank=start + 1 if len(arguments) == 1 else None, least=0) if start else _flat(rows)
     if how.how == "squeeze":
         if first is None:
             return rows if rows.dim == 0 else Unclear("which dimensions are left out is not written", node)
         place = position(rows, first)
         if place == rows.dim:
             return rows if rows.dim == 0 else Unclear("the dimension of the rows is left out", node)
-        return replace(rows, dim=rows.dim - (place < rows.dim), rank=_changed(rows.rank, -1))
+        return replace(
+            rows, dim=rows.dim - (place < rows.dim), rank=_changed(rows.rank, -1), least=max(rows.least - 1, 0)
+        )
     if how.how == "unsqueeze":
         if first is None:
             return Unclear("where a dimension is put in is not written", node)
@@ -96,7 +100,7 @@ def reshaped(
     if how.how == "split":
         return Each(replace(rows, rank=None)) if first is not None or rows.dim else _lost(node)
     if how.how == "select":
-        return replace(rows, rank=None) if first is not None else _lost(node)
+        return replace(rows, rank=None, least=0) if first is not None else _lost(node)
     return rows
 
 
@@ -114,23 +118,23 @@ def _viewed(rows: Shard, how: str, numbers: Sequence[int | None], sizes: Sequenc
     if len(counts) == 1:
         place = counts[0]
         if rows.dim == 0 and not rows.merged and place == 0:
-            return Shard(0, rank)
+            return replace(rows, rank=rank, least=0)
         if rows.merged and place == 1:
-            return Shard(1, rank)
+            return replace(rows, dim=1, rank=rank, least=0, merged=False)
         if rows.merged and place == 0:
-            return Shard(0, rank, merged=True)
+            return replace(rows, dim=0, rank=rank, least=0)
         if rows.dim and place in (0, rows.dim):
-            return Shard(place, rank, merged=place == 0)
+            return replace(rows, dim=place, rank=rank, least=0, merged=place == 0)
         return _lost(node)
     if not counts and numbers and numbers[0] == -1:
-        return Shard(0, rank, merged=rows.merged or rows.dim > 0)
+        return replace(rows, dim=0, rank=rank, least=0, merged=rows.merged or rows.dim > 0)
     if not counts and rows.dim > 0 and numbers and -1 in numbers and numbers.index(-1) == rows.dim:
-        return Shard(rows.dim, rank)
+        return replace(rows, rank=rank, least=0)
     return Unclear("its new shape names the size of the whole batch, or none that tells where the rows are", node)
 
 
 def _flat(rows: Shard) -> Shard:
-    return Shard(0, 1, merged=rows.merged or rows.dim > 0)
+    return replace(rows, dim=0, rank=1, least=0, merged=rows.merged or rows.dim > 0)
 
 
 def _changed(rank: int | None, by: int) -> int | None:
@@ -194,11 +198,14 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
 
 
 def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layout], node: cst.Subscript) -> Layout:
+    mask = inner(layouts[0])
+    if len(index) == 1 and isinstance(mask, Shard) and mask.mask and mask.dim == rows.dim:
+        return Shard(0, merged=rows.merged, uneven=rows.uneven or CHOSEN)
     place, dim, rank = 0, rows.dim, rows.rank
     for part, layout in zip(index, layouts, strict=True):
         value = part.value if isinstance(part, cst.Index) else None
         if isinstance(value, cst.Ellipsis):
-            return replace(rows, dim=dim, rank=None)  # what follows counts from the back
+            return replace(rows, dim=dim, rank=None, least=0)  # what follows counts from the back
         if isinstance(value, cst.Name) and value.value == "None":
             dim, rank = dim + (place <= dim), _changed(rank, 1)
             place += 1
@@ -214,7 +221,7 @@ def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layo
         elif value is not None:
             rank = None
         place += 1
-    return replace(rows, dim=dim, rank=rank if len(index) <= (rank or 0) else None)
+    return replace(rows, dim=dim, rank=rank if len(index) <= (rank or 0) else None, least=0)
 
 
 def _takes_all(part: cst.BaseSlice) -> bool:
@@ -231,7 +238,11 @@ def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> La
             return left if left.rank is not None else right
         return Unclear("it multiplies each row with each other row, or sums over the rows", node)
     if isinstance(left, Shard) and isinstance(right, Replicated):
-        return left if left.dim == 0 or left.rank is None or left.dim < left.rank - 1 else _lost(node)
+        if left.dim and left.rank is not None and left.dim >= left.rank - 1:
+            return _lost(node)
+        matrix = isinstance(right, Made) and len(right.sizes) > 1
+        least = max((left.rank or left.least) - 1, left.dim + 1)
+        return left if matrix else replace(left, rank=None, least=least)  # a vector takes the last dimension away
     if isinstance(right, Shard) and isinstance(left, Replicated):
         return right if (right.rank or 0) > 2 and right.dim == 0 else _lost(node)
     return Unclear("a product of values of which one is not known by rows", node)

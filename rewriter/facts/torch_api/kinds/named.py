@@ -25,6 +25,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "reshape": tensors.Reshape,
     "concat": tensors.Concat,
     "product": tensors.Product,
+    "einsum": tensors.Einsum,
     "create": tensors.Create,
     "convert": tensors.Convert,
     "random": tensors.Random,

@@ -68,6 +68,10 @@ class Product(NamedTuple):
     """The first dimension of both arguments counts rows, and stays."""
 
 
+class Einsum(NamedTuple):
+    """Products of tensors, summed as the text in the first argument says."""
+
+
 class Create(NamedTuple):
     """A new tensor with known values: zeros, ones, a range, a filled tensor."""
 

@@ -152,7 +152,7 @@ ROWS: Table = {
     "numpy.matmul": ("product", {}),
     "numpy.inner": ("product", {}),
     "numpy.outer": ("product", {}),
-    "numpy.einsum": ("opaque", {"why": "its text says which dimensions are summed"}),
+    "numpy.einsum": ("einsum", {}),
     # random numbers
     "numpy.random.randn": ("random", {"generator": "numpy", "draws": "noise"}),
     "numpy.random.normal": ("random", {"generator": "numpy", "draws": "noise"}),

@@ -171,7 +171,7 @@ ROWS: Table = {
     "torch.kron": ("product", {}),
     "torch.bmm": ("product", {"batched": True}),
     "torch.baddbmm": ("product", {"batched": True}),
-    "torch.einsum": ("opaque", {"why": "its text says which dimensions are summed"}),
+    "torch.einsum": ("einsum", {}),
     "torch.svd": ("opaque", {"why": "all rows have an influence on each result"}),
     # the same values
     "torch.clone": ("same", {"copy": True}),

@@ -275,7 +275,7 @@ Trainer(torch.nn.Linear(4, 1), lib.LOADERS["train"]).fit()
 
 
 @pytest.mark.parametrize(
-    ("script", "refusal", "remedy", "assume", "prepared"),
+    ("script", "finding", "remedy", "assume", "prepared"),
     [
         (
             TOP + NET + "optimizer = torch.optim.SGD(lib.groups(net), lr=0.1)\n" + STEPS,
@@ -291,16 +291,16 @@ Trainer(torch.nn.Linear(4, 1), lib.LOADERS["train"]).fit()
         ),
         (
             TOP + "batches = lib.LOADERS['a']\n" + NET + SGD + STEPS.replace("loader", "batches"),
-            "unknown-loader", "--assume loader=batches", ("loader", "batches"), "net, optimizer, batches",
+            "sharded-batch", "--assume loader=batches", ("loader", "batches"), "net, optimizer, batches",
         ),
         (
             TOP + TRAINER,
-            "unknown-loader", "--assume loader=self.batches", ("loader", "self.batches"),
+            "sharded-batch", "--assume loader=self.batches", ("loader", "self.batches"),
             "self.net, self.optimizer, self.batches",
         ),
         (
             TOP + TRAINER,
-            "unknown-loader", "--assume loader=self.batches", ("loader", "batches"),
+            "sharded-batch", "--assume loader=self.batches", ("loader", "batches"),
             "self.net, self.optimizer, self.batches",
         ),
         (
@@ -314,12 +314,12 @@ Trainer(torch.nn.Linear(4, 1), lib.LOADERS["train"]).fit()
     ],
     ids=["groups", "a net by name", "two roles", "a loader", "an attribute", "its parameter", "a loss", "in a dict"],
 )  # fmt: skip
-def test_the_assumption_that_a_refusal_asks_for_is_enough(
-    script: str, refusal: str, remedy: str, assume: tuple[str, str], prepared: str
+def test_the_assumption_that_a_finding_asks_for_is_enough(
+    script: str, finding: str, remedy: str, assume: tuple[str, str], prepared: str
 ) -> None:
     (file,) = _migrated(script).files
-    assert refusal in _refused(Result((file,)))
-    assert remedy in next(d.remedy for d in file.diagnoses if d.id == refusal)
+    assert (finding in _refused(Result((file,)))) == (finding != "sharded-batch")
+    assert remedy in next(d.remedy for d in file.diagnoses if d.id == finding)
     (file,) = _migrated(script, assume).files
     assert _refused(Result((file,))) == []
     assert f"{prepared} = " in file.after.decode()

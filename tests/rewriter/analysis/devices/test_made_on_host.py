@@ -88,3 +88,42 @@ def test_what_the_script_builds_on_the_cpu_stays_there(trained: Trained) -> None
     loss = "x = torch.tensor(x.tolist())\nx = torch.cat([x, torch.zeros(len(x), 4)], dim=1)\nx = x.to(device)\n"
     text, _ = trained(top=DEVICE, loss=f"{loss}loss = torch.nn.functional.cross_entropy(model(x), y.to(device))")
     assert "x = torch.cat([x, torch.zeros(len(x), 4)], dim=1)\n" in text and "x = x.to(accelerator.device)" in text
+
+
+INTO = {
+    "places of a new tensor": (
+        "onehot = torch.zeros(len(y), 4)\nonehot[torch.arange(len(y)), y.long()] = 1",
+        "onehot[torch.arange(len(y)), y.long().cpu()] = 1",
+    ),
+    "scattered": (
+        "onehot = torch.zeros(len(y), 4)\nonehot.scatter_(1, y.view(-1, 1), 1)",
+        "onehot.scatter_(1, y.view(-1, 1).cpu(), 1)",
+    ),
+    "scattered at once": (
+        "onehot = torch.zeros(len(y), 4).scatter_(1, y.view(-1, 1), 1)",
+        "onehot = torch.zeros(len(y), 4).scatter_(1, y.view(-1, 1).cpu(), 1)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("lines", "line"), INTO.values(), ids=INTO)
+def test_an_index_into_a_tensor_of_the_cpu_is_taken_there(lines: str, line: str, trained: Trained) -> None:
+    loss = f"{lines}\nloss = torch.nn.functional.mse_loss(model(x.to(device)), onehot.to(device))"
+    text, _ = trained(top=DEVICE, loss=loss)
+    assert line in text
+    assert "onehot.to(accelerator.device)" in text
+
+
+def test_an_index_that_is_moved_with_its_tensor_stays(trained: Trained) -> None:
+    lines = "y = y.to(device)\nonehot = torch.zeros(len(y), 4, device=device)\nonehot.scatter_(1, y.view(-1, 1), 1)"
+    text, _ = trained(top=DEVICE, loss=f"{lines}\nloss = torch.nn.functional.mse_loss(model(x.to(device)), onehot)")
+    assert "onehot.scatter_(1, y.view(-1, 1), 1)" in text
+
+
+def test_a_picture_of_a_batch_is_taken_to_the_cpu(trained: Trained) -> None:
+    top = (
+        f"import torchvision\n{DEVICE}\ndef show(picture):\n    return picture.numpy()\n"
+        "def look(some):\n    return show(torchvision.utils.make_grid(some))\n"
+    )
+    text, _ = trained(top=top, loss="look(x)\nloss = model(x.to(device)).mean()")
+    assert "return picture.cpu().numpy()" in text

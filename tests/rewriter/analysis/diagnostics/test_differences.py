@@ -103,3 +103,14 @@ def test_draws_of_the_main_process_alone_are_not() -> None:
 def _told(text: str) -> list[str]:
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     return [found.id for found in file.diagnoses]
+
+
+def test_a_loss_that_the_model_computes_by_itself_is_looked_at(trained: Trained) -> None:
+    top = (
+        "class Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.out = torch.nn.Linear(8, 2)\n\n    def forward(self, x, y):\n        scores = self.out(x)\n"
+        "        loss = torch.nn.functional.cross_entropy(scores, y, ignore_index=-1)\n        return scores, loss\n"
+    )
+    _, found = trained(top=top, built="net = Net().to(device)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)",
+                       loss="scores, loss = net(x, y)")  # fmt: skip
+    assert "weighted-mean" in found

@@ -1,0 +1,313 @@
+"""
+Batches that something else than a loader hands to a training: a generator, an iterator class, a sampler's method.
+
+Nothing has to be known of what hands them out, as every process asks its own and the batch of the first one counts.
+What is in a batch is taken from the code that yields it, where that can be seen, else from how the step uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from ....facts.roles import Role
+from ....facts.torch_api.kinds import tensors
+from ....facts.torch_api.loading import row, transfer
+from ...dataflow.call_graph import Reach
+from ...dataflow.values import External, State, Unknown, origins
+from ...syntax.definitions import plain_values
+from ...syntax.nodes import dotted
+from ...syntax.scopes import Binding
+from ...syntax.walk import descendants
+from ...training.training import method_name, outside_names
+from ..engine.interpreter import Interpreter
+from ..engine.layout import Each, Layout, Replicated, Several, Shard, mapped
+from ..engine.memory import Seeds
+from .cuts import Cut
+from .data_sources import is_data
+from .trainings import HandTraining, counts_rounds, is_undefined
+
+_WRAPPERS = frozenset("enumerate tqdm trange iter reversed".split())
+_BUILT = (cst.List, cst.Tuple, cst.ListComp, cst.Dict, cst.DictComp, cst.Set, cst.BaseString)
+_SIZES = frozenset("batch_size batchsize bs bsz batch_sz".split())
+"""How scripts call the number of rows of a batch, in lower case."""
+_ROLES = (Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER, Role.CRITERION, Role.ACCELERATOR)
+
+
+class Feeds:
+    """
+    The places at which what a training is handed can be cut.
+
+    Args:
+        state: the solved program.
+        reach: its call graph.
+        training: the training.
+    """
+
+    def __init__(self, state: State, reach: Reach, training: HandTraining) -> None:
+        self.state, self.reach, self.training = state, reach, training
+        self.unit, self.loop = training.unit, training.loop
+        self.code = self.unit.names.function(self.loop)
+
+    def all(self) -> Iterator[list[Cut]]:
+        """The suggestions: what the loops go through, the innermost first; then what their turns ask for."""
+        sizes = self._sizes()
+        for loop in self._loops():
+            yield from self._of_target(loop, sizes)
+        for loop in self._loops():
+            for statement in loop.body.body:
+                yield from self._of_call(statement, loop, sizes)
+
+    def _loops(self) -> list[cst.For | cst.While]:
+        """The loops around the steps that are in the code of the training, the innermost first."""
+        found: dict[cst.For | cst.While, None] = {}
+        for step in self.training.steps:
+            around = [step, *self.unit.names.ancestors(step)] if step in self.unit.names.parents else [self.loop]
+            for node in around:
+                if isinstance(node, (cst.For, cst.While)) and self.unit.names.function(node) is self.code:
+                    found[node] = None
+                if node is self.loop:
+                    break
+        return list(found) or [self.loop]
+
+    # ------------------------------------------------------------ what a loop goes through
+
+    def _of_target(self, loop: cst.For | cst.While, sizes: frozenset[str]) -> Iterator[list[Cut]]:
+        if not isinstance(loop, cst.For) or not isinstance(loop.body, cst.IndentedBlock):
+            return
+        source, target = self._unwrapped(loop)
+        if source is None or counts_rounds(self.unit, source) or not self._hands_batches(source):
+            return
+        element = self._element(source)
+        names = list(self._named(target, element))
+        bindings = [(name, layout) for name, layout in names if self._is_batch(name, loop)]
+        unknown = self._unknown(source)
+        yield from self._conversions([name for name, _ in bindings], loop, sizes, unknown)
+        for layouts in _readings([layout for _, layout in bindings]):
+            pairs = zip(bindings, layouts, strict=True)
+            yield [Cut(name, self.unit, layout, sizes, loop, unknown) for (name, _), layout in pairs]
+
+    def _unknown(self, source: cst.BaseExpression) -> str:
+        """How a source is spelled of which nothing is known."""
+        slot = self.state.values.get(source)
+        known = slot is not None and any(not isinstance(thing, (External, Unknown)) for thing in slot.things)
+        plain = isinstance(source, (cst.Name, cst.Attribute)) and not known
+        return dotted(source) if plain else ""
+
+    def _conversions(
+        self, names: list[cst.Name], loop: cst.For | cst.While, sizes: frozenset[str], unknown: str = ""
+    ) -> Iterator[list[Cut]]:
+        """The calls that make arrays or tensors of some names, where each name is read for that and nothing else."""
+        converted = [self._converted(name, loop.body) for name in names]
+        calls = [call for found in converted for call in found]
+        if not names or not all(converted):
+            return
+        parents = {self.unit.names.parents.get(call) for call in calls}
+        around = {self.unit.names.parents.get(parent) for parent in parents if isinstance(parent, cst.Element)}
+        whole = next(iter(around), None)
+        if len(around) == 1 and isinstance(whole, cst.Tuple) and len(whole.elements) == len(calls) == len(parents):
+            yield [Cut(whole, self.unit, Several((Shard(0),) * len(calls)), sizes, None, unknown)]
+        else:
+            yield [Cut(call, self.unit, Shard(0), sizes, None, unknown) for call in calls]
+
+    def _unwrapped(self, loop: cst.For) -> tuple[cst.BaseExpression | None, cst.BaseExpression]:
+        """What a loop goes through, bars and counters taken off, and the target that takes its elements."""
+        source: cst.BaseExpression = loop.iter
+        target: cst.BaseExpression = loop.target
+        while isinstance(source, cst.Call) and source.args and not source.args[0].star:
+            name = method_name(source)
+            if name == "enumerate" and isinstance(target, cst.Tuple) and len(target.elements) == 2:
+                target = target.elements[1].value
+            elif name not in _WRAPPERS or name == "enumerate":
+                break
+            source = source.args[0].value
+        return source, target
+
+    def _hands_batches(self, source: cst.BaseExpression) -> bool:
+        """Whether what is looped over may hand out batches; a list that the script builds only if it is of tensors."""
+        if origins(self.state.values.get(source), *_ROLES) or is_undefined(self.unit, source):
+            return False
+        if isinstance(source, cst.Call) and method_name(source) in ("zip", "items", "values", "keys", "parameters"):
+            return False
+        held = [source, *(plain_values(self.unit.names, source) if isinstance(source, cst.Name) else ())]
+        built = [node for node in held if isinstance(node, _BUILT)]
+        return not built or any(
+            is_data(self.state, self.unit, element, set()) for node in built for element in _elements_of(node)
+        )
+
+    def _blank(self) -> Interpreter:
+        """An interpreter that knows of no cut."""
+        return Interpreter(self.state, self.reach, Seeds({}))
+
+    def _element(self, source: cst.BaseExpression) -> Layout | None:
+        """What the code that hands batches out puts into one of them; None where that cannot be seen."""
+        given = self._blank().iterated(source, self.unit)
+        return None if given is None or isinstance(given, Replicated) else given
+
+    def _named(self, target: cst.CSTNode, element: Layout | None) -> Iterator[tuple[cst.Name, Layout | None]]:
+        """The names that a target gives to the parts of a batch."""
+        if isinstance(target, cst.Name):
+            yield target, element
+        elif isinstance(target, (cst.Tuple, cst.List)):
+            for place, one in enumerate(target.elements):
+                if isinstance(one, cst.StarredElement):
+                    continue
+                part = element
+                if isinstance(element, Several):
+                    part = element.items[place] if len(element.items) == len(target.elements) else None
+                elif isinstance(element, Each):
+                    part = element.element
+                yield from self._named(one.value, part)
+
+    def _is_batch(self, name: cst.Name, loop: cst.For) -> bool:
+        """Whether what a name holds may have rows: it is read, is no number of a turn, and nothing that is called."""
+        binding = self.unit.names.binding(name)
+        reads = self._reads(name, loop.body)
+        if binding is None or not reads or origins(self.state.binding(binding), *_ROLES):
+            return False
+        return not any(self._is_number(read) for read in reads)
+
+    def _is_number(self, read: cst.Name) -> bool:
+        parent = self.unit.names.parents.get(read)
+        if isinstance(parent, cst.BinaryOperation):
+            return isinstance(parent.operator, cst.Modulo)
+        return isinstance(parent, cst.FormattedStringExpression) or (
+            isinstance(parent, cst.Call) and parent.func is read
+        )
+
+    def _reads(self, name: cst.Name, loop: cst.CSTNode) -> list[cst.Name]:
+        binding = self.unit.names.binding(name)
+        inside = set(descendants(loop))
+        return [read for read in binding.reads if read in inside] if binding is not None else []
+
+    def _converted(self, name: cst.Name, loop: cst.CSTNode) -> list[cst.Call]:
+        """The calls that make arrays or tensors of a name, where nothing else is done with it: rows may be lists."""
+        calls: list[cst.Call] = []
+        binding = self.unit.names.binding(name)
+        for read in self._reads(name, loop):
+            if calls and self._is_again(binding, read, calls[-1]):
+                continue  # after `x = np.array(x)` the name holds the array
+            call = self._conversion(read)
+            if call is None:
+                return []
+            calls.append(call)
+        return calls
+
+    def _conversion(self, read: cst.Name) -> cst.Call | None:
+        arg = self.unit.names.parents.get(read)
+        call = self.unit.names.parents.get(arg) if isinstance(arg, cst.Arg) else None
+        if not isinstance(call, cst.Call) or call.args[0] is not arg or call not in self.state.calls:
+            return None
+        for full in outside_names(self.state.calls[call]):
+            found = row(full)
+            if found is not None and isinstance(found.transfer, (tensors.Convert, tensors.Create)):
+                return call
+        return None
+
+    def _is_again(self, binding: Binding | None, read: cst.Name, call: cst.Call) -> bool:
+        names = self.unit.names
+        statement = names.statement(call)
+        own = binding is not None and any(names.statement(d) is statement for d in binding.definitions)
+        return own and names.order(read) > names.order(statement)
+
+    # ------------------------------------------------------------ what a turn asks for
+
+    def _of_call(self, statement: cst.CSTNode, loop: cst.For | cst.While, sizes: frozenset[str]) -> Iterator[list[Cut]]:
+        """``x, y = next(batches)``, ``x, y = sampler.next_batch()``."""
+        small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        if not isinstance(small, cst.Assign) or len(small.targets) != 1 or not isinstance(small.value, cst.Call):
+            return
+        call, target = small.value, small.targets[0].target
+        if not self._hands_out(call) or self._computes(call, loop):
+            return
+        element = self._given(call)
+        names = [name for name, _ in self._named(target, None)]
+        conversions = list(self._conversions(names, loop, sizes))
+        yield from conversions
+        if names and not conversions:  # what is not an array yet may be a list of rows, or a list of parts
+            several = isinstance(target, cst.Tuple)
+            for (layout,) in _readings([element]):
+                each = Each(layout) if several and isinstance(layout, Shard) else layout
+                yield [Cut(call, self.unit, each, sizes)]
+
+    def _hands_out(self, call: cst.Call) -> bool:
+        """Whether a call may hand out a batch: nothing that computes, no model, no optimizer."""
+        record = self.state.calls.get(call)
+        if record is None or origins(self.state.values.get(call.func), *_ROLES) or origins(record.receiver, *_ROLES):
+            return False
+        if origins(record.result, *_ROLES, Role.OUTPUT, Role.LOSS, Role.DEVICE):
+            return False
+        if method_name(call) == "next":
+            return True
+        if any(row(name) is not None or transfer(name, tensors.Random) for name in outside_names(record)):
+            return False
+        models = (
+            node
+            for function in self.reach.called(call)
+            for code in self.reach.below(function)
+            for node in self.reach.unit(code).names.calls
+            if self.reach.unit(code).names.function(node) is code
+        )
+        return not any(origins(self.state.values.get(node.func), Role.MODEL) for node in models)
+
+    def _computes(self, call: cst.Call, loop: cst.For | cst.While) -> bool:
+        """Whether a call is of what the turn itself has set, or of a tensor that is made in it."""
+        names = self.unit.names
+        inside = set(descendants(loop.body))
+        if any(
+            isinstance(node, cst.Call) and node is not call and self._is_made(node) for node in descendants(call.func)
+        ):
+            return True
+        bindings = (names.binding(node) for node in descendants(call) if isinstance(node, cst.Name))
+        return any(d in inside for binding in bindings if binding is not None for d in binding.definitions)
+
+    def _is_made(self, call: cst.Call) -> bool:
+        record = self.state.calls.get(call)
+        return record is not None and any(row(name) is not None for name in outside_names(record))
+
+    def _given(self, call: cst.Call) -> Layout | None:
+        if method_name(call) == "next" and call.args:
+            return self._element(call.args[0].value)
+        found = self._blank().asked(call, self.unit)
+        return None if isinstance(found, Replicated) else found
+
+    # ------------------------------------------------------------ how many rows there are
+
+    def _sizes(self) -> frozenset[str]:
+        """The names in the program that say how many rows a batch has."""
+        found: set[str] = set()
+        for unit in self.reach.units:
+            for node in descendants(unit.names.module):
+                if isinstance(node, (cst.Name, cst.Attribute)) and _is_size(node):
+                    found.add(dotted(node))
+        return frozenset(found - {""})
+
+
+def _is_size(node: cst.Name | cst.Attribute) -> bool:
+    last = node.attr.value if isinstance(node, cst.Attribute) else node.value
+    return last.lower() in _SIZES
+
+
+def _elements_of(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    if isinstance(node, (cst.List, cst.Tuple, cst.Set)):
+        yield from (element.value for element in node.elements)
+    elif isinstance(node, cst.ListComp):
+        yield node.elt
+
+
+def _readings(parts: Sequence[Layout | None]) -> Iterator[list[Layout]]:
+    """
+    The ways in which the parts of a batch may have rows.
+
+    Each is one tensor, or a list with one element a row; or it holds tensors that have as many rows each.
+    """
+    if not parts:
+        return
+    known = [part for part in parts if isinstance(part, (Several, Each))]
+    yield [mapped(part, _rows) if isinstance(part, Several) else Shard(0) for part in parts]
+    yield [mapped(part, _rows) if part in known and part is not None else Each(Shard(0)) for part in parts]
+
+
+def _rows(layout: Layout) -> Layout:
+    return layout if isinstance(layout, Replicated) and layout.neutral else Shard(0)

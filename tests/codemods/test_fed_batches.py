@@ -1,0 +1,225 @@
+"""The rule `shard_batch` where something else than a loader hands the batches out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import dedent, indent
+
+import pytest
+
+from torchlift.rewriter.result import FileResult
+
+Migrated = Callable[[str], str]
+Result = Callable[[str], FileResult]
+
+STEP = """\
+optimizer.zero_grad()
+loss.backward()
+optimizer.step()
+"""
+MODEL = """\
+model = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def script(top: str, loop: str, model: str = MODEL) -> str:
+    """A training by hand: what hands its batches out, and the head of the loop with the loss of one turn."""
+    head = "import numpy as np\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+    return head + dedent(top) + dedent(model) + dedent(loop).rstrip() + "\n" + indent(STEP, "    ")
+
+
+GENERATOR = """
+def batches(x, y, size):
+    order = np.random.permutation(len(x))
+    for start in range(0, len(x), size):
+        rows = order[start:start + size]
+        yield torch.from_numpy(x[rows]), torch.from_numpy(y[rows])
+
+x, y = np.load("x.npy"), np.load("y.npy")
+"""
+CLASS = """
+class Batches:
+    def __init__(self, x, y, size):
+        self.x, self.y, self.size, self.at = x, y, size, 0
+
+    def pack(self, x, y):
+        return (torch.FloatTensor(x), torch.LongTensor([len(row) for row in x])), torch.LongTensor(y)
+
+    def __next__(self):
+        if self.at >= len(self.x):
+            self.at = 0
+            raise StopIteration
+        start, self.at = self.at, self.at + self.size
+        return self.pack(self.x[start:self.at], self.y[start:self.at])
+
+    def __iter__(self):
+        return self
+
+feed = Batches(np.load("x.npy"), np.load("y.npy"), 16)
+"""
+CUT = {
+    "a generator": (
+        GENERATOR,
+        "for a, b in batches(x, y, 16):\n    loss = F.cross_entropy(model(a), b)\n",
+        "    a, b = accelerator.shard_batch((a, b))\n    loss",
+    ),
+    "with a counter and a bar": (
+        "from tqdm import tqdm\n" + GENERATOR,
+        "for i, (a, b) in enumerate(tqdm(batches(x, y, 16))):\n    loss = F.cross_entropy(model(a), b)\n",
+        "    a, b = accelerator.shard_batch((a, b))\n    loss",
+    ),
+    "asked for one by one": (
+        GENERATOR + "feed = batches(x, y, 16)\n",
+        "for step in range(9):\n    a, b = next(feed)\n    loss = F.cross_entropy(model(a), b)\n",
+        "a, b = accelerator.shard_batch(next(feed))",
+    ),
+    "an iterator class, a part of which is a tuple": (
+        CLASS,
+        "for inputs, b in feed:\n    loss = F.cross_entropy(model(inputs[0]), b)\n",
+        "    inputs, b = accelerator.shard_batch((inputs, b))\n    loss",
+    ),
+    "rows that become arrays": (
+        "from sampling import Sampler\nsampler = Sampler()\n",
+        "for step in range(9):\n    a, b = sampler.next_batch()\n    a, b = np.array(a), np.array(b)\n"
+        "    loss = F.cross_entropy(model(torch.from_numpy(a)), torch.from_numpy(b))\n",
+        "a, b = accelerator.shard_batch((np.array(a), np.array(b)))",
+    ),
+    "rows that become tensors": (
+        GENERATOR.replace("torch.from_numpy(x[rows])", "x[rows]").replace("torch.from_numpy(y[rows])", "y[rows]"),
+        "for a, b in batches(x, y, 16):\n    u = torch.Tensor(a)\n    v = torch.LongTensor(b)\n"
+        "    loss = F.cross_entropy(model(u), v)\n",
+        "u = accelerator.shard_batch(torch.Tensor(a))\n    v = accelerator.shard_batch(torch.LongTensor(b))",
+    ),
+}
+
+
+@pytest.mark.hazard("U28")
+@pytest.mark.parametrize(("top", "loop", "line"), CUT.values(), ids=CUT)
+def test_what_is_handed_out_is_cut(top: str, loop: str, line: str, migrated: Migrated) -> None:
+    new = migrated(script(top, loop))
+    assert line in new
+    assert new.count("shard_batch") == line.count("shard_batch")
+    assert "accelerator.backward(loss)" in new
+    assert migrated(new) == new
+
+
+REFUSED = {
+    "one sentence after the other": (
+        'texts = [(["a", "b"], 0), (["b"], 1)]\nids = {"a": 0, "b": 1}\n',
+        "for words, tag in texts:\n    x = torch.tensor([ids[w] for w in words]).float()\n"
+        "    loss = F.mse_loss(x.sum() * model[0].weight.sum(), torch.tensor(float(tag)))\n",
+        MODEL,
+    ),
+    "steps of a sequence in front": (
+        GENERATOR,
+        "for a, b in batches(x, y, 16):\n    out, _ = model(a)\n    loss = F.mse_loss(out, b)\n",
+        "model = nn.LSTM(8, 8)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n",
+    ),
+    "half of a comparison": (
+        GENERATOR,
+        "for a, b in batches(x, y, 16):\n    z = model(a)\n    loss = (z @ z.t()).mean()\n",
+        MODEL,
+    ),
+}
+
+
+@pytest.mark.parametrize(("top", "loop", "model"), REFUSED.values(), ids=REFUSED)
+def test_what_has_no_rows_in_front_is_refused(top: str, loop: str, model: str, result: Result) -> None:
+    file = result(script(top, loop, model))
+    assert not file.changed
+    assert {one.id for one in file.diagnoses} <= {"no-data-parallel-axis", "unknown-loader"}
+
+
+def test_a_mean_over_chosen_entries_is_told(result: Result) -> None:
+    loop = "for a, b in batches(x, y, 16):\n    known = b != 0\n    loss = F.cross_entropy(model(a)[known], b[known])\n"
+    assert {"weighted-mean", "sharded-batch"} <= {one.id for one in result(script(GENERATOR, loop)).diagnoses}
+
+
+def test_a_mask_that_is_divided_by_its_mean_is_told(result: Result) -> None:
+    loop = (
+        "for a, b in batches(x, y, 16):\n    mask = (b != 0).float()\n    mask /= torch.mean(mask)\n"
+        "    loss = torch.mean((model(a)[:, 0] - b).abs() * mask)\n"
+    )
+    assert "weighted-mean" in [one.id for one in result(script(GENERATOR, loop)).diagnoses]
+
+
+def test_the_square_of_a_norm_is_a_sum(migrated: Migrated) -> None:
+    loop = (
+        "for a, b in batches(x, y, 16):\n    z = model(a)\n"
+        "    loss = F.cross_entropy(z, b) + 0.01 * z.norm(2).pow(2) / float(len(a))\n"
+    )
+    assert "accelerator.backward(loss)\n" in migrated(script(GENERATOR, loop))
+
+
+def test_what_may_be_a_loader_can_be_named(result: Result) -> None:
+    loop = "for a, b in feed:\n    loss = F.cross_entropy(model(a), b)\n"
+    found = {one.id: one.remedy for one in result(script("from data import feed\n", loop)).diagnoses}
+    assert "--assume loader=feed" in found["sharded-batch"]
+
+
+def test_nothing_is_cut_twice(migrated: Migrated) -> None:
+    loop = (
+        "for step in range(9):\n    a, b = sampler.next_batch()\n    a, b = np.array(a), np.array(b)\n"
+        "    a = torch.from_numpy(a)\n    loss = F.cross_entropy(model(a), torch.from_numpy(b))\n"
+    )
+    new = migrated(script("from sampling import Sampler\nsampler = Sampler()\n", loop))
+    assert new.count("shard_batch") == 1
+
+
+LAYERS = {
+    "put into a list of modules": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for _ in range(2):
+            layer = nn.Linear(8, 8)
+            self.layers.append(layer)
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, x):
+        for i in range(2):
+            x = self.layers[i](x)
+        return self.out(x)
+""",
+    "copies of a layer": """
+import copy
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.inner(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+        self.layers = nn.ModuleList([copy.deepcopy(self.block) for _ in range(2)])
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.out(x)
+""",
+    "a product by letters": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Parameter(torch.ones(8, 2))
+
+    def forward(self, x):
+        return torch.einsum("bi,ij->bj", x, self.mix)
+""",
+}
+
+
+@pytest.mark.parametrize("net", LAYERS.values(), ids=LAYERS)
+def test_layers_are_followed(net: str, migrated: Migrated) -> None:
+    model = net + "\nmodel = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    loop = "for a, b in batches(x, y, 16):\n    loss = F.cross_entropy(model(a), b)\n"
+    assert "a, b = accelerator.shard_batch((a, b))" in migrated(script(GENERATOR, loop, model))
