@@ -121,7 +121,8 @@ def test_what_is_missing_is_named_and_nothing_changes(imports: str, accelerator:
 def test_what_the_main_process_saves_is_left_alone(saved: str) -> None:
     end = f"if accelerator.is_main_process:\n    torch.save({saved}, 'model.pt')"
     file = swapped(end=end)
-    assert not file.blocked and end in file.after.decode(), "nobody else comes to a call that waits for all"
+    assert file.changed and not file.blocked
+    assert end in file.after.decode(), "nobody else comes to a call that waits for all"
 
 
 def test_what_is_named_is_there() -> None:

@@ -149,6 +149,7 @@ def test_what_is_good_to_know_of_a_migrated_file_is_not_told_in_a_check(migrate:
     assert (answer.status, answer.err) == (0, "Nothing to do: 1 file checked, 1 migrated already.\n")
 
 
+@pytest.mark.unchanged
 def test_a_script_that_was_never_migrated_is_not_called_migrated(migrate: Migrate) -> None:
     _write("a.py", b"# migrate: skip\n" + TRAINS)
     _write("b.py", b"# migrate: skip\n" + TRAINS)

@@ -77,6 +77,7 @@ def test_there_is_something_to_look_at() -> None:
 @pytest.mark.parametrize("side_by_side", [False, True], ids=["one column", "two columns"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_preview_fits_and_cuts_no_word(width: int, side_by_side: bool) -> None:
+    assert changed()
     for number, file in enumerate(changed()):
         lines = preview(file, width, side_by_side=side_by_side)
         assert max(map(len, lines)) <= width, file.source.path
