@@ -84,11 +84,12 @@ def _computed(call: EvaluatedCall) -> Iterator[str]:
     names = call.unit.names
     binding = names.binding(word) if isinstance(word, cst.Name) else None
     values = bindings_value(names, binding) if binding is not None else []
+    read = _read_of(call) if word is not None else set()
     for one in [word, *values] if word is not None else []:
         start = family(ast.parse(names.module.code_for_node(one).strip(), mode="eval").body)
         for name in families.get(start, ()) if start is not None else ():
             unit = call.state.units.get(name)
-            if unit is not None and _read_of(call).issubset(unit.names.scope.bindings):
+            if unit is not None and read.issubset(unit.names.scope.bindings):
                 yield name
 
 

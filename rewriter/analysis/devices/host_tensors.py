@@ -84,10 +84,7 @@ class _Host:
         """The expressions that make what a node writes into."""
         if not isinstance(base, cst.Name):
             return [base] if isinstance(base, cst.Call) else []
-        binding = self.unit.names.binding(base)
-        if binding is None or binding.scope.function.node is not self.unit.names.function(base):
-            return []
-        return bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, base))
+        return self._values(base)
 
     def _of_batch(self, node: cst.CSTNode) -> bool:
         """Whether a part of an index may be what a prepared loader yields, as it is there."""
@@ -136,7 +133,7 @@ class _Host:
         if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or self._on_host(node):
             return False
         held = origins(self.state.values.get(node))
-        return self._placed(node, held, frozenset({Role.BATCH})) and not moved_before(self.mover, self.unit, node)
+        return self._placed(node, held) and not moved_before(self.mover, self.unit, node)
 
     def _may_be_placed(self, call: cst.Call, record: CallRecord) -> bool:
         """
@@ -154,9 +151,9 @@ class _Host:
             self.mover.inside_model(self.unit, call) or moved_before(self.mover, self.unit, call)
         )
 
-    def _placed(self, node: cst.BaseExpression, held: list[Origin], roles: frozenset[Role]) -> bool:
-        """Whether everything that an expression holds comes on the device from what is prepared."""
-        if not held or not all(o.role in roles and self._of_prepared(o) for o in held):
+    def _placed(self, node: cst.BaseExpression, held: list[Origin]) -> bool:
+        """Whether all that an expression holds are batches that come on the device from what is prepared."""
+        if not held or not all(o.role is Role.BATCH and self._of_prepared(o) for o in held):
             return False
         call = node if isinstance(node, cst.Call) else None
         place = call or next((a for a in self.unit.names.ancestors(node) if isinstance(a, cst.BaseExpression)), node)
@@ -186,11 +183,15 @@ class _Host:
         return isinstance(node, cst.Name) and depth < _DEPTH and self._name_on_host(node, depth)
 
     def _name_on_host(self, name: cst.Name, depth: int) -> bool:
+        values = self._values(name)
+        return bool(values) and all(self._on_host(value, depth + 1) for value in values)
+
+    def _values(self, name: cst.Name) -> list[cst.BaseExpression]:
+        """What a variable of the function has been given where it is read."""
         binding = self.unit.names.binding(name)
         if binding is None or binding.scope.function.node is not self.unit.names.function(name):
-            return False
-        values = bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, name))
-        return bool(values) and all(self._on_host(value, depth + 1) for value in values)
+            return []
+        return bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, name))
 
 
 _AT_PLACES = frozenset("scatter_ scatter scatter_add_ scatter_add index_add_ index_copy_ index_fill_".split())

@@ -121,9 +121,9 @@ def _saved_by(rank: RankTrace) -> dict[str, list[list[Any]]]:
     return saves
 
 
-def _lasting(name: str) -> str:
-    """A name without what the system draws for a temporary folder or file."""
-    return _DRAWN.sub("tmp#", name)
+def _lasting(name: str | None) -> str:
+    """A name without what the system draws for a temporary folder or file; empty for what is saved in memory."""
+    return _DRAWN.sub("tmp#", name or "")
 
 
 def _form(wanted: list[list[Any]], found: list[list[Any]]) -> tuple[str, str] | None:

@@ -9,8 +9,9 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import RawConfig
-from torchlift.rewriter.project.scan import Surveyor
+from torchlift.rewriter.project.scan import Survey, Surveyor
 
+Look = Callable[[dict[str, str]], Survey]
 Files = Callable[[str], tuple[dict[str, str], list[str]]]
 
 BASIC = """\
@@ -96,17 +97,28 @@ if not args.test:
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[dict[str, str], list[str]]]:
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """`look({name: text})`: what is found on the program of train.py among these files."""
+
+    def run(texts: dict[str, str]) -> Survey:
+        monkeypatch.chdir(tmp_path)
+        for name, text in texts.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")])
+
+    return run
+
+
+@pytest.fixture
+def files(look: Look) -> Files:
     """`files(tail)`: the new texts, by name, of a script that ends like this, and the ids of the findings."""
 
     def run(tail: str) -> tuple[dict[str, str], list[str]]:
-        monkeypatch.chdir(tmp_path)
         texts = {"pyproject.toml": "", "basic.py": BASIC, "train.py": TRAIN.format(tail=tail)}
         texts["first.py"] = EXPERIMENT.format(name="First", width=2)
         texts["second.py"] = EXPERIMENT.format(name="Second", width=4)
-        for name, text in texts.items():
-            (tmp_path / name).write_text(text)
-        survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")])
+        survey = look(texts)
         new = {name.removesuffix(".py"): text for name, text in texts.items()}
         new.update((Path(file.source.path).stem, file.after.decode()) for file in survey.files)
         return new, [found.id for file in survey.files for found in file.diagnoses]
@@ -190,29 +202,20 @@ ASKED = {
 
 
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
-def test_a_module_whose_name_is_computed_is_one_of_a_folder(
-    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_module_whose_name_is_computed_is_one_of_a_folder(asked: str, look: Look) -> None:
     texts = {"pyproject.toml": "", "wide_data.py": LOADED, "plain_data.py": LOADED}
     texts["nets/wide.py"] = NET.format(layer="wide", step="widen")
     texts["nets/plain.py"] = NET.format(layer="only", step="pass_on")
     texts["nets/parts.py"] = "WIDTH = 4\n"
     texts["train.py"] = RUN.format(asked=asked)
-    for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")])
+    survey = look(texts)
     new = {Path(file.source.path).name: file.after.decode() for file in survey.files}
     assert "model, optimizer, loader = accelerator.prepare(" in new["train.py"]
     assert "accelerator.backward(loss)" in new["train.py"]
     assert not [found.id for file in survey.files for found in file.diagnoses if found.severity.value == "blocked"]
 
 
-def test_one_of_two_functions_of_a_name_is_handed_the_accelerator_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_one_of_two_functions_of_a_name_is_handed_the_accelerator_once(look: Look) -> None:
     data = LOADED.replace('os.makedirs("out")', 'print("reading", path)')
     texts = {
         "pyproject.toml": "",
@@ -221,10 +224,7 @@ def test_one_of_two_functions_of_a_name_is_handed_the_accelerator_once(
         "nets/plain.py": NET.format(layer="a", step="b"),
     }
     texts["train.py"] = RUN.format(asked=ASKED["added"])
-    for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")])
+    survey = look(texts)
     new = {Path(file.source.path).name: file.after.decode() for file in survey.files}
     assert 'loader = build("rows.pt", 16, accelerator=accelerator)' in new["train.py"]
     for name in ("wide_data.py", "plain_data.py"):

@@ -367,6 +367,12 @@ def test_a_checkpoint_that_is_renamed_is_found_under_its_name() -> None:
     assert saved.checkpoints(about(run([*TRAINED, save(WEIGHT)]), other)).outcome is Outcome.HELD
 
 
+def test_what_is_saved_in_memory_is_compared() -> None:
+    first, second = ({**save(WEIGHT), "f": None} for _ in range(2))
+    promise = saved.checkpoints(about(run([*TRAINED, first]), run([*TRAINED, second])))
+    assert promise.outcome is Outcome.HELD and "(memory)" in promise.detail
+
+
 def test_a_folder_that_the_system_names_is_one_and_the_same() -> None:
     first, second = save(WEIGHT, path="../tmp/tmpab12cd_f/best.pt"), save(WEIGHT, path="../tmp/tmpzz98xy_0/best.pt")
     assert saved.checkpoints(about(run([*TRAINED, first]), run([*TRAINED, second]))).outcome is Outcome.HELD

@@ -13,7 +13,7 @@ import libcst as cst
 
 from ....facts.roles import Role
 from ....facts.torch_api.kinds import tensors
-from ....facts.torch_api.loading import row, transfer
+from ....facts.torch_api.loading import row
 from ...dataflow.call_graph import Reach
 from ...dataflow.values import External, State, Unknown, origins
 from ...syntax.definitions import plain_values
@@ -28,7 +28,7 @@ from .cuts import Cut
 from .data_sources import is_data
 from .trainings import HandTraining, counts_rounds, is_undefined
 
-_WRAPPERS = frozenset("enumerate tqdm trange iter reversed".split())
+_WRAPPERS = frozenset("enumerate tqdm iter reversed".split())
 _BUILT = (cst.List, cst.Tuple, cst.ListComp, cst.Dict, cst.DictComp, cst.Set, cst.BaseString)
 _SIZES = frozenset("batch_size batchsize bs bsz batch_sz".split())
 """How scripts call the number of rows of a batch, in lower case."""
@@ -48,7 +48,7 @@ class Feeds:
     def __init__(self, state: State, reach: Reach, training: HandTraining) -> None:
         self.state, self.reach, self.training = state, reach, training
         self.unit, self.loop = training.unit, training.loop
-        self.code = self.unit.names.function(self.loop)
+        self.code = training.code
 
     def all(self) -> Iterator[list[Cut]]:
         """The suggestions: what the loops go through, the innermost first; then what their turns ask for."""
@@ -163,7 +163,7 @@ class Feeds:
     def _is_batch(self, name: cst.Name, loop: cst.For) -> bool:
         """Whether what a name holds may have rows: it is read, is no number of a turn, and nothing that is called."""
         binding = self.unit.names.binding(name)
-        reads = self._reads(name, loop.body)
+        reads = self.training.reads(name, loop.body)
         if binding is None or not reads or origins(self.state.binding(binding), *_ROLES):
             return False
         return not any(self._is_number(read) for read in reads)
@@ -176,16 +176,11 @@ class Feeds:
             isinstance(parent, cst.Call) and parent.func is read
         )
 
-    def _reads(self, name: cst.Name, loop: cst.CSTNode) -> list[cst.Name]:
-        binding = self.unit.names.binding(name)
-        inside = set(descendants(loop))
-        return [read for read in binding.reads if read in inside] if binding is not None else []
-
     def _converted(self, name: cst.Name, loop: cst.CSTNode) -> list[cst.Call]:
         """The calls that make arrays or tensors of a name, where nothing else is done with it: rows may be lists."""
         calls: list[cst.Call] = []
         binding = self.unit.names.binding(name)
-        for read in self._reads(name, loop):
+        for read in self.training.reads(name, loop):
             if calls and self._is_again(binding, read, calls[-1]):
                 continue  # after `x = np.array(x)` the name holds the array
             call = self._conversion(read)
@@ -240,7 +235,7 @@ class Feeds:
             return False
         if method_name(call) == "next":
             return True
-        if any(row(name) is not None or transfer(name, tensors.Random) for name in outside_names(record)):
+        if self._is_made(call):
             return False
         models = (
             node
@@ -263,6 +258,7 @@ class Feeds:
         return any(d in inside for binding in bindings if binding is not None for d in binding.definitions)
 
     def _is_made(self, call: cst.Call) -> bool:
+        """Whether a table knows what a call gives."""
         record = self.state.calls.get(call)
         return record is not None and any(row(name) is not None for name in outside_names(record))
 

@@ -18,7 +18,6 @@ from ....facts.torch_api import questions
 from ....findings import Finding, Severity
 from ...dataflow.call_graph import Reach
 from ...dataflow.values import CallRecord, State, Unit, origins
-from ...syntax.walk import descendants
 from ...training.training import Training, method_name, outside_names
 from ..engine.layout import Layout, Partial, Shard, inner
 from ..losses import weighted_mean
@@ -93,8 +92,8 @@ class _Planner:
     """Looks for the cut of one training, and says what is written then."""
 
     def __init__(self, state: State, reach: Reach, training: HandTraining) -> None:
-        self.reach, self.unit, self.loop = reach, training.unit, training.loop
-        self.code = self.unit.names.function(self.loop)
+        self.reach, self.training, self.unit, self.loop = reach, training, training.unit, training.loop
+        self.code = training.code
         self.trial = Trial(state, reach, training)
         self.suggestions = Suggestions(state, reach, training, lambda cuts: self.trial.tried(cuts).held.given)
 
@@ -136,7 +135,11 @@ class _Planner:
                 found.counts.append(
                     (self.unit, ShardCount(size, found.batches[0][1].renamed(read.value), _dim(names[0].layout)))
                 )
-        found.shards = [node for cut in cuts for node in (self._in_turns(cut) if cut.at is not None else [cut.node])]
+        found.shards = [
+            node
+            for cut in cuts
+            for node in (self.training.reads(_name(cut.node), cut.at.body) if cut.at is not None else [cut.node])
+        ]
         for binding, _ in self.trial.left_over(outcome.held):
             because = "made of the rows of this process, and read as a whole after the training"
             found.gathers.append((self.unit, Gather(self.loop, (binding.name,), because)))
@@ -149,12 +152,6 @@ class _Planner:
             if isinstance(layout, Partial) and layout.uneven:
                 found.findings.append((self.reach.unit_of(call, self.unit), weighted_mean(call, layout.uneven)))
         return found
-
-    def _in_turns(self, cut: Cut) -> list[cst.CSTNode]:
-        """The reads of what a loop sets, in its turns."""
-        binding = self.unit.names.binding(_name(cut.node))
-        inside = set(descendants(cut.at.body)) if cut.at is not None else set()
-        return [read for read in binding.reads if read in inside] if binding is not None else []
 
     def _before_loop(self, cuts: list[Cut], counts: list[tuple[cst.CSTNode, cst.CSTNode]]) -> HandBatch:
         """One statement for all that is cut as a whole: before the loop, and before what has to know how many rows."""

@@ -45,7 +45,7 @@ class Suggestions:
         self.state, self.reach, self._given = state, reach, given
         self._training = training
         self.unit, self.loop = training.unit, training.loop
-        self.code = self.unit.names.function(self.loop)
+        self.code = training.code
         self.nodes = list(descendants(self.loop.body))
         self.inside = set(self.nodes)
 

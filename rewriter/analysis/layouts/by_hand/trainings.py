@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...dataflow.call_graph import Reach
+from ...dataflow.call_graph import Code, Reach
 from ...dataflow.values import CallRecord, State, Unit
 from ...syntax.definitions import plain_values
+from ...syntax.walk import descendants
 from ...training.training import Training, method_name
 
 
@@ -20,6 +21,17 @@ class HandTraining(NamedTuple):
     backwards: list[CallRecord]
     steps: list[cst.CSTNode]
     """The innermost loops around the backward passes."""
+
+    @property
+    def code(self) -> Code:
+        """The function that contains the loop, or the module."""
+        return self.unit.names.function(self.loop)
+
+    def reads(self, name: cst.Name, block: cst.CSTNode) -> list[cst.Name]:
+        """The reads of a variable of this code in one block of it."""
+        binding = self.unit.names.binding(name)
+        inside = set(descendants(block))
+        return [read for read in binding.reads if read in inside] if binding is not None else []
 
 
 def trainings(state: State, reach: Reach, training: Training) -> list[HandTraining]:

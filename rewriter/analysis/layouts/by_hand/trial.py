@@ -48,7 +48,7 @@ class Trial:
     def __init__(self, state: State, reach: Reach, training: HandTraining) -> None:
         self.state, self.reach, self.training = state, reach, training
         self.unit, self.loop = training.unit, training.loop
-        self.code = self.unit.names.function(self.loop)
+        self.code = training.code
         self.inside = set(descendants(self.loop.body))
 
     def tried(self, cuts: list[Cut]) -> TrialOutcome:

@@ -10,6 +10,7 @@ import libcst as cst
 
 from ....facts.torch_api.kinds import outside, tensors, training
 from ...syntax.nodes import keyword
+from ...training.training import method_name
 from .layout import (
     CHOSEN,
     NEUTRAL,
@@ -80,15 +81,20 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         shape_only = {given.plain[i][0] for i in transfer.shape_only if i < len(given.plain)}
         held = [given.base] if given.base is not None else []
         held += [layout for node, layout in given.plain if node not in shape_only]
-        if _last(given) in _DIVIDES and len(held) == 2 and isinstance(inner(held[1]), Partial):
+        if method_name(given.node) in _DIVIDES and len(held) == 2 and isinstance(inner(held[1]), Partial):
             of = settled(inner(held[0]), given.node)
             return normalised(of) if isinstance(of, (Shard, Partial)) else pointwise(held, given.node)
-        if _last(given) == "pow" and len(held) == 2 and isinstance(root := inner(held[0]), Unclear) and root.squared:
+        if (
+            method_name(given.node) == "pow"
+            and len(held) == 2
+            and isinstance(root := inner(held[0]), Unclear)
+            and root.squared
+        ):
             return root.squared if integer(given.plain[-1][0]) == 2 else root
         found = pointwise(
             [*held, *(layout for _, layout in given.named.values())], given.node, linear=_is_linear(given)
         )
-        return masking(found) if _last(given) in _TESTS else found
+        return masking(found) if method_name(given.node) in _TESTS else found
     if isinstance(transfer, tensors.Convert) and not varies(operand):
         return REPLICATED
     if isinstance(transfer, (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Passes)):
@@ -150,20 +156,15 @@ _TESTS = frozenset("eq ne gt ge lt le isnan isin logical_and logical_or logical_
 _DIVIDES = frozenset("div div_ divide true_divide".split())
 
 
-def _last(given: Arguments) -> str:
-    func = given.node.func
-    return func.attr.value if isinstance(func, cst.Attribute) else str(getattr(func, "value", ""))
-
-
 def _is_linear(given: Arguments) -> bool:
-    last = _last(given)
+    last = method_name(given.node)
     terms = [one for one in map(inner, given.layouts()) if not isinstance(one, Replicated)]
     return last.rstrip("_") in _LINEAR and len(terms) == 1 and (isinstance(terms[0], Partial))
 
 
 def _structure(operand: Layout, given: Arguments) -> Layout:
     """``len(x)``, ``x.size()``, ``x.size(0)``, ``x.numel()``."""
-    last = _last(given)
+    last = method_name(given.node)
     if not isinstance(operand, Shard):
         return (
             Unclear("the number of rows of a container is not known", given.node)
@@ -206,7 +207,7 @@ def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Lay
         return figure("sum" if transfer.op == "sum" else "mean", operand)
     if transfer.op == "count":
         return Partial("sum")
-    if asked is None and _last(given) == "norm" and _is_euclidean(given):
+    if asked is None and method_name(given.node) == "norm" and _is_euclidean(given):
         return replace(_nonlinear(given), squared=figure("sum", operand))
     return _nonlinear(given)
 
