@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MUTANTS_READY := $(VENV)/.ready-mutants
+BENCH_READY := $(VENV)/.ready-bench
 PUBLIC_VENV := .venv-public
 PUBLIC_READY := $(PUBLIC_VENV)/.ready
 ACCELERATE_VENV := .venv-accelerate
@@ -64,7 +65,7 @@ format: $(READY)  ## format the code, and correct what ruff can correct by itsel
 docs: $(READY)  ## the pages and pictures that are made from the code
 	@$(BIN)/python docs/build.py
 
-bench: $(READY)  ## measure speed against the budgets; results go to benchmarks/results and docs/speed.md
+bench: $(BENCH_READY)  ## measure speed against the budgets; results go to benchmarks/results and docs/speed.md
 	@$(BIN)/python -m benchmarks
 
 build: $(READY)  ## the wheel and the source archive, in dist/
@@ -95,6 +96,12 @@ $(PUBLIC_READY): tests/public/requirements.txt $(wildcard tests/public/environme
 
 $(MUTANTS_READY): $(READY)
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
+	@touch $@
+
+# The peers that the runtime is measured beside.
+$(BENCH_READY): $(READY)
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	@touch $@
 
 # Accelerate's tests run in an environment that stands on top of .venv: what is installed there (torch, this project) is seen, and only
 # the packages that they need beside it are added.
