@@ -8,7 +8,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Reach
 from ..analysis.dataflow.values import State, Unit, origins
-from ..analysis.devices.device_names import numbered
+from ..analysis.devices.device_names import before_set, numbered
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name
 from ..facts.module import DeviceRead, MixedPrecision, Move, Placement
@@ -48,7 +48,7 @@ def device_reads(
         held = origins(state.binding(binding), Role.DEVICE)
         word = bool(held) and all(origin.qualified == "str" for origin in held)
         for read in binding.reads:
-            if read in unit.names.parents and read not in gone:
+            if read in unit.names.parents and read not in gone and not before_set(unit, binding, read):
                 yield DeviceRead(read, _as_word(reach, unit, read, word))
 
 

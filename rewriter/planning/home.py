@@ -158,13 +158,15 @@ class Homes:
             return None
         return self.state.calls[site].unit.names.module.code_for_node(argument.value)
 
-    def _known_from(self, unit: Unit, scope: Scope, texts: Iterable[str], *, own: bool = False) -> int:
+    def _known_from(
+        self, unit: Unit, scope: Scope, texts: Iterable[str], *, own: bool = False, given: Binding | None = None
+    ) -> int:
         """The position in the source after which all names of some expressions are defined, as a scope sees them.
-        ``own``: those of that scope alone."""
+        ``own``: those of that scope alone; ``given``: a parameter whose first value is meant."""
         found = -1
         for word in (word for text in texts for word in _words(cst.parse_expression(text))):
             binding = scope.lookup(word)
-            if binding is None or (own and binding.scope is not scope):
+            if binding is None or binding is given or (own and binding.scope is not scope):
                 continue
             for definition in binding.definitions:
                 if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
@@ -276,7 +278,8 @@ class Homes:
     def _defined_by(self, unit: Unit, name: DeviceName, condition: str | None) -> int:
         """The position in the source after which all names that a condition reads are defined."""
         asked = (condition,) if condition is not None else ()
-        return self._known_from(unit, name.binding.scope, (*asked, *self.reads))
+        given = name.binding if name.param is not None else None
+        return self._known_from(unit, name.binding.scope, (*asked, *self.reads), given=given)
 
     def _first_use(
         self, unit: Unit, block: list[cst.CSTNode], needs: dict[Code, None], prepares: list[Prepare]

@@ -29,7 +29,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
 from ..config import Config
 from ..facts.effects import EffectKind
-from ..facts.module import ModuleFacts, Unsynced
+from ..facts.module import ModuleFacts, Move, Unsynced
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 from ..findings import Severity
@@ -175,6 +175,8 @@ class _Analyses(ProgramFacts):
         stays = cpu_only(self.state, self.reach, self.training, partial(self._early, plan_)) if asks else None
         if stays is not None:
             self.flag, told = always_cpu(stays[0]), [*told, stays]
+            for part in collected.values():  # all is on the CPU already
+                part.placements = [p for p in part.placements if p.move is not Move.HOST]
         for unit, finding in told:
             collected[unit].findings.append(finding)
         return collected, self._way_with_settings(collected, plan_)

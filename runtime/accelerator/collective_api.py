@@ -41,7 +41,8 @@ class Collectives(Placed):
 
         Args:
             batch: a tensor, an array, a list with one thing for each row, or a tree of them. All have the same length
-                along `dim`; numbers and texts beside them stay.
+                along `dim`; numbers and texts beside them stay. Things that are lists or tuples themselves are given
+                as a tuple of columns.
             dim: the dimension of the rows. The columns of a text, `(steps, batch)`, are `dim=1`.
 
         Returns:
@@ -49,7 +50,8 @@ class Collectives(Placed):
             were. On one process the batch itself.
 
         Raises:
-            BatchShapeError: no rows, different numbers of them, or a tensor that was computed from weights.
+            BatchShapeError: no rows, different numbers of them, a list whose lists may be rows or columns, or a tensor
+                that was computed from weights.
         """
         return self._hand_batches.shard(batch, dim)
 

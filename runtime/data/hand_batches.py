@@ -101,6 +101,12 @@ def _as_tensor(leaf: Any, dim: int, kinds: list[str]) -> Any:
 
 def _rows(tree: Any, dim: int) -> int:
     """How many rows a batch has."""
+    if isinstance(tree, list) and any(map(is_container, tree)) and not tensors_in(tree):
+        kind = type(next(filter(is_container, tree))).__name__
+        raise BatchShapeError(
+            f"shard_batch: this list holds {len(tree)} objects of type {kind}, which may be its rows or its columns. "
+            "Give a tuple of columns, as in shard_batch(tuple(zip(*rows))), or one array of all rows."
+        )
     lengths: dict[int, str] = {}
     _measure(tree, "", dim, lengths)
     if len(lengths) > 1:

@@ -284,6 +284,83 @@ def test_a_device_that_the_user_chooses_stays_chosen(
     assert f"\naccelerator = Accelerator(cpu={condition})\n" in migrated(_with_device(choice))
 
 
+BY_A_FUNCTION = """\
+def pick(wanted):
+    wanted = wanted and torch.cuda.is_available()
+    device = torch.device("cuda" if wanted else "cpu")
+    return device
+device = pick(not args.cpu)"""
+
+
+def test_a_function_that_chooses_by_a_setting_is_still_asked(migrated: Callable[[str], str]) -> None:
+    assert '\naccelerator = Accelerator(cpu=pick(not args.cpu).type == "cpu")\n' in migrated(
+        _with_device(BY_A_FUNCTION)
+    )
+
+
+def test_a_function_that_takes_what_is_there_is_not_asked(migrated: Callable[[str], str]) -> None:
+    after = migrated(
+        _with_device(BY_A_FUNCTION.replace("    wanted = wanted and", "    found =").replace("if wanted", "if found"))
+    )
+    assert "\naccelerator = Accelerator()\n" in after
+
+
+PARAMETERS_THAT_ARE_SET = {
+    "to the device of that name": ("device = torch.device(device)", 'device == "cpu"'),
+    "where nobody chose one": (
+        'if device is None:\n        device = "cuda" if torch.cuda.is_available() else "cpu"', 'device == "cpu"'
+    ),
+    "by a word of the script's own": (
+        'device = torch.device("cuda" if device == "gpu" else "cpu")', 'not (device == "gpu")'
+    ),
+    "after it was shown": ('print("asked:", device)\n    device = torch.device(device)', 'device == "cpu"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("choice", "condition"), PARAMETERS_THAT_ARE_SET.values(), ids=PARAMETERS_THAT_ARE_SET)
+def test_a_parameter_that_becomes_the_device_still_chooses_it(
+    choice: str, condition: str, migrated: Callable[[str], str]
+) -> None:
+    after = migrated(f"""\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+def main(device):
+    {choice}
+    print(device)
+    net = torch.nn.Linear(8, 2).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loader = DataLoader(data, batch_size=8)
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(net(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda:0")
+args = parser.parse_args()
+main(args.device)
+""")
+    assert f"\n    accelerator = Accelerator(cpu={condition})\n" in after
+    assert "    accelerator.print(accelerator.device" in after
+    if "asked" in choice:
+        assert '    accelerator.print("asked:", device)\n' in after
+
+
+def test_where_a_tensor_is_does_not_choose_the_device(migrated: Callable[[str], str]) -> None:
+    """The setting that decides about the moves is found beside a condition on a tensor."""
+    text = _with_device("use_cpu = args.cpu").replace('print(f"on {device}")\n', "")
+    text = text.replace(".to(device)\noptimizer", "\nif not use_cpu:\n    net = net.cuda()\noptimizer")
+    text = text.replace("net(x.to(device)), y.to(device)", "net(x), y")
+    text = text.replace(
+        "    loss =",
+        "    if not use_cpu:\n        x, y = x.cuda(), y.cuda()\n    noise = torch.randn(8)\n"
+        "    if x.is_cuda:\n        noise = noise.cuda()\n    x = x + noise\n    loss =",
+    )
+    after = migrated(text)
+    assert "\naccelerator = Accelerator(cpu=use_cpu)\n" in after
+
+
 def test_a_device_that_is_chosen_anew_after_its_use_does_not_decide(migrated: Callable[[str], str]) -> None:
     """The setting of the second choice is not known where the accelerator is made."""
     first = (

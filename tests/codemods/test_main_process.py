@@ -179,10 +179,10 @@ def test_done_once(imports: str, call: str, lines: Lines) -> None:
 
 
 HOISTED: dict[str, tuple[str, list[str]]] = {
-    "a forward": ("np.save('a', model(x).numpy())", ["output = model(x)", "np.save('a', output.numpy())"]),
+    "a forward": ("np.save('a', model(x).numpy())", ["output = model(x)", "np.save('a', output.cpu().numpy())"]),
     "of several models": (
         "np.save('a', model(model(x)).numpy())",
-        ["output = model(model(x))", "np.save('a', output.numpy())"],
+        ["output = model(model(x))", "np.save('a', output.cpu().numpy())"],
     ),
     "a batch": (
         "np.save('a', next(iter(test_loader))[0])",
@@ -211,7 +211,7 @@ def test_a_function_that_samples_and_writes_has_only_its_leaf_guarded(lines: Lin
         """
     out, new, findings = lines(imports="import numpy as np", top=top, epoch="show('a.npy')")
     assert findings == []
-    assert [n.strip() for n in new] == ["if accelerator.is_main_process:", "np.save(path, guesses.numpy())"]
+    assert [n.strip() for n in new] == ["if accelerator.is_main_process:", "np.save(path, guesses.cpu().numpy())"]
     assert len(out) == 1
 
 

@@ -11,7 +11,7 @@ import libcst as cst
 from ...facts.module import Placement
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import External, State, Unit
+from ..dataflow.values import External, State, Unit, origins
 from ..syntax.walk import descendants
 from .device_names import refused
 
@@ -37,7 +37,7 @@ def cpu_flag(
     found: dict[str, Flag] = {}
     for unit, test in [*_around_moves(placements), *_of_types(state, reach)]:
         text = refused(state, unit, test)
-        if text is not None and _SPEAKS.search(text):
+        if text is not None and _SPEAKS.search(text) and not _asks_tensor(state, test):
             found.setdefault(text, Flag(unit, text, test))
     if len(found) < 2:
         return next(iter(found.values()), None), []
@@ -56,6 +56,16 @@ def cpu_flag(
             ),
         )
     ]
+
+
+def _asks_tensor(state: State, test: cst.BaseExpression) -> bool:
+    """Whether a condition asks where a tensor or a model is: ``if x.is_cuda:``. That follows from the choice."""
+    for node in descendants(test):
+        if isinstance(node, cst.Attribute) and node.attr.value == "is_cuda":
+            return True
+        if isinstance(node, cst.Attribute) and any(o.qualified == "follows" for o in origins(state.values.get(node))):
+            return True
+    return False
 
 
 def always_cpu(unit: Unit) -> Flag:

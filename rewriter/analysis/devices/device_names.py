@@ -8,7 +8,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
-from ..dataflow.values import State, Unit, origins
+from ..dataflow.values import Function, State, Unit, origins
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
 from ..training.training import outside_name
@@ -24,10 +24,12 @@ class DeviceName:
     values: list[cst.BaseExpression] = field(default_factory=list)
     word: bool = False
     """It is a string in the script."""
+    param: cst.Param | None = None
+    """The parameter that it is at first: ``device = torch.device(device)``."""
 
 
 def device_names(state: State, unit: Unit) -> list[DeviceName]:
-    """The variables of a module that its own statements set to a device (parameters are not among them)."""
+    """The variables of a module that its own statements set to a device (what is a parameter alone is not)."""
     found = []
     for scope in unit.names.scopes.values():
         if scope.kind is ScopeKind.CLASS:
@@ -40,13 +42,15 @@ def device_names(state: State, unit: Unit) -> list[DeviceName]:
 
 
 def _device_name(state: State, unit: Unit, binding: Binding) -> DeviceName | None:
-    if not binding.definitions or not all(isinstance(d, cst.Name) for d in binding.definitions):
+    param = next((d for d in binding.definitions if isinstance(d, cst.Param)), None)
+    targets = [d for d in binding.definitions if d is not param]
+    if not targets or not all(isinstance(d, cst.Name) for d in targets):
         return None
     held = [t for t in state.binding(binding).things if isinstance(t, Origin)]
     if not held or any(o.role is not Role.DEVICE or o.qualified == "follows" for o in held):
         return None
-    name = DeviceName(binding, word=all(o.qualified == "str" for o in held))
-    for target in binding.definitions:
+    name = DeviceName(binding, word=all(o.qualified == "str" for o in held), param=param)
+    for target in targets:
         parent = unit.names.parents[target]
         assign = unit.names.parents[parent] if isinstance(parent, cst.AssignTarget) else parent
         if not isinstance(assign, (cst.Assign, cst.AnnAssign)) or assign.value is None:
@@ -57,7 +61,20 @@ def _device_name(state: State, unit: Unit, binding: Binding) -> DeviceName | Non
         statement = _whole_if(unit, unit.names.statement(target), binding)
         if statement not in name.definitions:
             name.definitions.append(statement)
+    if param is not None and unit.names.parents.get(name.definitions[0]) is not _body(binding):
+        return None
     return name
+
+
+def _body(binding: Binding) -> cst.CSTNode | None:
+    """The block of the function that a parameter belongs to."""
+    return getattr(binding.scope.node, "body", None)
+
+
+def before_set(unit: Unit, binding: Binding, read: cst.CSTNode) -> bool:
+    """Whether a read of a device variable still sees what the function was given."""
+    sets = [unit.names.order(d) for d in binding.definitions if not isinstance(d, cst.Param)]
+    return 0 < len(sets) < len(binding.definitions) and unit.names.order(read) < min(sets)
 
 
 def _whole_if(unit: Unit, statement: cst.CSTNode, binding: Binding) -> cst.CSTNode:
@@ -99,6 +116,8 @@ _ALWAYS = "True"
 def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
     """The source text of the condition under which the script wanted the CPU; None where it took what there is."""
     found: str | None = None
+    if name.param is not None and isinstance(name.definitions[0], cst.If):
+        found = f'{name.binding.name} == "cpu"'
     order = unit.names.order
     read = min((order(r) for r in name.binding.reads if order(r) > unit.names.end(name.definitions[0])), default=-1)
     for statement in name.definitions:
@@ -158,6 +177,9 @@ def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | N
     """The condition under which an expression that chooses a device gives the CPU; None where there is none."""
     if isinstance(value, cst.Call) and outside_name(state.calls[value]) == "torch.device" and value.args:
         return condition_of(state, unit, value.args[0].value)
+    if isinstance(value, cst.Call) and _is_asked(state, value):
+        word = all(o.qualified == "str" for o in origins(state.values.get(value), Role.DEVICE))
+        return f'{_text(unit, value)}{"" if word else ".type"} == "cpu"'
     if isinstance(value, cst.IfExp):
         if _is_cpu(state, unit, value.body):
             return _text(unit, value.test)
@@ -176,6 +198,23 @@ def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | N
     if (isinstance(value, (cst.Name, cst.Attribute)) and not held) or chosen:
         return f'{_text(unit, value)} == "cpu"'
     return None
+
+
+def _is_asked(state: State, call: cst.Call) -> bool:
+    """Whether a call runs a function of the script that chooses between the CPU and another device by a setting."""
+    for function in state.calls[call].callees:
+        if isinstance(function, Function):
+            own = {name.binding: name for name in device_names(state, function.unit)}
+            for answer in function.unit.names.returns.get(function.node, ()):
+                value = answer.value
+                kept = own.get(function.unit.names.binding(value)) if isinstance(value, cst.Name) else None
+                if kept is not None:
+                    said = cpu_condition(state, function.unit, kept)
+                else:
+                    said = condition_of(state, function.unit, value) if value is not None else None
+                if said is not None and said != _ALWAYS:
+                    return True
+    return False
 
 
 def _asks_torch(state: State, unit: Unit, value: cst.BaseExpression) -> bool:

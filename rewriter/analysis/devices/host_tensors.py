@@ -145,11 +145,7 @@ class _Host:
         assert isinstance(call.func, cst.Attribute)
         if not any(self._of_prepared(origin) for origin in held) or self._on_host(call.func.value):
             return False
-        loops = self.mover.reach.always_in_batch_loop(call, self.unit)
-        shown = all(origin.role is Role.BATCH for origin in held)
-        return (loops or shown) and not (
-            self.mover.inside_model(self.unit, call) or moved_before(self.mover, self.unit, call)
-        )
+        return not (self.mover.inside_model(self.unit, call) or moved_before(self.mover, self.unit, call))
 
     def _placed(self, node: cst.BaseExpression, held: list[Origin]) -> bool:
         """Whether all that an expression holds are batches that come on the device from what is prepared."""

@@ -181,6 +181,8 @@ def what_cannot_be_cut():
         ((rows(0), 0), "no rows"),
         ((net(rows(7)), 0), "before the forward pass"),
         ((np.array([None, "a"]), 0), "Python objects"),
+        (([("hello", "hallo"), ("world", "Welt")], 0), "type tuple, which may be its rows or its columns"),
+        (([[1, 2, 3], [4, 5, 6]], 0), "type list, which may be its rows or its columns"),
     ):
         with pytest.raises(kind) as said:
             accelerator.shard_batch(*wrong)
