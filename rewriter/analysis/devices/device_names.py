@@ -204,7 +204,7 @@ def _is_asked(state: State, call: cst.Call) -> bool:
     """Whether a call runs a function of the script that chooses between the CPU and another device by a setting."""
     for function in state.calls[call].callees:
         if isinstance(function, Function):
-            own = {name.binding: name for name in device_names(state, function.unit)}
+            own: dict[Binding | None, DeviceName] = {n.binding: n for n in device_names(state, function.unit)}
             for answer in function.unit.names.returns.get(function.node, ()):
                 value = answer.value
                 kept = own.get(function.unit.names.binding(value)) if isinstance(value, cst.Name) else None
