@@ -292,7 +292,8 @@ class Schedule(NamedTuple):
     node: cst.CSTNode
     name: str
     unit: str
-    """``optimizer step``, ``step`` (of a loop of fixed length), ``epoch``, ``metric`` or ``position``."""
+    """``optimizer step``, ``own batch`` (of this process alone), ``step`` (of a loop of fixed length), ``epoch``,
+    ``metric`` or ``position``."""
     prepared: bool
 
 

@@ -34,6 +34,27 @@ def test_not_prepared(parts: dict[str, Any], lines: Lines) -> None:
     assert lines(**parts) == ([], [], [])
 
 
+READS_LATER: dict[str, dict[str, Any]] = {
+    "a lambda": {
+        "built": "s = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / (9 * len(loader)))",
+        "step": "s.step()",
+    },
+    "a function": {
+        "built": "def poly(step):\n    total = 9 * len(loader)\n    return (1 - step / total) ** 0.9\n"
+        "s = torch.optim.lr_scheduler.LambdaLR(optimizer, lr_lambda=poly)",
+        "step": "s.step()",
+    },
+}
+
+
+@pytest.mark.parametrize("parts", READS_LATER.values(), ids=READS_LATER)
+def test_what_reads_the_length_of_the_loader_at_each_step_is_not_prepared(parts: dict[str, Any], lines: Lines) -> None:
+    """Prepared, it would go N steps at a time through a schedule of 1/N of the length."""
+    out, come, findings = lines(**parts)
+    assert (out, [f for f in findings if f == "scheduler"]) == ([], [])
+    assert not prepared(come)
+
+
 def prepared(come: list[str]) -> bool:
     return any(", s = accelerator.prepare(" in line for line in come)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...facts.roles import Origin
+from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import CallRecord, Unit
+from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import dotted
 from ..syntax.walk import descendants
@@ -32,6 +32,26 @@ def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: O
     if not loops:
         return "epoch"
     return "optimizer step" if any(_follows_loader(reach, loop) for loop in loops) else "step"
+
+
+def asks_later(state: State, scheduler: Origin) -> bool:
+    """
+    Whether the function that a scheduler calls at each step reads the length of a loader: ``lambda step: 1 - step /
+    (epochs * len(loader))``.
+
+    By then the loader is prepared, and as long as the batches of this process: its own steps are what is counted.
+    """
+    for arg in scheduler.node.args if isinstance(scheduler.node, cst.Call) else ():
+        held = state.values.get(arg.value)
+        given = [thing.node for thing in held.things if isinstance(thing, Function)] if held is not None else []
+        later: list[cst.CSTNode] = [arg.value, *given]
+        for function in (node for root in later for node in descendants(root)):
+            if isinstance(function, (cst.Lambda, cst.FunctionDef)):
+                for node in descendants(function.body):
+                    if isinstance(node, cst.Call) and dotted(node.func) == "len" and node.args:
+                        if origins(state.values.get(node.args[0].value), Role.LOADER):
+                            return True
+    return False
 
 
 def _follows_loader(reach: Reach, loop: cst.CSTNode) -> bool:
