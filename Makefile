@@ -94,13 +94,9 @@ $(PUBLIC_READY): tests/public/requirements.txt $(wildcard tests/public/environme
 	@cp tests/public/environment/* "$$($(PUBLIC_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@touch $@
 
-$(MUTANTS_READY): $(READY)
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
-	@touch $@
-
-# The peers that the runtime is measured beside.
-$(BENCH_READY): $(READY)
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+# What one target alone needs: the mutation tester, and the peers that the runtime is measured beside.
+$(MUTANTS_READY) $(BENCH_READY): $(VENV)/.ready-%: $(READY)
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
 	@touch $@
 
 # Accelerate's tests run in an environment that stands on top of .venv: what is installed there (torch, this project) is seen, and only

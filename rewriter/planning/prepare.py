@@ -16,7 +16,7 @@ from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.schedules import asks_later, tick_unit
+from ..analysis.training.schedules import tick_unit
 from ..analysis.training.training import Training, outside_name, whole
 from ..facts.module import Prepare, Schedule
 from ..facts.roles import Origin, Role
@@ -224,8 +224,6 @@ def _schedulers(state: State, reach: Reach, training: Training, result: PrepareP
     for record in training.ticks:
         for scheduler in origins(record.receiver, Role.SCHEDULER):
             unit = tick_unit(reach, training, record, scheduler)
-            if unit == "optimizer step" and asks_later(state, scheduler):
-                unit = "own batch"
             name = record.unit.names.module.code_for_node(record.node.func).rpartition(".")[0]
             result.schedules.append((record.unit, Schedule(record.node, name, unit, unit == "optimizer step")))
             if unit == "optimizer step":

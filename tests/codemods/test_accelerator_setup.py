@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -248,6 +249,18 @@ THE_USER_CHOOSES = {
 }  # fmt: skip
 
 
+TRAINING = """\
+net = torch.nn.Linear(8, 2).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=8)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(net(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
 def _with_device(choice: str) -> str:
     return f"""\
 import argparse
@@ -258,15 +271,7 @@ parser.add_argument("--cpu", action="store_true")
 args = parser.parse_args()
 {choice}
 print(f"on {{device}}")
-net = torch.nn.Linear(8, 2).to(device)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-loader = DataLoader(data, batch_size=8)
-for x, y in loader:
-    loss = torch.nn.functional.mse_loss(net(x.to(device)), y.to(device))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+{TRAINING}"""
 
 
 @pytest.mark.parametrize("choice", TORCH_IS_ASKED.values(), ids=TORCH_IS_ASKED)
@@ -328,14 +333,7 @@ from torch.utils.data import DataLoader
 def main(device):
     {choice}
     print(device)
-    net = torch.nn.Linear(8, 2).to(device)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    loader = DataLoader(data, batch_size=8)
-    for x, y in loader:
-        loss = torch.nn.functional.mse_loss(net(x.to(device)), y.to(device))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+{indent(TRAINING, "    ")}
 parser = argparse.ArgumentParser()
 parser.add_argument("--device", default="cuda:0")
 args = parser.parse_args()

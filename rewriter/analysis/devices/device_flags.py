@@ -60,12 +60,9 @@ def cpu_flag(
 
 def _asks_tensor(state: State, test: cst.BaseExpression) -> bool:
     """Whether a condition asks where a tensor or a model is: ``if x.is_cuda:``. That follows from the choice."""
-    for node in descendants(test):
-        if isinstance(node, cst.Attribute) and node.attr.value == "is_cuda":
-            return True
-        if isinstance(node, cst.Attribute) and any(o.qualified == "follows" for o in origins(state.values.get(node))):
-            return True
-    return False
+    asked = [node for node in descendants(test) if isinstance(node, cst.Attribute)]
+    follows = (origin.qualified == "follows" for node in asked for origin in origins(state.values.get(node)))
+    return any(node.attr.value == "is_cuda" for node in asked) or any(follows)
 
 
 def always_cpu(unit: Unit) -> Flag:

@@ -61,14 +61,10 @@ def _device_name(state: State, unit: Unit, binding: Binding) -> DeviceName | Non
         statement = _whole_if(unit, unit.names.statement(target), binding)
         if statement not in name.definitions:
             name.definitions.append(statement)
-    if param is not None and unit.names.parents.get(name.definitions[0]) is not _body(binding):
-        return None
+    body = getattr(binding.scope.node, "body", None)
+    if param is not None and unit.names.parents.get(name.definitions[0]) is not body:
+        return None  # it is set on some ways alone
     return name
-
-
-def _body(binding: Binding) -> cst.CSTNode | None:
-    """The block of the function that a parameter belongs to."""
-    return getattr(binding.scope.node, "body", None)
 
 
 def before_set(unit: Unit, binding: Binding, read: cst.CSTNode) -> bool:
@@ -204,17 +200,17 @@ def _is_asked(state: State, call: cst.Call) -> bool:
     """Whether a call runs a function of the script that chooses between the CPU and another device by a setting."""
     for function in state.calls[call].callees:
         if isinstance(function, Function):
-            own: dict[Binding | None, DeviceName] = {n.binding: n for n in device_names(state, function.unit)}
-            for answer in function.unit.names.returns.get(function.node, ()):
-                value = answer.value
-                kept = own.get(function.unit.names.binding(value)) if isinstance(value, cst.Name) else None
-                if kept is not None:
-                    said = cpu_condition(state, function.unit, kept)
-                else:
-                    said = condition_of(state, function.unit, value) if value is not None else None
-                if said is not None and said != _ALWAYS:
-                    return True
+            answers = (a.value for a in function.unit.names.returns.get(function.node, ()) if a.value is not None)
+            if any(_returned_for(state, function.unit, answer) not in (None, _ALWAYS) for answer in answers):
+                return True
     return False
+
+
+def _returned_for(state: State, unit: Unit, answer: cst.BaseExpression) -> str | None:
+    """The condition under which what a function returns is the CPU."""
+    binding = unit.names.binding(answer) if isinstance(answer, cst.Name) else None
+    name = _device_name(state, unit, binding) if binding is not None else None
+    return cpu_condition(state, unit, name) if name is not None else condition_of(state, unit, answer)
 
 
 def _asks_torch(state: State, unit: Unit, value: cst.BaseExpression) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import libcst as cst
 
 from ...facts.roles import Origin, Role
@@ -22,7 +24,8 @@ def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: O
     How often a ``scheduler.step()`` runs: with every optimizer step, every epoch, or on a metric.
 
     ``step``: with every round of a loop that draws its batches and is as long on N processes as on one. Its horizon is
-    counted in those rounds, and not in the batches that the processes share.
+    counted in those rounds, and not in the batches that the processes share. ``own batch``: with every optimizer step,
+    of a schedule as long as this process's batches.
     """
     if "Plateau" in scheduler.qualified:
         return "metric"
@@ -31,10 +34,12 @@ def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: O
     loops = [lp for lp in reach.batch_loops(record.node, record.unit) if lp in training.train_loops]
     if not loops:
         return "epoch"
-    return "optimizer step" if any(_follows_loader(reach, loop) for loop in loops) else "step"
+    if not any(_follows_loader(reach, loop) for loop in loops):
+        return "step"
+    return "own batch" if _asks_later(reach.state, scheduler) else "optimizer step"
 
 
-def asks_later(state: State, scheduler: Origin) -> bool:
+def _asks_later(state: State, scheduler: Origin) -> bool:
     """
     Whether the function that a scheduler calls at each step reads the length of a loader: ``lambda step: 1 - step /
     (epochs * len(loader))``.
@@ -44,14 +49,16 @@ def asks_later(state: State, scheduler: Origin) -> bool:
     for arg in scheduler.node.args if isinstance(scheduler.node, cst.Call) else ():
         held = state.values.get(arg.value)
         given = [thing.node for thing in held.things if isinstance(thing, Function)] if held is not None else []
-        later: list[cst.CSTNode] = [arg.value, *given]
-        for function in (node for root in later for node in descendants(root)):
-            if isinstance(function, (cst.Lambda, cst.FunctionDef)):
-                for node in descendants(function.body):
-                    if isinstance(node, cst.Call) and dotted(node.func) == "len" and node.args:
-                        if origins(state.values.get(node.args[0].value), Role.LOADER):
-                            return True
+        inside = [n.body for n in descendants(arg.value) if isinstance(n, cst.Lambda)] + [f.body for f in given]
+        lengths = (call for body in inside for call in descendants(body) if _is_length(call))
+        if any(origins(state.values.get(length.args[0].value), Role.LOADER) for length in lengths):
+            return True
     return False
+
+
+def _is_length(node: cst.CSTNode) -> TypeGuard[cst.Call]:
+    """``len(...)``."""
+    return isinstance(node, cst.Call) and dotted(node.func) == "len" and bool(node.args)
 
 
 def _follows_loader(reach: Reach, loop: cst.CSTNode) -> bool:
@@ -88,11 +95,11 @@ def _asks_length(unit: Unit, number: cst.BaseExpression, inner: bool) -> bool:
     """Whether a number is made of a ``len(...)``; one that was worked out before counts in an inner loop only, for a
     loop over all epochs is as long on N processes as it was on one."""
     for node in descendants(number):
-        if isinstance(node, cst.Call) and dotted(node.func) == "len":
+        if _is_length(node):
             return True
         if inner and isinstance(node, cst.Name):
             made = (n for value in plain_values(unit.names, node) for n in descendants(value))
-            if any(isinstance(n, cst.Call) and dotted(n.func) == "len" for n in made):
+            if any(map(_is_length, made)):
                 return True
     return False
 

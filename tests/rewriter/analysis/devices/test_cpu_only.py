@@ -40,3 +40,10 @@ def test_it_uses_the_gpu(part: dict[str, str], trained: Trained) -> None:
 def test_a_loss_is_taken_to_the_cpu_where_numpy_reads_it(trained: Trained) -> None:
     text, _ = trained(step="print(loss.data.numpy())")
     assert "accelerator.print(loss.data.cpu().numpy())" in text
+
+
+def test_what_stays_on_the_cpu_is_not_taken_there(trained: Trained) -> None:
+    step = "zeros = torch.zeros(len(x), 8)\nscores = model(zeros)\nhistory.append(loss.data.numpy())"
+    text, findings = trained(step=step, top="history = []\n")
+    assert "cpu-only" in findings
+    assert "history.append(loss.data.numpy())" in text
