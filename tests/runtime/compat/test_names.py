@@ -41,6 +41,7 @@ NAMES = {
     "utils.other": "extract_model_from_parallel save",
     "utils.modeling": "load_checkpoint_in_model",
     "state": "PartialState AcceleratorState GradientState DistributedType",
+    "accelerator": "Accelerator DataLoaderConfiguration GradientAccumulationPlugin",
     "local_sgd": "LocalSGD",
     "optimizer": "AcceleratedOptimizer",
     "scheduler": "AcceleratedScheduler",
