@@ -55,9 +55,10 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         if gather.form is Form.REDUCE:
             yield _reduced(facts, gather)
             continue
+        others: dict[cst.CSTNode, str] = dict(gather.counts)
         for call in gather.inline:
-            yield Replace(ID, call, lambda node: _gathered(facts, node), reason=gather.because)
-        for node, name in gather.counts:
+            yield Replace(ID, call, partial(_gathered, facts, others.get(call)), reason=gather.because)
+        for node, name in gather.counts if not others.keys() & set(gather.inline) else ():
             yield Replace(ID, node, partial(_named, name), reason=f"{name} has as many rows and is gathered anyway")
         kind = InsertBefore if gather.side is Side.BEFORE else InsertAfter
         if gather.names:
@@ -79,9 +80,11 @@ def _named(name: str, node: cst.CSTNode) -> cst.CSTNode:
     return cst.Name(name)
 
 
-def _gathered(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
+def _gathered(facts: ModuleFacts, name: str | None, node: cst.CSTNode) -> cst.CSTNode:
+    """The gathered value; of ``name``, where that is counted in its place."""
     assert isinstance(node, cst.BaseExpression)
-    return cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("gather_for_metrics")), [cst.Arg(node)])
+    what = cst.Name(name) if name is not None else node
+    return cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("gather_for_metrics")), [cst.Arg(what)])
 
 
 def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:

@@ -5,7 +5,8 @@ A scheduler that is stepped once per optimizer step is prepared, so that it reac
 script's batches, when training ends. A scheduler that is stepped once per epoch, or on a metric, is left unchanged:
 the number of epochs is the same on any number of processes, and a prepared scheduler would step N times. The same
 is true for a scheduler that counts the iterations of a loop of fixed length that draws its batches with
-`next(...)`: N processes make the same number of iterations. A function that reads `len(loader)` at each step
+`next(...)`, or of a loop that is left at a number of steps (`if step >= total: break`, where no `len(loader)` goes
+into `total`): N processes make the same number of iterations. A function that reads `len(loader)` at each step
 (`LambdaLR(optimizer, lambda step: 1 - step / (epochs * len(loader)))`) reads that of the prepared loader, and so counts
 the steps of its own process.
 

@@ -116,7 +116,9 @@ class Plan(NamedTuple):
         if self.whole and not declined:
             done = self._checked(done)
         if any(file.blocked for file in done) and not self.config.partial:
-            done = tuple(file._replace(after=file.source.data, changes=()) for file in done)
+            done = tuple(file._replace(after=file.source.data, changes=(), traits=()) for file in done)
+        else:
+            done = _with_batches(done, self.config)
         return Result(with_unread_options(done), len(done), _options(self.config))
 
     def _checked(self, done: tuple[FileResult, ...]) -> tuple[FileResult, ...]:
@@ -137,6 +139,24 @@ class Plan(NamedTuple):
             else file
             for file in done
         )
+
+
+def _with_batches(done: tuple[FileResult, ...], config: Config) -> tuple[FileResult, ...]:
+    """The files of a program with what becomes of its batches, and without the traits that this leaves untrue."""
+    by_hand = any(trait.kind == "by-hand" for file in done for trait in file.traits)
+    sharded = config.keep_global_batch or any(d.id == "sharded-batch" for file in done for d in file.diagnoses)
+    untrue = _OF_LENGTH if sharded else ()
+    gone: tuple[str, ...] = ("statistics", "length") if by_hand else untrue
+    done = tuple(file._replace(traits=tuple(t for t in file.traits if t.kind not in gone)) for file in done)
+    trains = [file for file in done if any(change.rule in ("backward", "prepare") for change in file.changes)]
+    if not trains or by_hand:
+        return done
+    batch = Trait("batch", "global" if sharded else "process", 0)
+    return tuple(f._replace(traits=(batch, *f.traits)) if f is trains[0] else f for f in done)
+
+
+_OF_LENGTH = ("length", "steps", "cadence", "limit")
+"""Traits of a script whose loaders are N times shorter on N processes."""
 
 
 class Tree(NamedTuple):

@@ -64,9 +64,10 @@ class Trait(NamedTuple):
     """Something in the script that is different by nature on several processes."""
 
     kind: str
-    """``statistics`` of a batch, ``noise`` of a layer, random ``transforms``, the ``length`` of a loader."""
+    """``statistics`` of a batch, ``noise`` of a layer, random ``transforms``, the ``length`` of a loader; ``batch``:
+    what the script's batch size is on several processes."""
     name: str
-    """Its name in the script: ``BatchNorm2d``, or the loader."""
+    """Its name in the script: ``BatchNorm2d``, or the loader; of ``batch``: ``process`` or ``global``."""
     line: int
 
 

@@ -18,6 +18,7 @@ from .document import MASK, Cell, Notebook, masked
 from .shown import (
     Shown,
     displays,
+    for_function,
     handed,
     hidden,
     only_chooses_devices,
@@ -25,7 +26,6 @@ from .shown import (
     received,
     showing,
     shown_by,
-    without_magics,
 )
 from .uses import NotGathered, Use, defines, made, run, uses_of
 
@@ -79,10 +79,10 @@ def gathered(notebook: Notebook, needing: Sequence[int], prepared: Collection[st
     _check_names(notebook.cells, uses, chosen)
     shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared)
     shown.check()
-    plain = {position: without_magics(texts[position]) for position in chosen}
+    plain = {position: for_function(texts[position]) for position in chosen}
     body = "\n\n".join(_indented(_printed(text, returning)) for text, _ in plain.values() if text.strip())
     returned, moved = shown.returned(), shown.moved()
-    plain |= {position: without_magics(texts[position]) for position in moved}
+    plain |= {position: for_function(texts[position]) for position in moved}
     for position in (*chosen, *moved):
         texts[position] = "\n".join([*plain[position][1], MOVED if position in chosen else MOVED_BELOW])
     last, start = chosen[-1], f"{NAME}()"
@@ -90,7 +90,9 @@ def gathered(notebook: Notebook, needing: Sequence[int], prepared: Collection[st
         body, start = f"{body.rstrip()}\n\n    {handed(returned)}", received(returned, start)
     for position in set(shown.apart()) - set(moved):
         texts[position] = hidden(texts[position])
-    parts = [*plain[last][1], f"def {NAME}():\n{body.rstrip()}\n\n\n{start}"]
+    above = plain[last][1]
+    apart = ["", ""] if above and above[-1].endswith("*") else []  # blank lines after an import
+    parts = [*above, *apart, f"def {NAME}():\n{body.rstrip()}\n\n\n{start}"]
     texts[last] = "\n\n".join(["\n".join(parts), *(hidden(_drawn(plain[position][0])) for position in moved)])
     return texts
 
@@ -129,17 +131,20 @@ def _chosen(texts: Sequence[str], uses: Sequence[Use], needing: Sequence[int], b
 
 def _check(cell: Cell, text: str) -> None:
     """Refuse a cell that would behave differently inside a function, or in a process without a display."""
-    if MASK in without_magics(text)[0]:
+    inside, _ = for_function(text)
+    if MASK in inside:
         raise NotGathered(
             cell.number,
             "there is a magic between the cells of the training",
             "Move it to a separate cell before the training",
         )
-    tree = ast.parse(text)
+    tree = ast.parse(inside)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             raise NotGathered(
-                cell.number, "there is a star import between the cells of the training", "Move it to the first cell"
+                cell.number,
+                "there is a star import between the lines of the training",
+                "Move it to the top of its cell",
             )
         if isinstance(node, ast.Global):
             names = ", ".join(node.names)
@@ -164,9 +169,21 @@ def _printed(text: str, returning: Collection[str]) -> str:
     close = last.end_col_offset or 0
     if lines[end][close:].lstrip().startswith(b";"):
         return text  # a semicolon: the author wants no display
-    lines[end] = lines[end][:close] + b")" + lines[end][close:]
-    lines[start] = lines[start][: last.col_offset] + b"print(" + lines[start][last.col_offset :]
+    opening, closing = (b"print((", b"))") if _is_bare_tuple(text, last.value) else (b"print(", b")")
+    lines[end] = lines[end][:close] + closing + lines[end][close:]
+    lines[start] = lines[start][: last.col_offset] + opening + lines[start][last.col_offset :]
     return b"\n".join(lines).decode()
+
+
+def _is_bare_tuple(text: str, value: ast.expr) -> bool:
+    """``a, b`` without parentheses, with which it would be displayed."""
+    if not isinstance(value, ast.Tuple):
+        return False
+    try:
+        between = ast.parse((ast.get_source_segment(text, value) or "")[1:-1], mode="eval").body
+    except SyntaxError:
+        return True
+    return ast.dump(between) != ast.dump(value)
 
 
 def _returning(texts: Sequence[str]) -> frozenset[str]:

@@ -83,14 +83,29 @@ def unhidden(text: str) -> str:
 def only_magics(text: str) -> bool:
     """Whether a cell holds magics that do not matter to the training, and nothing else."""
     lines = [line for line in text.split("\n") if line.strip() and not (line.startswith("#") and MASK not in line)]
-    return bool(lines) and not without_magics("\n".join(lines))[0].strip()
+    return bool(lines) and not for_function("\n".join(lines))[0].strip()
 
 
-def without_magics(text: str) -> tuple[str, list[str]]:
-    """A masked cell without the magics that do not matter to the training, and these lines."""
+def for_function(text: str) -> tuple[str, list[str]]:
+    """What of a masked cell can be in a function, and the lines that stay outside: magics that do not matter to the
+    training, and star imports at the top of the cell, which Python does not allow in a function."""
     lines = text.split("\n")
-    apart = [line for line in lines if MASK in line and not line[:1].isspace() and _harmless(line)]
+    stars = {lines[node.lineno - 1] for node in _first_imports(text) if _is_star(node)}
+    apart = [ln for ln in lines if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stars]
     return "\n".join(line for line in lines if line not in apart), apart
+
+
+def _first_imports(text: str) -> Iterator[ast.stmt]:
+    """The imports before which a cell runs nothing else, each on a line of its own."""
+    for node in ast.parse(text).body:
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            return
+        if node.lineno == node.end_lineno and ";" not in text.split("\n")[node.lineno - 1]:
+            yield node
+
+
+def _is_star(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
 
 
 def _harmless(line: str) -> bool:

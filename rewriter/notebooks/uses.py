@@ -71,6 +71,19 @@ def _order(node: ast.AST) -> Iterator[tuple[str, bool]]:
     elif isinstance(node, ast.AugAssign):
         yield from ((name, False) for name, _ in _order(node.target))
         yield from _order(node.value)
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from ((alias.asname or alias.name.partition(".")[0], True) for alias in node.names)
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        # the body runs when it is called; what it reads is found in the table of symbols
+        given = (*node.args.defaults, *(value for value in node.args.kw_defaults if value is not None))
+        for part in (*getattr(node, "decorator_list", ()), *given):
+            yield from _order(part)
+        if not isinstance(node, ast.Lambda):
+            yield node.name, True
+    elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+        own = {name for part in node.generators for name, _ in _order(part.target)}
+        read = (pair for part in ast.iter_child_nodes(node) for pair in _order(part))
+        yield from ((name, bound) for name, bound in read if name not in own)
     elif isinstance(node, ast.For):
         for part in (node.iter, node.target, *node.body, *node.orelse):
             yield from _order(part)

@@ -17,6 +17,7 @@ from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, cpu_condition, refused
 from ..analysis.distributed.init_sites import Start
+from ..analysis.syntax.definitions import attribute_assignments
 from ..analysis.syntax.nodes import is_docstring, positional
 from ..analysis.syntax.scopes import Binding, Scope
 from ..analysis.syntax.walk import children, descendants
@@ -171,7 +172,14 @@ class Homes:
             for definition in binding.definitions:
                 if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
                     found = max(found, unit.names.order(definition))
-        return found
+        return max(found, *(self._set_by(unit, scope.node, text) for text in texts), -1)
+
+    def _set_by(self, unit: Unit, code: Code, text: str) -> int:
+        """The position in the source after which some code has set all attributes that an expression reads:
+        ``args.cuda = ...``; -1 where it sets none."""
+        read = (node for node in descendants(cst.parse_expression(text)) if isinstance(node, cst.Attribute))
+        assigns = (assign for node in read for assign in attribute_assignments(unit.names, node))
+        return max((unit.names.order(a) for a in assigns if unit.names.function(a) is code), default=-1)
 
     def _joined(self, above: list[Code], prepares: list[Prepare], way: Way) -> tuple[Unit, Home] | None:
         """The home in the place of the statement by which a distributed script joins its processes."""
@@ -207,8 +215,10 @@ class Homes:
             return None
         scope, order = unit.names.scopes[anchor], unit.names.order
         behind = self.flag.behind
+        text = self.flag.gives.partition(" =")[0] or self.flag.text
         ready = order(behind) if behind is not None and unit.names.function(behind) is anchor else -1
-        for word in _words(cst.parse_expression(self.flag.gives.partition(" =")[0] or self.flag.text)):
+        ready = max(ready, self._set_by(unit, anchor, text))
+        for word in _words(cst.parse_expression(text)):
             binding = scope.lookup(word)
             if binding is None and word != "True" and starred(self.state, unit, word) is None:
                 return None

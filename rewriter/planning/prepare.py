@@ -60,11 +60,16 @@ def plan(
         if origin in done:
             continue
         code, held = _home_of(state, reach, training, origin)
-        if held is None:
+        divided = _one_stays_whole(reach, evaluations, origin)
+        lost = code is None or held is None or (not divided and _looked_up_in_loops(reach, training, origin))
+        if lost and not divided:
             _lost(state, reach, origin, result)
-        else:
+        elif held_too := _all_held(state, reach, training, divided, code, held):
             assert code is not None
-            groups.setdefault(code, []).append(held)
+            groups.setdefault(code, []).extend(held_too)
+        else:
+            unit = next((u for u in reach.units if origin.place in u.names.parents), reach.units[0])
+            result.findings.append((unit, _which(origin)))
     _again(state, reach, training, groups)
     for code, things in groups.items():
         unit = reach.unit(code)
@@ -76,6 +81,47 @@ def plan(
             result.code = result.code or code
         result.findings.extend((unit, _unplaceable(thing)) for thing in unplaced)
     return result
+
+
+def _all_held(
+    state: State, reach: Reach, training: Training, divided: bool, code: Code | None, held: Held | None
+) -> list[Held]:
+    """
+    The variables that hold a thing, or one of several things that are made in one place: ``train, test = loaders()`` of
+    a list whose places are not known, ``train = loaders["train"]`` and ``test = loaders["test"]`` of a loop's loaders.
+
+    None of them is left out, for nobody can tell which holds which. ``divided``: one of them stays whole, and those
+    that the training itself iterates are meant; none where that cannot be told.
+    """
+    if code is None or held is None:
+        return []
+    unit = reach.unit(code)
+    found = [held, *_held_beside(state, unit, code, held, _one_of_several(reach, held.origin))]
+    if len(found) == 1 or not divided:
+        return found
+    loops = (loop for loop in training.train_loops if isinstance(loop, cst.For) and loop in unit.names.parents)
+    read = {unit.names.module.code_for_node(n) for loop in loops for n in (loop.iter, *descendants(loop.iter))}
+    return [thing for thing in found if thing.name in read]
+
+
+def _held_beside(state: State, unit: Unit, code: Code, held: Held, several: bool) -> Iterator[Held]:
+    """The other variables that are given such a thing: unpacked with it, or looked up where it was looked up."""
+    for assign in unit.names.every(cst.Assign):
+        if not isinstance(assign, cst.Assign) or unit.names.function(assign) is not code:
+            continue
+        for target in (each.target for each in assign.targets):
+            parts = [e.value for e in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else [target]
+            names = [unit.names.module.code_for_node(part) for part in parts]
+            if (len(parts) > 1 and held.name in names) or (several and _looks_up(assign.value)):
+                for part, name in zip(parts, names, strict=True):
+                    if name != held.name and held.origin in origins(state.slot(part), held.origin.role):
+                        yield Held(held.origin, name, [part])
+
+
+def _looks_up(value: cst.BaseExpression) -> bool:
+    """``loaders["val"]``, ``loaders.get("val")``."""
+    call = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value
+    return isinstance(value, cst.Subscript) or call in ("get", "pop")
 
 
 def _again(state: State, reach: Reach, training: Training, groups: dict[Code, list[Held]]) -> None:
@@ -127,7 +173,7 @@ def _wanted(
     for loop in training.train_loops:
         loaders.update(dict.fromkeys(reach.loaders(loop)))
     trained = set(loaders)
-    _leave_whole(evaluations, trained)
+    _leave_whole(reach, evaluations, trained)
     for evaluation in evaluations:
         if evaluation.understood:
             loaders.update(dict.fromkeys(evaluation.loaders))
@@ -145,13 +191,39 @@ def _one_of_several(reach: Reach, loader: Origin) -> bool:
     return unit is not None and bool(reach.loops(loader.place, unit))
 
 
-def _leave_whole(evaluations: list[Evaluation], trained: set[Origin]) -> None:
+def _one_stays_whole(reach: Reach, evaluations: list[Evaluation], origin: Origin) -> bool:
+    """Whether an evaluation leaves one of several loaders whole that one place makes."""
+    return _one_of_several(reach, origin) and any(not e.understood and origin in e.loaders for e in evaluations)
+
+
+def _looked_up_in_loops(reach: Reach, training: Training, origin: Origin) -> bool:
+    """Whether one of several loaders is looked up where a loop iterates it: ``for x, y in loaders["val"]:``. Each is
+    then prepared where it is made."""
+    loops = (*training.train_loops, *training.eval_loops)
+    sources = (loop.iter for loop in loops if isinstance(loop, cst.For) and origin in reach.loaders(loop))
+    looked_up = any(isinstance(node, cst.Subscript) for source in sources for node in descendants(source))
+    return looked_up and _one_of_several(reach, origin)
+
+
+def _which(loader: Origin) -> Finding:
+    return Finding(
+        "prepare",
+        loader.node,
+        "several loaders are made here, and one of them must stay whole (see the evaluation loop): it cannot be told "
+        "which of them the training reads",
+        "make each of them in a statement of its own",
+        Severity.BLOCKED,
+    )
+
+
+def _leave_whole(reach: Reach, evaluations: list[Evaluation], trained: set[Origin]) -> None:
     """
     Leave the evaluations alone that share a loader with one that is left alone: it is not prepared for either.
 
     What all processes read whole must not be gathered, or every row would count once a process. ``trained``: loaders
-    that the training iterates, which are prepared anyway.
+    that the training iterates, which are prepared anyway; of several that one place makes, only those by their names.
     """
+    trained = {origin for origin in trained if not _one_of_several(reach, origin)}
     while True:
         whole = {o for e in evaluations if not e.understood for o in e.loaders} - trained
         sharing = [e for e in evaluations if e.understood and not whole.isdisjoint(e.loaders)]
@@ -300,10 +372,12 @@ def _held(state: State, reach: Reach, training: Training, code: Code, origin: Or
     unit = reach.unit(code)
     scope = unit.names.scopes[code]
     candidates: list[Held] = []
-    for binding in scope.bindings.values():
+    declared = (scope.lookup(name) for name in scope.outer)  # ``global model`` in the function that makes it
+    for binding in (*scope.bindings.values(), *(b for b in declared if b is not None)):
         if origin in state.binding(binding).things:
             definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
-            own = [d for d in definitions if _gives(state, unit, d, origin)]
+            here = (d for d in definitions if binding.scope is scope or unit.names.function(d) is code)
+            own = [d for d in here if _gives(state, unit, d, origin)]
             if own:
                 candidates.append(Held(origin, binding.name, own))
     attribute = _attribute_of(state, unit, code, origin)

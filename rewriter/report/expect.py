@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..result import Result, Trait
-from .text import at_lines
+from .diff import shown
+from .text import at_lines, visible
 
 
 def expectations(result: Result) -> Iterator[str]:
@@ -15,17 +16,13 @@ def expectations(result: Result) -> Iterator[str]:
         for trait in file.traits:
             by_kind.setdefault(trait.kind, []).append(trait)
     many = len(result.files) > 1
-    kept = result.options.get("batch") == "global"
-    if by_hand := by_kind.pop("by-hand", []):
-        by_kind.pop("statistics", None)
-        by_kind.pop("length", None)
+    if by_kind.pop("by-hand", []):
         yield (
             "The script was already distributed: every process takes batches of the script's size, as before, and N "
             "processes compute what N processes computed."
         )
     said = {diagnosis.id for file in result.files for diagnosis in file.diagnoses}
-    kept = kept or "sharded-batch" in said
-    yield from () if by_hand else _batch(kept)
+    yield from _batch(result)
     if "batch-norm" in said:
         by_kind.pop("statistics", None)
     if found := by_kind.get("statistics"):
@@ -37,19 +34,19 @@ def expectations(result: Result) -> Iterator[str]:
         yield f"{_named(found, many)}: each process draws its own noise for its own rows."
     if found := by_kind.get("transforms"):
         yield f"{_named(found, many)}: each process draws its own random transforms."
-    if found := [] if kept else by_kind.get("length", []):
+    if found := by_kind.get("length"):
         yield (
             f"{_named(found, many, 'len(', ')')}: after prepare(...) this is the number of batches per process, 1/N of "
             "the original. Values computed from it after prepare(...) (totals, progress in percent, scheduler lengths) "
             "change too."
         )
-    if found := [] if kept else by_kind.get("steps", []):
+    if found := by_kind.get("steps"):
         yield (
             f"{_named(found, many)}: the number of steps of an epoch on one process; on N processes an epoch has N "
             "times fewer. A prepared scheduler takes this into account. Other code that counts steps (an optimizer "
             "with its own warm-up, a learning rate set by hand) does not: divide by accelerator.num_processes."
         )
-    yield from _counted(by_kind, many, kept)
+    yield from _counted(by_kind, many)
     if "mac" in by_kind:
         yield "On a Mac with a GPU the script now runs on the GPU; to stay on the CPU, use Accelerator(cpu=True)."
     if found := by_kind.get("precision"):
@@ -64,40 +61,51 @@ def expectations(result: Result) -> Iterator[str]:
         yield "The script now imports torchlift.runtime: add `torchlift[runtime]` to its requirements."
 
 
-def _counted(by_kind: dict[str, list[Trait]], many: bool, kept: bool) -> Iterator[str]:
+def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
     """The values that are counted in steps, batches and rows of one process."""
-    if found := [] if kept else by_kind.get("cadence", []):
+    if found := by_kind.get("cadence"):
         yield (
             f"{_named(found, many)}: this counts the steps of one process, and on N processes an epoch has N times "
             "fewer. Code that depends on it runs N times less often, and never if an epoch has fewer steps than that."
         )
-    if found := [] if kept else by_kind.get("limit", []):
+    if found := by_kind.get("limit"):
         yield f"{_named(found, many)}: this limit applies to each process, so N processes use N times as many batches."
-    if found := by_kind.get("running", []):
+    if found := by_kind.get("running"):
         yield (
             f"{_named(found, many)}: collected and printed inside the training loop. The printed figure is that of the "
             "main process's own rows."
         )
-    if found := by_kind.get("figure", []):
+    if found := by_kind.get("figure"):
         yield (
             f"{_named(found, many)}: printed for a step of the training loop. The printed figure is that of the main "
             "process's own rows."
         )
-    if found := by_kind.get("bar", []):
+    if found := by_kind.get("bar"):
         yield (
             f"{_named(found, many, 'total=')}: this bar counts only the rows of one process, so it stops at 1/N of its "
             "total."
         )
 
 
-def _batch(kept: bool) -> Iterator[str]:
-    if kept:
-        yield "The script's batch size is the global batch size: each process takes its shard of every batch."
-        return
-    yield (
+def _batch(result: Result) -> Iterator[str]:
+    """What the script's batch size is on several processes; with the scripts named where they differ."""
+    scripts: dict[str, list[str]] = {}
+    for file in result.files:
+        for trait in file.traits if file.changed else ():
+            if trait.kind == "batch":
+                scripts.setdefault(trait.name, []).append(visible(shown(file.source.path)))
+    for batch, names in sorted(scripts.items(), reverse=True):
+        text = _BATCHES[batch]
+        yield text if len(scripts) == 1 else f"{', '.join(names)}: {text[0].lower()}{text[1:]}"
+
+
+_BATCHES = {
+    "global": "The script's batch size is the global batch size: each process takes its shard of every batch.",
+    "process": (
         "On N processes the global batch is N times the script's: every process takes its own whole batch. Scale the "
         "learning rate (often by N, with a warm-up), or keep the global batch: --keep-global-batch."
-    )
+    ),
+}
 
 
 def _named(traits: list[Trait], many: bool, before: str = "", behind: str = "") -> str:

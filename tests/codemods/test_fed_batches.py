@@ -116,6 +116,12 @@ REFUSED = {
         "for a, b in batches(x, y, 16):\n    out, _ = model(a)\n    loss = F.mse_loss(out, b)\n",
         "model = nn.LSTM(8, 8)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n",
     ),
+    "one of two batches": (
+        GENERATOR,
+        "for a, b in zip(read(), batches(x, y, 16)):\n    rows = b[0].t().t()\n"
+        "    loss = F.mse_loss(model(a), torch.ones(16, 2)) - model(rows).mean()\n",
+        MODEL,
+    ),
     "half of a comparison": (
         GENERATOR,
         "for a, b in batches(x, y, 16):\n    z = model(a)\n    loss = (z @ z.t()).mean()\n",

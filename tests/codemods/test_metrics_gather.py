@@ -78,6 +78,33 @@ def test_gathered_behind_the_forward_pass(body: list[str], come: list[str], line
     assert lines(end=evaluation(*body)) == ([], come, [])
 
 
+EARLY: dict[str, tuple[list[str], str]] = {
+    "the rows of the labels": (["total += y.size(0)"], "    total += accelerator.gather_for_metrics(y).size(0)"),
+    "the rows of the labels, by their length": (
+        ["total += len(y)"],
+        "    total += len(accelerator.gather_for_metrics(y))",
+    ),
+    "those of the inputs": (["total += x.shape[0]"], "    total += accelerator.gather_for_metrics(x).shape[0]"),
+}
+
+
+@pytest.mark.parametrize(("body", "line"), EARLY.values(), ids=EARLY)
+def test_rows_that_are_counted_before_the_forward_pass_are_those_of_all_processes(
+    body: list[str], line: str, lines: Lines
+) -> None:
+    gathered = "    scores, y = accelerator.gather_for_metrics((scores, y))"
+    gone, come, findings = lines(
+        end="total = 0\n" + evaluation(*body, "scores = model(x)", "right += (scores.argmax(1) == y).sum().item()")
+    )
+    assert (gone, come, findings) == ([f"    {body[0]}"], [line, gathered], [])
+
+
+def test_labels_are_counted_in_place_of_inputs_that_are_larger(lines: Lines) -> None:
+    loss = "loss_sum += torch.nn.functional.cross_entropy(scores, y).item()"
+    _, come, _ = lines(end="total, loss_sum = 0, 0.0\n" + evaluation("total += x.size(0)", "scores = model(x)", loss))
+    assert come[0] == "    total += accelerator.gather_for_metrics(y).size(0)"
+
+
 def test_gathered_behind_a_with_that_holds_only_the_forward_pass(lines: Lines) -> None:
     body = ["with torch.no_grad():", "    scores = model(x)", "right += (scores.argmax(1) == y).sum().item()"]
     _, come, _ = lines(end=evaluation(*body))

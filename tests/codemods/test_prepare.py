@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -136,6 +137,135 @@ def test_a_function_that_makes_loaders_makes_another_one_at_each_call(migrated: 
     assert "model, optimizer, train_loader = accelerator.prepare(" in text, "nobody knows what is done with the others"
     run, _, check = text.partition("def check(")
     assert ".to(" not in run and "model(x.to(accelerator.device)), y.to(accelerator.device))" in check
+
+
+UNPACKED = """\
+import torch
+from torch.utils.data import DataLoader
+
+def loaders(train=True, test=True):
+    made = []
+    if train:
+        made.append(DataLoader(rows, batch_size=4, shuffle=True))
+    if test:
+        made.append(DataLoader(others, batch_size=4))
+    return made
+
+class Run:
+    def __init__(self):
+        {of}model = torch.nn.Linear(2, 2)
+        {of}optimizer = torch.optim.SGD({of}model.parameters(), lr=0.1)
+        {of}train, {of}test = loaders()
+        {inside}
+{body}
+Run()
+"""
+BODY = """\
+for x, y in {of}train:
+    loss = torch.nn.functional.mse_loss({of}model(x), y)
+    {of}optimizer.zero_grad()
+    loss.backward()
+    {of}optimizer.step()
+total = 0.0
+for x, y in {of}test:
+    scores = {of}model(x)
+    total += (scores - y).abs().sum().item()
+"""
+
+
+@pytest.mark.parametrize("of", ["", "self."])
+def test_what_a_list_of_unknown_places_is_unpacked_into_is_all_prepared(
+    of: str, migrated: Callable[[str], str]
+) -> None:
+    """One of them alone would leave the other unprepared, and its gathered rows would count once a process."""
+    body = BODY.format(of=of)
+    method = f"    def both(self):\n{indent(body, ' ' * 8)}" if of else ""
+    inside = "self.both()" if of else indent(body, " " * 8).lstrip()
+    text = migrated(UNPACKED.format(of=of, inside=inside, body=method))
+    names = ", ".join(f"{of}{name}" for name in ("model", "optimizer", "train", "test"))
+    assert f"{names} = self.accelerator.prepare(" in text
+
+
+SPLITS = """\
+import torch
+from torch.utils.data import DataLoader
+{made}
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in {train}:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+right, seen = 0, 0.0
+for x, y in {test}:
+    {odd}
+    scores = model(x)
+    right += (scores.argmax(1) == y).sum().item()
+print(right)
+"""
+MADE = "loaders = {}\nfor split in ('train', 'val'):\n    loaders[split] = DataLoader(data[split], batch_size=16)\n"
+PLACES = {
+    "in a loop": MADE,
+    "in a comprehension": "loaders = {split: DataLoader(data[split], batch_size=16) for split in ('train', 'val')}\n",
+}
+LOOKED_UP = {
+    "one after the other": ("held = loaders['val']\nloader = loaders['train']", "loader", "held", "held, loader"),
+    "in one statement": ("loader, held = loaders['train'], loaders['val']", "loader", "held", "loader, held"),
+    "all of them": ("loader, held = loaders.values()", "loader", "held", "loader, held"),
+    "one of them": ("loader = loaders['train']", "loader", "loaders['val']", ""),
+    "where it is read": ("", "loaders['train']", "loaders['val']", ""),
+}
+
+
+@pytest.mark.parametrize("made", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(("names", "train", "test", "prepared"), LOOKED_UP.values(), ids=LOOKED_UP)
+def test_loaders_that_one_place_makes_are_all_prepared(
+    names: str, train: str, test: str, prepared: str, made: str, migrated: Callable[[str], str]
+) -> None:
+    text = migrated(SPLITS.format(made=made + names, train=train, test=test, odd="pass"))
+    assert "gather_for_metrics((scores, y))" in text
+    things = f"model, optimizer, {prepared}".removesuffix(", ")
+    assert f"{things} = accelerator.prepare(" in text
+    assert ("accelerator.prepare(DataLoader(" in text) == (not prepared)
+
+
+@pytest.mark.parametrize("made", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(("names", "train", "test", "prepared"), LOOKED_UP.values(), ids=LOOKED_UP)
+def test_of_several_loaders_one_stays_whole_if_its_evaluation_is_not_understood(
+    names: str, train: str, test: str, prepared: str, made: str
+) -> None:
+    """The one that the training reads by a name is prepared; without a name nobody can tell."""
+    text = SPLITS.format(made=made + names, train=train, test=test, odd="seen += float(x.sum())")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert file.blocked == (train != "loader")
+    if not file.blocked:
+        assert "model, optimizer, loader = accelerator.prepare(" in file.after.decode()
+        assert "gather" not in file.after.decode()
+
+
+def test_a_model_that_a_function_declares_global_is_prepared_there(migrated: Callable[[str], str]) -> None:
+    text = migrated("""\
+import torch
+from torch.utils.data import DataLoader
+
+def main():
+    global model
+    loader = DataLoader(rows, batch_size=4)
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        step(x, y, optimizer)
+
+def step(x, y, optimizer):
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+main()
+""")
+    assert "    model, optimizer, loader = accelerator.prepare(\n" in text
 
 
 STANDS = {

@@ -55,6 +55,71 @@ def test_what_reads_the_length_of_the_loader_at_each_step_is_not_prepared(parts:
     assert not prepared(come)
 
 
+COUNTED = """
+import sys
+
+import torch
+from torch.utils.data import DataLoader
+
+def train(model, loader, optimizer, s, total):
+    taken = 0
+    {around}
+        for i, (x, y) in enumerate(loader):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            s.step()
+            taken += 1
+            {left}
+
+words = len(open("words.txt").read())
+model = torch.nn.Linear(words, 2)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = {total}
+s = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max={horizon})
+train(model, loader, optimizer, s, total)
+"""
+EPOCHS, NUMBER = "for epoch in range(9):", "int(sys.argv[1])"
+
+ENDS_AT_A_NUMBER_OF_STEPS = {
+    "left at a count": (EPOCHS, "if taken >= total: break", NUMBER, "total"),
+    "left at a count, written the other way round": (EPOCHS, "if total <= taken: return", NUMBER, "total"),
+    "left at the number of the batch": (EPOCHS, "if i == total: break", NUMBER, "9 * total"),
+    "left at a count, or before": (EPOCHS, "if loss < 1e-3 or taken == total: break", NUMBER, "total"),
+    "a while around it": ("while taken < total:", "", NUMBER, "total"),
+    "with a horizon of its own": ("while taken < total:", "", NUMBER, "500"),
+}
+ENDS_WITH_THE_LOADER = {
+    "the number is made of its length": (EPOCHS, "if taken >= total: break", "9 * len(loader)", "total"),
+    "only the horizon is": (EPOCHS, "if taken >= total: break", NUMBER, "9 * len(loader)"),
+    "left at a count if it is asked for": (EPOCHS, "if total > 0 and taken >= total: break", NUMBER, "total"),
+    "left on a value": (EPOCHS, "if loss < total: break", NUMBER, "total"),
+    "a while over epochs": ("while epoch < 9:", "epoch = 1", NUMBER, "total"),
+    "the break of another loop": (EPOCHS, "for j in range(9):\n                if taken == total: break", NUMBER, "9"),
+}
+
+
+@pytest.mark.parametrize("way", ENDS_AT_A_NUMBER_OF_STEPS.values(), ids=ENDS_AT_A_NUMBER_OF_STEPS)
+def test_of_a_training_that_ends_at_a_number_of_steps_it_is_not_prepared(
+    way: tuple[str, ...], migrated: Callable[[str], str]
+) -> None:
+    """Prepared, it would be at its end after 1/N of the training."""
+    assert "= accelerator.prepare( model, optimizer, loader )" in " ".join(migrated(_counted(way)).split())
+
+
+@pytest.mark.parametrize("way", ENDS_WITH_THE_LOADER.values(), ids=ENDS_WITH_THE_LOADER)
+def test_of_a_training_that_ends_with_its_loader_it_is_prepared(
+    way: tuple[str, ...], migrated: Callable[[str], str]
+) -> None:
+    assert "= accelerator.prepare( model, optimizer, loader, s )" in " ".join(migrated(_counted(way)).split())
+
+
+def _counted(way: tuple[str, ...]) -> str:
+    return COUNTED.format(**dict(zip(("around", "left", "total", "horizon"), way, strict=True)))
+
+
 def prepared(come: list[str]) -> bool:
     return any(", s = accelerator.prepare(" in line for line in come)
 

@@ -38,8 +38,21 @@ FLAGS = {
         "--no-cuda",
         "args.cuda = not args.no_cuda and torch.cuda.is_available()",
         "args.cuda",
+        "cpu=args.no_cuda",
+    ),
+    "refused, kept as an attribute, after the first print": (
+        "--no-cuda",
+        "print(args)\nargs.cuda = not args.no_cuda and torch.cuda.is_available()",
+        "args.cuda",
+        "cpu=args.no_cuda",
+    ),
+    "kept as an attribute in two branches, after the first print": (
+        "--many",
+        "print(args)\nif args.many:\n    args.cuda = True\nelse:\n    args.cuda = False",
+        "args.cuda",
         "cpu=not args.cuda",
     ),
+    "asked for, and renamed": ("--cuda", "cuda = args.cuda", "cuda", "cpu=not args.cuda"),
     "taken where there is one": ("--x", "cuda = torch.cuda.is_available()", "cuda", ""),
 }
 
@@ -53,6 +66,15 @@ def test_a_flag_around_the_moves_is_the_accelerators(
     assert f"accelerator = Accelerator({argument})\n" in text
     assert ".cuda()" not in text and "pass" not in text
     assert text.index("parse_args()") < text.index("Accelerator(")
+    known = text.rfind("args.cuda = ") if argument == "cpu=not args.cuda" else -1
+    assert known < text.index("Accelerator("), "the flag is read before it is set"
+
+
+def test_one_flag_under_two_names_is_one(findings: Findings) -> None:
+    """``cuda = args.cuda``; ``use_cuda``, a parameter to which all calls give ``args.cuda``."""
+    text = FLAGGED.format(flag="--cuda", top="cuda = args.cuda", test="args.cuda")
+    other = "def move(use_cuda):\n    if use_cuda:\n        model.cuda()\nif cuda:\n    model.cuda()\nmove(args.cuda)"
+    assert findings(text.replace("if args.cuda:\n    model.cuda()", other)) == []
 
 
 def test_a_flag_of_something_else_is_not(migrated: Migrated) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import libcst as cst
 
 from ...facts.roles import Origin
-from ..syntax.nodes import FunctionNode
+from ..syntax.nodes import FunctionNode, positional
+from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from .values import State, Unit
 
@@ -120,6 +121,21 @@ class Reach:
     def sites(self, code: Code) -> tuple[cst.Call, ...]:
         """The calls that reach a function."""
         return tuple(self.state.sites.get(code, ()))
+
+    def given(self, parameter: Binding) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+        """What the calls of a function give to one of its parameters, and the module of each call; what a star hands
+        over may be for any of them."""
+        function = parameter.scope.node
+        if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
+            return
+        places = [param.name.value for param in positional(function)]
+        for site in self.sites(function):
+            unit = self.state.calls[site].unit
+            first = 1 if places[:1] in (["self"], ["cls"]) and isinstance(site.func, cst.Attribute) else 0
+            for index, arg in enumerate(site.args):
+                place = places[index + first] if index + first < len(places) else ""
+                if arg.star or (arg.keyword.value if arg.keyword is not None else place) == parameter.name:
+                    yield unit, arg.value
 
     def called(self, call: cst.Call) -> list[FunctionNode]:
         """The functions of the program that a call can reach."""

@@ -10,7 +10,7 @@ from ...facts.roles import SHARES, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import plain_values
+from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, whole
 from .moves import stateless
@@ -61,6 +61,8 @@ def _meetings(
         yield unit, node, f"creates this tensor on the CPU: {mismatch}", remedy
     for unit, node in _fed(state, reach, training, early):
         yield unit, node, f"gives the model what no data loader has yielded: {mismatch}", "add .to(accelerator.device)"
+    for unit, node in _sent_to_host(state, reach, training):
+        yield unit, node, f"moves what it gives the model to the CPU: {mismatch}", "remove the move"
 
 
 def _names_device(state: State, call: cst.Call) -> bool:
@@ -115,6 +117,22 @@ def _fed(
         if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
             if not origins(state.values.get(value), *SHARES) and not _placed(unit, value):
                 yield unit, value
+
+
+def _sent_to_host(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    """What trained models are called with after a move to the CPU: ``x = x.cpu()``, and then ``model(x)``."""
+    for call, model in training.forwards.items():
+        unit = state.calls[call].unit
+        if whole(state, model) not in training.models or reach.function_of(call) not in reach.reachable:
+            continue
+        for arg in call.args:
+            given = [arg.value]
+            binding = unit.names.binding(arg.value) if isinstance(arg.value, cst.Name) else None
+            if binding is not None:
+                earlier = [d for d in binding.definitions if unit.names.order(d) < unit.names.order(call)]
+                given += bindings_value(unit.names, binding, earlier)
+            moves = (value for value in given if isinstance(value, cst.Call) and method_name(value) == "cpu")
+            yield from ((unit, move) for move in moves)
 
 
 def _placed(unit: Unit, value: cst.BaseExpression) -> bool:

@@ -37,8 +37,9 @@ def cpu_flag(
     found: dict[str, Flag] = {}
     for unit, test in [*_around_moves(placements), *_of_types(state, reach)]:
         text = refused(state, unit, test)
-        if text is not None and _SPEAKS.search(text) and not _asks_tensor(state, test):
-            found.setdefault(text, Flag(unit, text, test))
+        said = f"{text} {unit.names.module.code_for_node(test)}"
+        if text is not None and _SPEAKS.search(said) and not _asks_tensor(state, test):
+            found.setdefault(_at_the_callers(reach, unit, test) or text, Flag(unit, text, test))
     if len(found) < 2:
         return next(iter(found.values()), None), []
     told = ", ".join(f"{text}" for text in found)
@@ -56,6 +57,15 @@ def cpu_flag(
             ),
         )
     ]
+
+
+def _at_the_callers(reach: Reach, unit: Unit, test: cst.BaseExpression) -> str | None:
+    """What the condition is for those who call the function: for ``use_cuda``, a parameter, what all of them give."""
+    binding = unit.names.binding(test) if isinstance(test, cst.Name) else None
+    if binding is None or not all(isinstance(definition, cst.Param) for definition in binding.definitions):
+        return None
+    texts = {refused(reach.state, caller, value) for caller, value in reach.given(binding)}
+    return texts.pop() if len(texts) == 1 else None
 
 
 def _asks_tensor(state: State, test: cst.BaseExpression) -> bool:

@@ -9,6 +9,7 @@ import libcst as cst
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.values import Function, State, Unit, origins
+from ..syntax.definitions import attribute_assignments
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
 from ..training.training import outside_name
@@ -253,12 +254,25 @@ def _wanted(state: State, unit: Unit, test: cst.BaseExpression, depth: int) -> l
     if isinstance(asked, cst.Call) and asked in state.calls:
         if questions.asks_availability(outside_name(state.calls[asked])):
             return []
-    if isinstance(test, cst.Name) and depth < 3:
-        binding = unit.names.binding(test)
-        value = _only_value(unit, binding) if binding is not None else None
-        if value is not None and _asks_availability(state, value):
+    if isinstance(test, (cst.Name, cst.Attribute)) and depth < 3:
+        value = _set_once(unit, test)
+        constant = isinstance(value, cst.Name) and value.value in ("True", "False", "None")
+        renamed = isinstance(value, (cst.Name, cst.Attribute)) and not constant  # ``cuda = args.cuda``
+        if value is not None and (renamed or _asks_availability(state, value)):
             return _wanted(state, unit, value, depth + 1)
     return [test]
+
+
+def _set_once(unit: Unit, flag: cst.Name | cst.Attribute) -> cst.BaseExpression | None:
+    """The only value that a flag is given: ``args.cuda = not args.no_cuda``; None where it is made of itself."""
+    if isinstance(flag, cst.Name):
+        binding = unit.names.binding(flag)
+        return _only_value(unit, binding) if binding is not None else None
+    assigns = attribute_assignments(unit.names, flag)
+    if len(assigns) != 1 or any(unit.names.enclosing(assigns[0], cst.If, cst.For, cst.While, cst.Try)):
+        return None
+    value = assigns[0].value
+    return None if any(part.deep_equals(flag) for part in descendants(value)) else value
 
 
 def _asks_availability(state: State, value: cst.BaseExpression) -> bool:

@@ -16,11 +16,9 @@ import libcst as cst
 from ...facts.roles import Role
 from ...facts.torch_api.kinds import tensors
 from ...facts.torch_api.loading import row
-from ..dataflow.call_binding import argument_of
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
-from ..syntax.nodes import positional
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name
 
@@ -144,22 +142,10 @@ class MadeOnHost:
         yield from (_At(unit, value) for value in bindings_value(unit.names, binding, definitions))
         for definition in definitions:
             if isinstance(definition, cst.Param):
-                yield from self._given(binding.scope.function.node, definition)
+                yield from (_At(caller, value) for caller, value in self.reach.given(binding))
             loop = next((a for a in unit.names.ancestors(definition) if isinstance(a, (cst.For, cst.CompFor))), None)
             if loop is not None and definition in descendants(loop.target) and not self.state.loaders.get(loop):
                 yield _At(unit, loop.iter)
-
-    def _given(self, function: cst.CSTNode, param: cst.Param) -> Iterator[_At]:
-        """What the calls of a function give to one of its parameters."""
-        if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
-            return
-        names = [each.name.value for each in positional(function)]
-        index = names.index(param.name.value) if param.name.value in names else len(names)
-        for site in self.reach.sites(function):
-            shift = 1 if names[:1] in (["self"], ["cls"]) and isinstance(site.func, cst.Attribute) else 0
-            given = argument_of(site, param, index - shift)
-            if given is not None:
-                yield _At(self.state.calls[site].unit, given.value)
 
     def _called(self, unit: Unit, call: cst.Call) -> Iterator[_At]:
         record = self.state.calls.get(call)

@@ -211,26 +211,43 @@ def _operators(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def _never_divided(unit: Unit, total: Binding, inside: Container[cst.CSTNode]) -> cst.CSTNode | None:
-    """Where a total is printed as it is, and nothing is computed from it; None where something is."""
+    """Where a total is shown or kept as it is, and nothing is computed from it; None where something is."""
     shown: cst.CSTNode | None = None
     for read in total.reads:
         if read in inside:
             continue
-        node: cst.CSTNode = read
-        for around in unit.names.ancestors(read):
-            if isinstance(around, cst.Arg):
-                call = unit.names.parents.get(around)
-                if not isinstance(call, cst.Call) or method_name(call) not in ("print", "format", "info"):
-                    return None
-                break
-            if isinstance(around, cst.FormattedStringExpression):
-                break
-            if not isinstance(around, (cst.Attribute, cst.Call)):
-                return None
-            node = around
+        node = _shown_as(unit, read)
+        if node is None:
+            return None
         shown = shown or node
     divides = any(isinstance(unit.names.parents.get(d), cst.AugAssign) and d not in inside for d in total.definitions)
     return None if divides else shown
+
+
+def _shown_as(unit: Unit, read: cst.Name) -> cst.CSTNode | None:
+    """The value of a read that a text, a log or a list takes as it is; None where it is not certain that one does."""
+    node: cst.CSTNode = read
+    for around in unit.names.ancestors(read):
+        call = unit.names.parents.get(around) if isinstance(around, cst.Arg) else None
+        if isinstance(call, cst.Call) and method_name(call) in _TAKES:
+            return node
+        if isinstance(around, cst.FormattedStringExpression) or _formats(around):
+            return node
+        same = isinstance(call, cst.Call) and method_name(call) in _SAME
+        if not same and not isinstance(around, (cst.Attribute, cst.Call, cst.Element, cst.Tuple, cst.List)):
+            return None
+        node = around if isinstance(around, cst.BaseExpression) and not isinstance(around, cst.Tuple) else node
+    return None
+
+
+_TAKES = frozenset("print format info log write append add_scalar".split())
+_SAME = frozenset("float round str".split())
+
+
+def _formats(node: cst.CSTNode) -> bool:
+    """``"%.4f" % total``."""
+    string = isinstance(node, cst.BinaryOperation) and isinstance(node.left, (cst.SimpleString, cst.ConcatenatedString))
+    return string and isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
 
 
 def _divided(

@@ -16,7 +16,7 @@ from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name
-from .batch_shapes import row_counts
+from .batch_shapes import is_row_count, row_counts
 from .row_counts import counted
 
 _COPYING = frozenset("numpy tolist array asarray".split())
@@ -190,6 +190,26 @@ class Step:
             found.append(f"{name} = {code(value) if same else f'len({gathered[0].name})'}")
         return tuple(found)
 
+    def counted_early(self, training: Training) -> dict[cst.CSTNode, Gather]:
+        """
+        The statements before the forward pass that add the number of the batch's rows to a sum, and the gather
+        that makes it the number of all processes' rows: ``total += y.size(0)``.
+        """
+        found: dict[cst.CSTNode, Gather] = {}
+        known = dict.fromkeys(bound_by(self.unit, self.loop.target))
+        for statement in self.front:
+            sums = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+            added = sums[0] if len(sums) == 1 else None
+            of = _counted_name(added.value) if isinstance(added, cst.AugAssign) else None
+            binding = self.unit.names.binding(of) if of is not None else None
+            if of is not None and binding is not None and self.is_tensor(binding):
+                (rows,), counts = counted(self.state, self.unit, training, self.loop, [binding], {of})
+                swapped = counts if rows in known else ()
+                because = "it counts the rows of a batch, and each process holds only its shard"
+                found[statement] = Gather(statement, (), because, inline=(of,), counts=swapped)
+            known.update(dict.fromkeys(bound(self.unit, statement)))
+        return found
+
     def is_number(self, binding: Binding) -> bool:
         """Whether a variable holds a number computed from the batch, and no tensor."""
         return bool(origins(self.state.binding(binding), Role.LOCAL)) and not self.is_tensor(binding)
@@ -197,6 +217,12 @@ class Step:
     def is_local(self, node: cst.CSTNode) -> bool:
         """Whether something below a node is computed from the batch."""
         return any(origins(self.state.values.get(part), *SHARES) for part in descendants(node))
+
+
+def _counted_name(value: cst.BaseExpression) -> cst.Name | None:
+    """``x`` of ``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
+    names = [node for node in descendants(value) if isinstance(node, cst.Name) and node.value != "len"]
+    return names[0] if is_row_count(value) and names and names[0].value not in ("size", "shape") else None
 
 
 _OF_TENSORS = frozenset("shape T mT H data dtype device ndim grad real imag is_cuda requires_grad".split())

@@ -8,6 +8,7 @@ unprepared: every process then evaluates the whole set, which costs time and is 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import libcst as cst
@@ -79,7 +80,8 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     if forward is None:
         return answer(None, False, "its forward pass was not found")
     step = Step(state, unit, loop, forward)
-    doubt = _doubt(step, training)
+    early = step.counted_early(training)
+    doubt = _doubt(step, training, set(early))
     if doubt is not None:
         return answer(None, False, doubt)
     because = "a metric is computed from them, and each process holds only its shard"
@@ -92,8 +94,8 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
         gather = Gather(
             forward, names, because, side=Side.BEFORE, inline=tuple(inline), counts=counts, recounts=recounts
         )
-        return answer(gather, True, because)
-    parts = tuple(step.parts(because))
+        return Evaluation(loop, unit, reach.loaders(loop), gather, True, because, tuple(early.values()))
+    parts = (*early.values(), *step.parts(because))
     later = [b for b in step.read_behind() if not step.is_result(b)]
     if not later:
         nothing = "nothing of the batch is read after the forward pass"
@@ -119,10 +121,11 @@ def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]
     return [g for g in kept if g.inline or (g.node not in guarded and (g.names or g.means))]
 
 
-def _doubt(step: Step, training: Training) -> str | None:
-    """Why the loop's metric cannot be made whole by gathering after the forward pass; None if it can."""
+def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str | None:
+    """Why the loop's metric cannot be made whole by gathering after the forward pass; None if it can. ``early`` are
+    those before it that are gathered where they are."""
     for statement in step.front:
-        if any(step.is_local(node) for node in _collecting(step.state, statement)):
+        if statement not in early and any(step.is_local(node) for node in _collecting(step.state, statement)):
             return "it counts something before its forward pass"
     if isinstance(step.forward, cst.If):
         doubt = _doubt_of_ways(step, step.forward)

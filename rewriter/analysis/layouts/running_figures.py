@@ -17,6 +17,7 @@ from ..syntax.walk import descendants
 from ..training.training import Training
 
 _LISTS = frozenset(("append",))
+_TEXTS = (cst.SimpleString, cst.FormattedString)
 
 
 def running_figures(
@@ -41,8 +42,9 @@ def running_figures(
                 yield Count(node, "running", name.value)
         here = set(descendants(loop))
         joined = {text for gather in gathered if gather.node in here for text in (*gather.names, *gather.means)}
-        own = (name for name in shown if name not in whole and not _is_joined(unit, name, joined))
+        own = [name for name in shown if name not in whole and not _is_joined(unit, name, joined)]
         yield from _of_steps(state, loop, own, told)
+        yield from _left_behind(state, unit, loop, own, told)
 
 
 def _is_joined(unit: Unit, name: cst.Name, joined: set[str]) -> bool:
@@ -62,6 +64,20 @@ def _of_steps(state: State, loop: cst.CSTNode, shown: Iterable[cst.Name], told: 
             yield Count(name, "figure", name.value)
 
 
+def _left_behind(
+    state: State, unit: Unit, loop: cst.CSTNode, shown: Iterable[cst.Name], told: set[str]
+) -> Iterator[Count]:
+    """What is printed after the loop of its last batches: the last loss, a moving average of the losses."""
+    inside = set(descendants(loop))
+    for name in shown:
+        binding = unit.names.binding(name) if name not in inside and name.value not in told else None
+        after = binding is not None and unit.names.order(name) > unit.names.end(loop)
+        own = binding is not None and any(d in inside for d in _set(unit, binding))
+        if after and own and origins(state.values.get(name), Role.LOSS, Role.LOCAL):
+            told.add(name.value)
+            yield Count(name, "figure", name.value)
+
+
 def _set(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
     """Where a variable is given a value of its own."""
     return (d for d in binding.definitions if not isinstance(unit.names.parents.get(d), cst.AugAssign))
@@ -75,7 +91,9 @@ def _shown(unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.Name]:
                 yield name
                 binding = unit.names.binding(name)
                 for value in bindings_value(unit.names, binding) if binding is not None else ():
-                    yield from (n for n in descendants(value) if isinstance(n, cst.Name))
+                    parts = list(descendants(value))
+                    if any(isinstance(part, _TEXTS) for part in parts):
+                        yield from (n for n in parts if isinstance(n, cst.Name))
 
 
 def _collected(state: State, node: cst.CSTNode) -> tuple[cst.Name | None, cst.BaseExpression | None]:

@@ -71,6 +71,12 @@ def plain_values(names: Names, name: cst.Name) -> list[cst.BaseExpression]:
     return values if len(values) == len(binding.definitions) else []
 
 
+def attribute_assignments(names: Names, attribute: cst.Attribute) -> list[cst.Assign]:
+    """The assignments that give an attribute a value under the same name: ``args.cuda = ...``."""
+    found = (assign for assign in names.every(cst.Assign) if isinstance(assign, cst.Assign))
+    return [assign for assign in found if any(target.target.deep_equals(attribute) for target in assign.targets)]
+
+
 def _unpacked(names: Names, element: cst.Element) -> list[cst.BaseExpression]:
     """What ``a, b = ...`` gives to one of its names: the value at its place, or the whole that is unpacked."""
     target = names.parents.get(element)

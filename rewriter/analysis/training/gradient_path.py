@@ -19,7 +19,7 @@ from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
-from ..syntax.nodes import FunctionNode, positional
+from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
 from .training import Training, method_name
 
@@ -124,22 +124,8 @@ class GradientPath:
             if isinstance(parent, (cst.For, cst.CompFor)):
                 yield step.to(parent.iter)
             elif step.rises and (isinstance(definition, cst.Param) or isinstance(parent, cst.Param)):
-                yield from self._arguments(binding)
+                yield from (_Step(unit, value, True) for unit, value in self._reach.given(binding))
         yield from (step.to(value) for value in _collected(step.unit, binding))
-
-    def _arguments(self, parameter: Binding) -> Iterator[_Step]:
-        """What the calls of a function give to one of its parameters."""
-        function = parameter.scope.node
-        if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
-            return
-        places = [p.name.value for p in positional(function)]
-        for site in self._reach.sites(function):
-            unit = self._reach.unit(self._reach.function_of(site))
-            first = 1 if places[:1] in (["self"], ["cls"]) and isinstance(site.func, cst.Attribute) else 0
-            for index, arg in enumerate(site.args):
-                place = places[index + first] if index + first < len(places) else ""
-                if arg.star or (arg.keyword.value if arg.keyword is not None else place) == parameter.name:
-                    yield _Step(unit, arg.value, True)
 
     def _of_call(self, step: _Step, call: cst.Call) -> Iterator[_Step]:
         if method_name(call) in (_NUMBERS if isinstance(call.func, cst.Attribute) else _NUMBER_TYPES):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeGuard
 
 import libcst as cst
@@ -10,8 +11,8 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
-from ..syntax.definitions import plain_values
-from ..syntax.nodes import dotted
+from ..syntax.definitions import attribute_assignments, bindings_value, plain_values
+from ..syntax.nodes import counter, dotted
 from ..syntax.walk import descendants
 from .training import Training, method_name
 
@@ -23,9 +24,10 @@ def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: O
     """
     How often a ``scheduler.step()`` runs: with every optimizer step, every epoch, or on a metric.
 
-    ``step``: with every round of a loop that draws its batches and is as long on N processes as on one. Its horizon is
-    counted in those rounds, and not in the batches that the processes share. ``own batch``: with every optimizer step,
-    of a schedule as long as this process's batches.
+    ``step``: with every round of a training that is as long on N processes as on one: a loop of fixed length that draws
+    its batches, or a loop over a loader that is left at a number of steps. Its horizon is counted in those rounds, and
+    not in the batches that the processes share. ``own batch``: with every optimizer step, of a schedule as long as this
+    process's batches.
     """
     if "Plateau" in scheduler.qualified:
         return "metric"
@@ -36,7 +38,10 @@ def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: O
         return "epoch"
     if not any(_follows_loader(reach, loop) for loop in loops):
         return "step"
-    return "own batch" if _asks_later(reach.state, scheduler) else "optimizer step"
+    if _asks_later(reach.state, scheduler):
+        return "own batch"
+    counted = all(_left_at_count(reach, loop) for loop in loops) and not _built_with_length(reach, scheduler)
+    return "step" if counted else "optimizer step"
 
 
 def _asks_later(state: State, scheduler: Origin) -> bool:
@@ -54,6 +59,91 @@ def _asks_later(state: State, scheduler: Origin) -> bool:
         if any(origins(state.values.get(length.args[0].value), Role.LOADER) for length in lengths):
             return True
     return False
+
+
+def _built_with_length(reach: Reach, scheduler: Origin) -> bool:
+    """Whether the horizon that a scheduler is built with is made of the length of a loader."""
+    unit = next((u for u in reach.units if scheduler.node in u.names.parents), None)
+    if unit is None or not isinstance(scheduler.node, cst.Call):
+        return False
+    given = (arg.value for arg in scheduler.node.args)
+    horizon = (value for value in given if not origins(reach.state.values.get(value), Role.OPTIMIZER))
+    return any(_made_of_length(reach, unit, value) for value in horizon)
+
+
+def _left_at_count(reach: Reach, loop: cst.CSTNode) -> bool:
+    """
+    Whether the training ends at a number of steps, whatever the length of its loader: ``while step < total:`` around a
+    loop over the loader, or ``if step >= total: break`` in it.
+
+    The number must not be made of the length of a loader. ``if limit > 0 and step >= limit: break`` says nothing: by
+    default it may be the loader that ends the training.
+    """
+    unit = next((u for u in reach.units if loop in u.names.parents), None)
+    if unit is None or not isinstance(loop, (cst.For, cst.While)):
+        return False
+    counters = _counters(loop)
+    around = unit.names.enclosing(loop, cst.For, cst.While)
+    tests = [test for each in (loop, *around) for test in _exits(unit, each)]
+    return any(_counts_to(reach, unit, test, counters) for test in tests)
+
+
+def _counters(loop: cst.For | cst.While) -> list[cst.BaseExpression]:
+    """What a loop counts on by one in its rounds: ``step += 1``, ``self.step += 1``, the number of ``enumerate``."""
+    number = counter(loop) if isinstance(loop, cst.For) else None
+    counters: list[cst.BaseExpression] = [number] if number is not None else []
+    for node in descendants(loop.body):
+        if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
+            if isinstance(node.value, cst.Integer) and node.value.evaluated_value == 1:
+                counters.append(node.target)
+    return counters
+
+
+def _exits(unit: Unit, loop: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The conditions on which a loop ends: its own, and those of an ``if`` that leaves it."""
+    if isinstance(loop, cst.While):
+        yield loop.test
+    for node in descendants(loop):
+        if isinstance(node, (cst.Break, cst.Return)):
+            choice = next(unit.names.enclosing(node, cst.If, cst.For, cst.While), None)
+            left = next(unit.names.enclosing(node, cst.For, cst.While), None)
+            if isinstance(choice, cst.If) and (left is loop or isinstance(node, cst.Return)):
+                yield choice.test
+
+
+def _counts_to(reach: Reach, unit: Unit, test: cst.BaseExpression, counters: list[cst.BaseExpression]) -> bool:
+    """``step >= total``, with a counter on one side, and a number on the other that no loader gives."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or):
+        return any(_counts_to(reach, unit, part, counters) for part in (test.left, test.right))
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    right = test.comparisons[0].comparator
+    for side, bound in ((test.left, right), (right, test.left)):
+        if any(side.deep_equals(one) for one in counters):
+            return not _made_of_length(reach, unit, bound)
+    return False
+
+
+def _made_of_length(reach: Reach, unit: Unit, value: cst.CSTNode, depth: int = 6) -> bool:
+    """Whether a ``len(...)`` goes into a value, through the variables, parameters and attributes that it comes from."""
+    for node in descendants(value):
+        if _is_length(node):
+            return True
+        if depth and any(_made_of_length(reach, home, made, depth - 1) for home, made in _sources(reach, unit, node)):
+            return True
+    return False
+
+
+def _sources(reach: Reach, unit: Unit, node: cst.CSTNode) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+    """What a variable or an attribute is given: by assignments, and a parameter by the calls of its function."""
+    if isinstance(node, cst.Name):
+        binding = unit.names.binding(node)
+        if binding is not None:
+            yield from ((unit, value) for value in bindings_value(unit.names, binding))
+            if any(isinstance(definition, cst.Param) for definition in binding.definitions):
+                yield from reach.given(binding)
+    elif isinstance(node, cst.Attribute):
+        yield from ((unit, assign.value) for assign in attribute_assignments(unit.names, node))
 
 
 def _is_length(node: cst.CSTNode) -> TypeGuard[cst.Call]:

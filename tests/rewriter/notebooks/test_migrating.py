@@ -165,7 +165,9 @@ def test_strings_of_several_lines_are_not_indented() -> None:
     [
         ("model", "accelerator.print(model)"),
         ("model.weight.shape  # of the classes", "accelerator.print(model.weight.shape)  # of the classes"),
-        ("größe = 2\n'ä', (model,\n größe)", "accelerator.print('ä', (model,\n     größe))"),
+        ("größe = 2\n'ä', (model,\n größe)", "accelerator.print(('ä', (model,\n     größe)))"),
+        ("(model, 1)", "accelerator.print((model, 1))"),
+        ("(model), (1)", "accelerator.print(((model), (1)))"),
         ("model;", "    model;"),
         ("model.eval()", "    model.eval()"),
     ],
@@ -237,6 +239,30 @@ def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
     if magic.startswith("%"):
         file = _migrated(IMPORTS, f"{magic}\n{BUILD}", LOOP)
         assert _cells(file.after)[1] == f"{magic}\n# Moved into training_function() below."
+
+
+def test_a_star_import_at_the_top_of_a_cell_stays_where_it_is() -> None:
+    """Python does not allow it in a function."""
+    cells = _cells(_migrated(IMPORTS, f"import os\nfrom math import *\n{BUILD}", f"from cmath import *\n{LOOP}").after)
+    assert cells[1] == "from math import *\n# Moved into training_function() below."
+    assert cells[2].startswith(
+        "from cmath import *\nfrom torchlift.runtime import Accelerator, notebook_launcher\n\n\n"
+    )
+    assert "\n\n\ndef training_function():\n    import os\n    model = " in cells[2]
+
+
+NOT_THE_NOTEBOOKS = {
+    "imported again": "import os\nhome = os.getcwd()",
+    "set before it is read": "def first(rows):\n    return rows[user]\n\nuser = 'a'\nprint(first({'a': 1}))",
+    "of a comprehension": "print([user for user in 'ab'])\nuser = 'c'",
+    "a parameter": "def first(user):\n    return user\n\nprint(first('a'))\nuser = 'b'",
+}
+
+
+@pytest.mark.parametrize("text", NOT_THE_NOTEBOOKS.values(), ids=NOT_THE_NOTEBOOKS)
+def test_a_name_that_a_cell_binds_before_it_reads_it_is_its_own(text: str) -> None:
+    file = _migrated(IMPORTS, "import os\nuser = 'me'", BUILD, f"{text}\n{LOOP}")
+    assert file.changed and not file.blocked
 
 
 def test_what_a_call_returns_is_printed_where_it_certainly_does() -> None:

@@ -180,7 +180,7 @@ def test_an_accelerator_that_is_made_at_an_import_is_too_early() -> None:
         ((*CELLS, "plt.plot(model.weight)"), "it displays something of the training (plt)"),
         (
             (*CELLS[:3], "count = 0\nfrom math import *\n" + LOOP),
-            "there is a star import between the cells of the training",
+            "there is a star import between the lines of the training",
         ),
     ],
     ids=["a magic", "a plot", "a star import"],

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
 from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.diff import base_of, patch, shown
 from torchlift.rewriter.report.github import workflow_commands
 from torchlift.rewriter.report.json_report import json_report
@@ -133,7 +136,8 @@ def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
     monkeypatch.chdir(tmp_path)
     note = Diagnosis("dropout", Severity.NOTE, "noise differs per process", "", 2)
     stop = Diagnosis("clip", Severity.BLOCKED, "cannot tell which optimizer", "clip by hand", 4)
-    text = summary(Result((_file("train.py", BEFORE, AFTER, note, stop),), 1), [], hint="To apply: migrate --write .")
+    file = _file("train.py", BEFORE, AFTER, note, stop)._replace(traits=(Trait("batch", "process", 0),))
+    text = summary(Result((file,), 1), [], hint="To apply: migrate --write .")
     assert text == (
         "Proposed changes\n"
         "  train.py: 1 edit, the safe ones\n"
@@ -223,14 +227,50 @@ def test_the_summary_names_what_differs_by_nature(traits: list[Trait], said: str
     assert said not in " ".join(summary(Result((_file(),), 1), []).split())
 
 
+LOADER = """\
+import torch
+from torch.utils.data import DataLoader
+loader = DataLoader(rows, batch_size=8)
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(len(loader))
+"""
+DRAWN = LOADER.replace("DataLoader(rows, batch_size=8)", "range(9)").replace(
+    "for x, y in loader:", "for i in loader:\n    rows = torch.randint(64, (8,))\n    x, y = data[rows], target[rows]"
+)
+BLOCKED = LOADER.replace("for x, y in loader:", "for x, y in feed:").replace("rows,", "torch.nn.Dropout(), ")
+
+
 def test_a_kept_batch_keeps_the_length_of_loaders() -> None:
-    file = _file()._replace(traits=(Trait("length", "loader", 3),))
-    assert "len(loader)" not in summary(Result((file,), 1, {"batch": "global"}), [])
+    result = _run(LOADER, keep_global_batch=True)
+    assert [trait.kind for trait in result.files[0].traits] == ["batch"]
+    assert "len(loader)" in summary(_run(LOADER), []) and "len(loader)" not in summary(result, [])
+
+
+def test_each_program_has_its_own_batch_size() -> None:
+    """One that draws its batches has them cut; what is said of it is not said of the script with a loader."""
+    loader, drawn, blocked = _run(LOADER, "a.py"), _run(DRAWN, "b.py"), _run(BLOCKED, "c.py")
+    assert not blocked.files[0].changed and not blocked.files[0].traits
+    both = loader._replace(files=(*loader.files, *drawn.files, *blocked.files))
+    text = " ".join(summary(both, [], width=110).split())
+    assert "a.py: on N processes the global batch is N times the script's" in text
+    assert "b.py: the script's batch size is the global batch size" in text
+    assert "len(loader)" in text and "c.py:" not in text.partition("What changes at run time")[2]
+    assert "The script's batch size is" in summary(drawn, []) and "N times" not in summary(drawn, [])
+
+
+def _run(text: str, name: str = "train.py", **options: Any) -> Result:
+    return migrate([decode(text.encode(), Path(name))], CATALOGUE, Config(**options))
 
 
 def test_the_summary_follows_the_options() -> None:
-    options = {"batch": "global", "target": "accelerate"}
-    text = summary(Result((_file(),), 1, options), [], verb="changed")
+    file = _file()._replace(traits=(Trait("batch", "global", 0),))
+    text = summary(Result((file,), 1, {"target": "accelerate"}), [], verb="changed")
     assert "batch size is the global batch size" in text
     assert "add `accelerate` to its requirements" in text
     assert "N times" not in text

@@ -9,13 +9,15 @@ import libcst as cst
 
 from ...dataflow.call_graph import Reach
 from ...dataflow.values import State, Unit
+from ...syntax.definitions import bindings_value
+from ...syntax.nodes import counter
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from ..engine.interpreter import Interpreter
 from ..engine.layout import REPLICATED, Layout, Partial, Shard, ShardRow, ShardSize, Unclear, inner
 from ..engine.memory import Seeds
 from .cuts import Cut
-from .trainings import HandTraining
+from .trainings import HandTraining, counts_rounds
 
 _TRIES = 4
 
@@ -59,7 +61,7 @@ class Trial:
         for _ in range(_TRIES):
             held = Interpreter(self.state, self.reach, Seeds(rows, sizes))
             held.turns(self.loop, self.unit)
-            obstacle = self._obstacle(held) or self._unread(held)
+            obstacle = self._obstacle(held) or self._unread(held) or self._beside(held)
             size = obstacle[1] if obstacle is not None else None
             if obstacle is None or size is None or size in rows:
                 return TrialOutcome(held, obstacle[0] if obstacle is not None else None, counts)
@@ -97,6 +99,32 @@ class Trial:
             if not isinstance(layout, Shard) or layout.dim or layout.merged:
                 reason = f"`{binding.name}` is computed from it, and is read as a whole after the training"
                 return Obstacle(self.unit, binding.definitions[-1], reason), None
+        return None
+
+    def _beside(self, held: Interpreter) -> tuple[Obstacle, None] | None:
+        """What a loop hands to a model beside the batch that is cut: of its rows nothing is known, and each process
+        may have other ones."""
+        for call, layouts in held.fed.items():
+            if call not in self.inside or any(isinstance(inner(layout), (Shard, ShardRow)) for layout in layouts):
+                continue
+            for arg in call.args:
+                name = self._handed_out(arg.value)
+                if name is not None:
+                    return Obstacle(self.unit, call, f"it cannot be told where the rows of `{name}` are"), None
+        return None
+
+    def _handed_out(self, value: cst.BaseExpression, depth: int = 3) -> str | None:
+        """The variable of a loop over something else than numbers that a value comes from."""
+        for name in (node for node in descendants(value) if isinstance(node, cst.Name)):
+            binding = self.unit.names.binding(name)
+            for definition in binding.definitions if binding is not None else ():
+                loop = next(self.unit.names.enclosing(definition, cst.For), None)
+                if isinstance(loop, cst.For) and definition in set(descendants(loop.target)):
+                    if definition is not counter(loop) and not counts_rounds(self.unit, loop.iter):
+                        return name.value
+            for made in bindings_value(self.unit.names, binding) if binding is not None and depth else ():
+                if (found := self._handed_out(made, depth - 1)) is not None:
+                    return found
         return None
 
     def left_over(self, held: Interpreter) -> Iterator[tuple[Binding, Layout]]:

@@ -65,6 +65,8 @@ class Calls(Expressions):
         if closure is not None:
             return closure
         given = self._given(node)
+        if origins(self.state.values.get(node.func), Role.MODEL):
+            self.fed.setdefault(node, []).extend(given.layouts())
         functions = self.reach.called(node)
         if functions:
             return join_all(self._call(function, record, given) for function in functions)

@@ -60,6 +60,8 @@ class Memory(ABC):
     """For each backward pass, the layout of its loss."""
     given: dict[cst.Call, Layout] = field(default_factory=dict)
     """For each call, the layout of what it gives."""
+    fed: dict[cst.Call, list[Layout]] = field(default_factory=dict)
+    """For each forward pass, the layouts of what it is given."""
     shown: dict[cst.Call, None] = field(default_factory=dict)
     """Calls that are made for their effect alone, and get rows of one process: a print, a plot."""
     _units: list[Unit] = field(default_factory=list)

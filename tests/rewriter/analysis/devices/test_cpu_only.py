@@ -15,8 +15,10 @@ Trained = Callable[..., tuple[str, list[str]]]
         {"step": "zeros = torch.zeros(len(x), 8)\nscores = model(zeros)"},
         {"top": "rows = read()\n", "epoch": "scores = model(rows)"},
         {"top": "rows = read()\n", "end": "scores = model(rows[:100])"},
+        {"step": "x, y = x.cpu(), y.cpu()\nscores = model(x)"},
+        {"step": "scores = model(x.cpu())"},
     ],
-    ids=["made by hand", "a test set at once", "a part of it"],
+    ids=["made by hand", "a test set at once", "a part of it", "a batch that is moved there", "moved where it is fed"],
 )
 def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
     text, findings = trained(**part)
@@ -28,9 +30,10 @@ def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
     [
         {"step": "scores = model(x.flip(0))"},
         {"step": "history.append(loss.data.numpy())", "top": "history = []\n"},
+        {"step": "scores = model(x)\nx = x.cpu()\nprint(x.sum())"},
         {"top": "other = torch.nn.Linear(8, 2)\n", "epoch": "other(read())"},
     ],
-    ids=["a batch", "taken to the CPU", "a model that is not trained"],
+    ids=["a batch", "taken to the CPU", "a batch, moved after the forward pass", "a model that is not trained"],
 )
 def test_it_uses_the_gpu(part: dict[str, str], trained: Trained) -> None:
     text, findings = trained(**part)

@@ -88,3 +88,21 @@ def test_a_figure_that_runs_along(collect: str, log: str, names: list[str]) -> N
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
     assert [trait.name for trait in file.traits if trait.kind == "running"] == names
+
+
+@pytest.mark.hazard("E6")
+@pytest.mark.parametrize(
+    ("collect", "after", "names"),
+    [
+        ("average = average * 0.9 + float(loss) * 0.1", "print(average)", ["average"]),
+        ("pass", "print('last', loss.item())", ["loss"]),
+        ("last = loss.item()", "print(f'{last:.3f}')", ["last"]),
+        ("pass", "print(i)", []),
+    ],
+    ids=["a moving average", "the last loss", "kept", "a number"],
+)
+def test_a_figure_of_the_last_steps_that_is_printed_after_the_loop(collect: str, after: str, names: list[str]) -> None:
+    text = RUNNING.replace("COLLECT", collect).replace("LOG", "pass") + f"{after}\n"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
+    assert [trait.name for trait in file.traits if trait.kind == "figure"] == names

@@ -70,7 +70,8 @@ def test_a_training_that_leaves_out_batches_is_what_the_script_asks_for(trained:
 
 
 def test_a_sum_of_means_that_nothing_divides_is_told(trained: Trained) -> None:
-    for shown in ("print(total)", "print('{:.3f}'.format(total))", "print(f'{total}')"):
+    shows = ("print(total)", "print('{:.3f}'.format(total))", "print(f'{total}')", "print('%.3f, %d' % (total, epoch))")
+    for shown in (*shows, "history.append((epoch, float(total)))", "print('loss', round(total, 2))"):
         assert trained(step="total += loss.item()", epoch=shown)[1] == ["mean-of-batches"]
     assert trained(step="total += loss.item() / len(loader)", epoch="print(total)")[1] == []
     assert trained(step="total += loss.item()", epoch="mean = total / len(loader)\nprint(total, mean)")[1] == []
