@@ -77,7 +77,8 @@ def plan(
         for call, held_by_it in calls:
             result.prepares.append((unit, call))
             result.prepared.update(held_by_it)
-            result.stands.update(dict.fromkeys(held_by_it, Stands(unit, call)))
+            for origin in held_by_it:
+                result.stands.setdefault(origin, Stands(unit, call))
             result.code = result.code or code
         result.findings.extend((unit, _unplaceable(thing)) for thing in unplaced)
     return result
@@ -96,7 +97,7 @@ def _all_held(
     if code is None or held is None:
         return []
     unit = reach.unit(code)
-    found = [held, *_held_beside(state, unit, code, held, _one_of_several(reach, held.origin))]
+    found = [held, *_held_beside(state, reach, code, held)]
     if len(found) == 1 or not divided:
         return found
     loops = (loop for loop in training.train_loops if isinstance(loop, cst.For) and loop in unit.names.parents)
@@ -104,18 +105,32 @@ def _all_held(
     return [thing for thing in found if thing.name in read]
 
 
-def _held_beside(state: State, unit: Unit, code: Code, held: Held, several: bool) -> Iterator[Held]:
-    """The other variables that are given such a thing: unpacked with it, or looked up where it was looked up."""
+def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator[Held]:
+    """The other variables that are given such a thing: unpacked with it, looked up where it was looked up, or made by
+    another call of the function that made it."""
+    unit, several = reach.unit(code), _one_of_several(reach, held.origin)
+    made = {next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions}
+    anew = any(isinstance(assign, cst.Assign) and _is_new(state, reach, assign, held) for assign in made)
     for assign in unit.names.every(cst.Assign):
         if not isinstance(assign, cst.Assign) or unit.names.function(assign) is not code:
             continue
         for target in (each.target for each in assign.targets):
             parts = [e.value for e in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else [target]
             names = [unit.names.module.code_for_node(part) for part in parts]
-            if (len(parts) > 1 and held.name in names) or (several and _looks_up(assign.value)):
+            called = anew and assign not in made and _is_new(state, reach, assign, held)
+            other = called or (several and _looks_up(assign.value))
+            if (len(parts) > 1 and held.name in names) or other:
                 for part, name in zip(parts, names, strict=True):
                     if name != held.name and held.origin in origins(state.slot(part), held.origin.role):
                         yield Held(held.origin, name, [part])
+
+
+def _is_new(state: State, reach: Reach, assign: cst.Assign, held: Held) -> bool:
+    """Whether a model comes from another call of a function that makes it: ``second = build()``."""
+    call = assign.value
+    if held.origin.role is not Role.MODEL or not isinstance(call, cst.Call) or not reach.called(call):
+        return False
+    return not any(held.origin in origins(state.values.get(arg.value)) for arg in call.args)
 
 
 def _looks_up(value: cst.BaseExpression) -> bool:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from ..findings import Severity
-from ..result import Diagnosis, FileResult, Result
+from ..result import Diagnosis, Result
 from .diff import shown
 from .expect import expectations
 from .rows import reasons
@@ -20,6 +20,8 @@ _ENDLESS = 1_000_000
 """A width that is larger than any line."""
 _MANY = 6
 """If at least this many files change, each gets one line and not a list of its edits."""
+_PLACES = 6
+"""So many other places of a finding are named."""
 
 
 class _Page:
@@ -120,17 +122,22 @@ def _findings(page: _Page, result: Result) -> None:
         if result.changed:
             page.heading("No action needed")
         return
-    page.heading(counted(len(found), "finding"))
+    alike: dict[Diagnosis, list[str]] = {}
     for file, diagnosis in found:
-        _finding(page, file, diagnosis)
+        place = f"{visible(shown(file.source.path))}{file.at(diagnosis.line)}".replace(" ", _TIED)
+        alike.setdefault(diagnosis._replace(line=0, column=0), []).append(place)
+    page.heading(counted(len(alike), "finding"))
+    for diagnosis, places in alike.items():
+        _finding(page, diagnosis, list(dict.fromkeys(places)))
 
 
-def _finding(page: _Page, file: FileResult, diagnosis: Diagnosis) -> None:
-    """One finding: its place first, so that a terminal can open it."""
-    name = visible(shown(file.source.path))
+def _finding(page: _Page, diagnosis: Diagnosis, places: list[str]) -> None:
+    """One finding: its place first, so that a terminal can open it; then the other places of which the same is said."""
     word = diagnosis.severity.value
-    place = f"{name}{file.at(diagnosis.line)}".replace(" ", _TIED)
-    text = f"{place}: {word} [{diagnosis.id}] {visible(diagnosis.message)}"
+    others, more = places[1 : _PLACES + 1], len(places) - 1 - _PLACES
+    also = f" (also {', '.join(others)}" if others else ""
+    also += (f" and {counted(more, 'other place')})" if more > 0 else ")") if others else ""
+    text = f"{places[0]}: {word} [{diagnosis.id}] {visible(diagnosis.message)}{also}"
     start = len(page.lines)
     page.entry(text, first="  ", rest="      ")
     painted = page.paint(word, _COLORS[diagnosis.severity])

@@ -531,6 +531,40 @@ def test_a_factory_that_is_called_twice_is_refused() -> None:
     assert "is made anew here and trained" in file.diagnoses[0].message
 
 
+@pytest.mark.hazard("U1")
+def test_models_that_two_calls_of_a_function_make_are_prepared_each(migrated: Callable[[str], str]) -> None:
+    build = "def build(width):\n    net = torch.nn.Linear(2, width)\n    return net, width\n\n"
+    text = TWO_MODELS.replace("loader = DataLoader", f"{build}loader = DataLoader")
+    text = text.replace("first = torch.nn.Linear(2, 2)", "first, width = build(2)")
+    lines = migrated(text.replace("second = torch.nn.Linear(2, 3)", "second, _ = build(3)")).splitlines()
+    first = lines.index("first, optimizer, loader = accelerator.prepare(")
+    second = lines.index("second, other = accelerator.prepare(")
+    assert first < lines.index("first = train(first, optimizer, loader)") < second
+
+
+def test_a_teacher_that_the_function_of_the_student_makes_is_prepared_too(migrated: Callable[[str], str]) -> None:
+    """Its own move to the device goes with that of the student."""
+    text = migrated("""\
+import torch
+from torch.utils.data import DataLoader
+
+def build(teacher=False):
+    model = torch.nn.Linear(2, 2)
+    return model.cuda()
+
+student = build()
+teacher = build(teacher=True)
+loader = DataLoader(rows, batch_size=4)
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(student(x.cuda()), teacher(x.cuda()).detach())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+    assert "student, teacher, optimizer, loader = accelerator.prepare(" in text and "cuda" not in text
+
+
 def test_a_loader_that_a_bar_shows_is_prepared_by_the_name_that_training_reads(migrated: Callable[[str], str]) -> None:
     text = migrated("""\
 import torch

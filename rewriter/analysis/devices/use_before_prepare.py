@@ -134,7 +134,7 @@ class Early:
             return False  # what the called function does with the model is seen there
         receiver = [o for o in origins(record.receiver, Role.MODEL) if whole(self.state, o) is model]
         if receiver:
-            return method_name(record.node) not in questions.of_modules()
+            return method_name(record.node) not in questions.of_modules() or _keeps_tensors(record)
         if not any(self._is(arg, model) for arg in record.node.args):
             return False
         name = outside_name(record)
@@ -165,6 +165,20 @@ class Early:
                 if (called := self.reach.called(call))
             ]
         return self._sites[code]
+
+
+def _keeps_tensors(record: CallRecord) -> bool:
+    """
+    Whether a statement keeps tensors of a model as they are now: ``self.shadow[name] = p.data.clone()`` for each of its
+    parameters, ``self.kept = list(model.state_dict().values())``. A later move of the model leaves them where they are.
+    """
+    whole_state = method_name(record.node) == "state_dict"
+    for node in descendants(record.unit.names.statement(record.node)):
+        if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, (cst.Attribute, cst.Subscript)):
+            words = {n.attr.value for n in descendants(node.value) if isinstance(n, cst.Attribute)}
+            if not words.isdisjoint(("data", "clone", "detach")) or (whole_state and "state_dict" in words):
+                return True
+    return False
 
 
 def _takes_away(record: CallRecord) -> bool:

@@ -159,6 +159,20 @@ def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
     )
 
 
+def test_the_summary_says_once_what_is_said_of_several_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, other = (Diagnosis("metrics_gather", Severity.REVIEW, f"{word} shard", "gather it", 0) for word in ("a", "b"))
+    files = [
+        _file("a.py", BEFORE, AFTER, one._replace(line=3), other._replace(line=4), one._replace(line=5, column=2)),
+        _file("b.py", BEFORE, AFTER, one._replace(line=7)),
+    ]
+    text = summary(Result(tuple(files), 2), [])
+    assert "2 findings\n  a.py:3: review [metrics_gather] a shard (also a.py:5, b.py:7)\n    -> gather it\n" in text
+    assert "\n  a.py:4: review [metrics_gather] b shard\n" in text
+    many = _file("a.py", BEFORE, AFTER, *(one._replace(line=line) for line in range(1, 11)))
+    assert "(also a.py:2, a.py:3, a.py:4, a.py:5, a.py:6, a.py:7 and 3 other places)" in summary(Result((many,), 1), [])
+
+
 def test_the_summary_says_when_no_action_is_needed() -> None:
     assert "\nNo action needed\n" in summary(Result((_file(),), 1), [])
 

@@ -20,3 +20,40 @@ def test_a_flag_of_several_parts_is_negated_as_a_whole(flags: str, trained: Trai
     top = f"fast = other = 1\ndevice = torch.device('cuda' if {flags} else 'cpu')"
     text, _ = trained(top=top, built="model.to(device)")
     assert f"Accelerator(cpu=not ({flags}))" in text
+
+
+KEPT = {
+    "copies of its parameters": "for name, p in net.named_parameters():\n            self.kept[name] = p.data.clone()",
+    "a list of them": "self.kept = [p.detach() for p in net.parameters()]",
+    "its state": "self.kept = list(net.state_dict().values())",
+}
+OF_ITSELF = {
+    "the model": "self.kept = net",
+    "its parameters": "self.kept = list(net.parameters())",
+    "their number": "self.kept = sum(p.numel() for p in net.parameters())",
+}
+BUILT = """
+model = torch.nn.Linear(8, 2).cuda()
+average = Average(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+AVERAGE = """
+class Average:
+    def __init__(self, net):
+        self.kept = {{}}
+        {keeps}
+
+"""
+
+
+@pytest.mark.parametrize("keeps", KEPT.values(), ids=KEPT)
+def test_a_model_whose_tensors_are_kept_before_prepare_is_moved_before_that(keeps: str, trained: Trained) -> None:
+    """`prepare` would move the model, and what was kept would stay on the CPU."""
+    text, _ = trained(top=AVERAGE.format(keeps=keeps), built=BUILT)
+    assert "Linear(8, 2).to(accelerator.device)\naverage = Average(model)" in text
+
+
+@pytest.mark.parametrize("keeps", OF_ITSELF.values(), ids=OF_ITSELF)
+def test_what_follows_the_model_does_not_need_it(keeps: str, trained: Trained) -> None:
+    text, _ = trained(top=AVERAGE.format(keeps=keeps), built=BUILT)
+    assert ".to(accelerator.device)" not in text and "cuda" not in text
