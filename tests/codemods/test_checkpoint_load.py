@@ -102,7 +102,18 @@ NO_WAIT = {
         "built": "resume('start.pt')",
         "epoch": "torch.save(1, path)",
     },
+    "the last of those that are there": {
+        "imports": "import os",
+        "built": "for i in range(99, -1, -1):\n    if os.path.isfile(name(i)):\n"
+        "        start = torch.load(name(i), map_location='cpu')\n        break",
+        "epoch": "torch.save(1, name(epoch))",
+    },
 }
+
+
+def test_a_file_that_each_turn_of_the_training_reads_is_waited_for(lines: Lines) -> None:
+    loaded = "if epoch:\n    best = torch.load(path, map_location='cpu')\ntorch.save(1, path)"
+    assert "    accelerator.wait_for_everyone()" in [line[4:] for line in lines(epoch=loaded)[1]]
 
 
 @pytest.mark.parametrize("parts", NO_WAIT.values(), ids=NO_WAIT)

@@ -157,16 +157,17 @@ def _may_be_same(one: str, other: str) -> bool:
 def before_training(
     unit: Unit, reach: Reach, training: Training, call: cst.CSTNode, seen: frozenset[Code] = frozenset()
 ) -> bool:
-    """Whether a node comes before all code that trains, and runs once, however it is reached."""
+    """Whether a node comes before all code that trains, in no loop that trains as well, however it is reached."""
     code, order = unit.names.function(call), unit.names.order
-    if any(unit.names.enclosing(call, cst.For, cst.While)):
-        return False
     uses = [node for node in (*training.train_loops, *(r.node for r in training.steps)) if node in unit.names.parents]
     working = {reach.unit(c).names.function(n) for c in reach.reachable for n in _uses(training, reach.unit(c))}
     calls = [s for c in reach.reachable if not working.isdisjoint(reach.below(c)) for s in reach.sites(c)]
     here = [node for node in (*uses, *calls) if node in unit.names.parents and unit.names.function(node) is code]
     if here:
-        return all(order(call) < order(node) for node in here)
+        again = set(unit.names.enclosing(call, cst.For, cst.While))
+        return all(
+            order(call) < order(n) and again.isdisjoint(unit.names.enclosing(n, cst.For, cst.While)) for n in here
+        )
     sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
     if code in seen or not sites:
         return False
