@@ -151,6 +151,32 @@ def test_a_total_of_training_is_kept_in(parts: dict[str, Any], come: list[str], 
     assert findings == []
 
 
+def test_a_figure_by_way_of_two_numbers_is_of_the_rows_of_all_processes(migrated: Callable[[str], str]) -> None:
+    """Hits of one process, divided by the rows of all, are 1/N of the accuracy."""
+    text = migrated("""\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = rows = 0
+for x, y in loader:
+    scores = model(x)
+    loss = torch.nn.functional.cross_entropy(scores, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    hits = (scores.argmax(1) == y).sum().item()
+    accuracy = hits / y.size(0)
+    total += accuracy * y.size(0)
+    rows += y.size(0)
+print(total / rows)
+""")
+    gather = text.index("gather_for_metrics((")
+    assert text.index("optimizer.step()") < gather < text.index("hits = ")
+    assert set(text[gather:].split("((")[1].split("))")[0].split(", ")) == {"scores", "y"}
+
+
 def test_an_attribute_that_nothing_reads_is_left_alone(lines: Lines) -> None:
     _, come, _ = lines(top="self = Namespace()", step="self.total += loss.item()")
     assert not any("reduce" in line for line in come)

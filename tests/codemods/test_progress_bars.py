@@ -63,3 +63,14 @@ REWRITES = {
 @pytest.mark.parametrize(("imports", "before", "after"), REWRITES.values(), ids=REWRITES)
 def test_rewritten(imports: str, before: str, after: str, lines: Lines) -> None:
     assert lines(imports=imports, end=before) == ([before], [after], [])
+
+
+@pytest.mark.parametrize("bar", ["bar", "self.bar"])
+def test_what_a_bar_writes_is_written_once(bar: str, lines: Lines) -> None:
+    """A disabled bar shows nothing of itself, but `write` still prints."""
+    top = "self = Namespace()" if "." in bar else ""
+    _, come, _ = lines(
+        imports="from tqdm import tqdm", top=top, built=f"{bar} = tqdm(total=9)", step=f"{bar}.write('{{}}')"
+    )
+    place = come.index("        if accelerator.is_local_main_process:")
+    assert come[place + 1] == f"            {bar}.write('{{}}')"

@@ -10,6 +10,7 @@ from ...facts.effects import Effect, EffectKind, Handle
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Trail, Unit, Unknown, traces
+from ..syntax.definitions import attribute_assignments, bindings_value
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, outside_names
@@ -139,7 +140,7 @@ class _Search:
     def _makes(self, call: cst.Call) -> bool:
         """Whether a call makes a file that others may read."""
         name = outside_name(self.state.calls[call])
-        makes = name not in CONSOLE and (self._writes(call, name) or self._opens(call))
+        makes = not self._on_console(call, name) and (self._writes(call, name) or self._opens(call))
         makes = makes or (name == "lmdb.open" and keyword(call, "readonly") is None)
         return makes or (name == "torch.save" and not self.makings.holds_state(call))
 
@@ -156,7 +157,7 @@ class _Search:
             return
         name = outside_name(self.state.calls[call])
         if self._writes(call, name):
-            self._written(call, EffectKind.CONSOLE if name in CONSOLE else EffectKind.WRITE)
+            self._written(call, EffectKind.CONSOLE if self._on_console(call, name) else EffectKind.WRITE)
         elif self._opens(call):
             self._opened(call)
 
@@ -166,11 +167,23 @@ class _Search:
             return self.handles.must_be_new(call)
         if name.startswith("mlflow."):
             return name.rpartition(".")[2].startswith(_MLFLOW)
-        if name in WRITERS or name in CONSOLE:
+        if name in WRITERS or self._on_console(call, name):
             return True
         if not isinstance(call.func, cst.Attribute):
             return False
         return call.func.attr.value in WRITING_METHODS or (call.func.attr.value == "save" and self._saves(call))
+
+    def _on_console(self, call: cst.Call, name: str) -> bool:
+        """Whether a call writes lines to the console: also by a bar, which writes them where it is disabled, too."""
+        if name in CONSOLE or method_name(call) != "write" or not isinstance(call.func, cst.Attribute):
+            return name in CONSOLE
+        bar = call.func.value
+        binding = self.unit.names.binding(bar) if isinstance(bar, cst.Name) else None
+        made = bindings_value(self.unit.names, binding) if binding is not None else []
+        if isinstance(bar, cst.Attribute):
+            made = [assign.value for assign in attribute_assignments(self.unit.names, bar)]
+        calls = (self.state.calls.get(value) for value in made if isinstance(value, cst.Call))
+        return any(record is not None and outside_name(record).startswith("tqdm.") for record in calls)
 
     def _saves(self, call: cst.Call) -> bool:
         receiver = self.state.calls[call].receiver

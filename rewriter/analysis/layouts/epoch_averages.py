@@ -227,22 +227,39 @@ class _Loop:
         return list(found)
 
     def _behind_number(self, binding: Binding) -> dict[Binding, None]:
-        """The tensors of the batch from which a number (an accuracy, a count) was computed in this step."""
-        found: dict[Binding, None] = {}
+        """The tensors of the batch from which a number (an accuracy, a count) was computed in this step, also by way of
+        other numbers: ``hits = (guesses == y).sum().item()``, and then ``accuracy = hits / len(y)``."""
+        sources = (source for number in self._numbers_behind(binding) for source in self._sources(number))
+        return {source: None for source in sources if origins(self.state.binding(source), *TENSORS)}
+
+    def _numbers_behind(self, binding: Binding) -> dict[Binding, None]:
+        """A number, and the numbers of this step from which it was computed."""
+        found = {binding: None}
+        pending = [binding]
+        while pending:
+            for source in self._sources(pending.pop()):
+                slot = self.state.binding(source)
+                if source not in found and origins(slot, Role.LOCAL) and not origins(slot, *TENSORS):
+                    found[source] = None
+                    pending.append(source)
+        return found
+
+    def _sources(self, binding: Binding) -> Iterator[Binding]:
+        """The other variables in the plain statements of a step that set a variable."""
         for statement in self.statements:
             if binding in bound(self.unit, statement):
                 for node in descendants(statement):
                     source = self.unit.names.binding(node) if isinstance(node, cst.Name) else None
-                    if source is not None and source is not binding and origins(self.state.binding(source), *TENSORS):
-                        found[source] = None
-        return found
+                    if source is not None and source is not binding:
+                        yield source
 
     def _first(self, totals: list[Total]) -> cst.CSTNode | None:
         """The first statement in plain sight from which everything collected comes, if the step's training is done."""
         names = {b for t in totals for b in self._tensors_in(t)}
         wanted = {t.node for t in totals}
         added = (n for t in totals for n in self._names(t) if not self._is_loss(n) and not self._read_off(n))
-        numbers = {b for n in added if (b := self.unit.names.binding(n)) is not None} - names
+        figures = (b for n in added if (b := self.unit.names.binding(n)) is not None and b not in names)
+        numbers = {number for figure in figures for number in self._numbers_behind(figure)} - names
         needed = None
         for index, statement in enumerate(self.statements):
             nodes = set(descendants(statement))
