@@ -172,7 +172,7 @@ class Homes:
             for definition in binding.definitions:
                 if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
                     found = max(found, unit.names.order(definition))
-        return max(found, *(self._set_by(unit, scope.node, text) for text in texts), -1)
+        return max([found, *(self._set_by(unit, scope.node, text) for text in texts)])
 
     def _set_by(self, unit: Unit, code: Code, text: str) -> int:
         """The position in the source after which some code has set all attributes that an expression reads:

@@ -68,8 +68,7 @@ def plan(
             assert code is not None
             groups.setdefault(code, []).extend(held_too)
         else:
-            unit = next((u for u in reach.units if origin.place in u.names.parents), reach.units[0])
-            result.findings.append((unit, _which(origin)))
+            result.findings.append((reach.unit_of(origin.place, reach.units[0]), _which(origin)))
     _again(state, reach, training, groups)
     for code, things in groups.items():
         unit = reach.unit(code)
@@ -114,11 +113,11 @@ def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator
     for assign in unit.names.every(cst.Assign):
         if not isinstance(assign, cst.Assign) or unit.names.function(assign) is not code:
             continue
+        called = anew and assign not in made and _is_new(state, reach, assign, held)
+        other = called or (several and _looks_up(assign.value))
         for target in (each.target for each in assign.targets):
             parts = [e.value for e in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else [target]
             names = [unit.names.module.code_for_node(part) for part in parts]
-            called = anew and assign not in made and _is_new(state, reach, assign, held)
-            other = called or (several and _looks_up(assign.value))
             if (len(parts) > 1 and held.name in names) or other:
                 for part, name in zip(parts, names, strict=True):
                     if name != held.name and held.origin in origins(state.slot(part), held.origin.role):
@@ -471,7 +470,7 @@ def _unplaceable(held: Held) -> Finding:
 
 
 def _lost(state: State, reach: Reach, origin: Origin, result: PreparePlan) -> None:
-    unit = next((u for u in reach.units if origin.place in u.names.parents), reach.units[0])
+    unit = reach.unit_of(origin.place, reach.units[0])
     handed = handed_on(state, unit, origin)
     if (origin.role is Role.LOADER or handed) and isinstance(origin.place, cst.Call):
         because = "handed on where it is created" if handed else "iterated where it is created"

@@ -67,8 +67,8 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
 
 
 def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop: cst.CSTNode) -> Evaluation:
-    def answer(gather: Gather | None, understood: bool, because: str) -> Evaluation:
-        return Evaluation(loop, unit, reach.loaders(loop), gather, understood, because)
+    def answer(gather: Gather | None, understood: bool, because: str, parts: tuple[Gather, ...] = ()) -> Evaluation:
+        return Evaluation(loop, unit, reach.loaders(loop), gather, understood, because, parts)
 
     if not isinstance(loop, cst.For) or not isinstance(loop.body, cst.IndentedBlock):
         return answer(None, False, "it is not a plain for loop")
@@ -94,19 +94,19 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
         gather = Gather(
             forward, names, because, side=Side.BEFORE, inline=tuple(inline), counts=counts, recounts=recounts
         )
-        return Evaluation(loop, unit, reach.loaders(loop), gather, True, because, tuple(early.values()))
+        return answer(gather, True, because, tuple(early.values()))
     parts = (*early.values(), *step.parts(because))
     later = [b for b in step.read_behind() if not step.is_result(b)]
     if not later:
         nothing = "nothing of the batch is read after the forward pass"
-        return Evaluation(loop, unit, reach.loaders(loop), None, True, because if parts else nothing, parts)
+        return answer(None, True, because if parts else nothing, parts)
     rows, counts = counted(state, unit, training, loop, [b for b in later if not step.is_scalar(b)], step.behind)
     means, recounts = tuple(b.name for b in later if step.is_scalar(b)), step.recounts(rows)
     if recounts is None:
         return answer(None, False, _COUNTED)
     names = tuple(b.name for b in rows)
     gather = Gather(_behind(unit, forward), names, because, means=means, counts=counts, recounts=recounts)
-    return Evaluation(loop, unit, reach.loaders(loop), gather, True, because, parts)
+    return answer(gather, True, because, parts)
 
 
 _COUNTED = "it counts the rows of its batch before the forward pass and uses that number after it"
@@ -122,8 +122,8 @@ def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]
 
 
 def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str | None:
-    """Why the loop's metric cannot be made whole by gathering after the forward pass; None if it can. ``early`` are
-    those before it that are gathered where they are."""
+    """Why the loop's metric cannot be made whole by gathering after the forward pass; None if it can. ``early``: the
+    statements before it whose counts are gathered where they are."""
     for statement in step.front:
         if statement not in early and any(step.is_local(node) for node in _collecting(step.state, statement)):
             return "it counts something before its forward pass"
