@@ -17,13 +17,13 @@ from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.schedules import tick_unit
-from ..analysis.training.training import Training, outside_name, whole
+from ..analysis.training.training import Training, whole
 from ..facts.module import Prepare, Schedule
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .holders import lineage
 from .prepare_position import Held, handed_on, place
+from .prepared_names import all_held, held_in, home_of, one_of_several
 
 
 @dataclass(eq=False)
@@ -59,12 +59,12 @@ def plan(
     for origin in wanted:
         if origin in done:
             continue
-        code, held = _home_of(state, reach, training, origin)
+        code, held = home_of(state, reach, training, origin)
         divided = _one_stays_whole(reach, evaluations, origin)
         lost = code is None or held is None or (not divided and _looked_up_in_loops(reach, training, origin))
         if lost and not divided:
             _lost(state, reach, origin, result)
-        elif held_too := _all_held(state, reach, training, divided, code, held):
+        elif held_too := all_held(state, reach, training, divided, code, held):
             assert code is not None
             groups.setdefault(code, []).extend(held_too)
         else:
@@ -83,61 +83,6 @@ def plan(
     return result
 
 
-def _all_held(
-    state: State, reach: Reach, training: Training, divided: bool, code: Code | None, held: Held | None
-) -> list[Held]:
-    """
-    The variables that hold a thing, or one of several things that are made in one place: ``train, test = loaders()`` of
-    a list whose places are not known, ``train = loaders["train"]`` and ``test = loaders["test"]`` of a loop's loaders.
-
-    None of them is left out, for nobody can tell which holds which. ``divided``: one of them stays whole, and those
-    that the training itself iterates are meant; none where that cannot be told.
-    """
-    if code is None or held is None:
-        return []
-    unit = reach.unit(code)
-    found = [held, *_held_beside(state, reach, code, held)]
-    if len(found) == 1 or not divided:
-        return found
-    loops = (loop for loop in training.train_loops if isinstance(loop, cst.For) and loop in unit.names.parents)
-    read = {unit.names.module.code_for_node(n) for loop in loops for n in (loop.iter, *descendants(loop.iter))}
-    return [thing for thing in found if thing.name in read]
-
-
-def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator[Held]:
-    """The other variables that are given such a thing: unpacked with it, looked up where it was looked up, or made by
-    another call of the function that made it."""
-    unit, several = reach.unit(code), _one_of_several(reach, held.origin)
-    made = {next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions}
-    anew = any(isinstance(assign, cst.Assign) and _is_new(state, reach, assign, held) for assign in made)
-    for assign in unit.names.every(cst.Assign):
-        if not isinstance(assign, cst.Assign) or unit.names.function(assign) is not code:
-            continue
-        called = anew and assign not in made and _is_new(state, reach, assign, held)
-        other = called or (several and _looks_up(assign.value))
-        for target in (each.target for each in assign.targets):
-            parts = [e.value for e in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else [target]
-            names = [unit.names.module.code_for_node(part) for part in parts]
-            if (len(parts) > 1 and held.name in names) or other:
-                for part, name in zip(parts, names, strict=True):
-                    if name != held.name and held.origin in origins(state.slot(part), held.origin.role):
-                        yield Held(held.origin, name, [part])
-
-
-def _is_new(state: State, reach: Reach, assign: cst.Assign, held: Held) -> bool:
-    """Whether a model comes from another call of a function that makes it: ``second = build()``."""
-    call = assign.value
-    if held.origin.role is not Role.MODEL or not isinstance(call, cst.Call) or not reach.called(call):
-        return False
-    return not any(held.origin in origins(state.values.get(arg.value)) for arg in call.args)
-
-
-def _looks_up(value: cst.BaseExpression) -> bool:
-    """``loaders["val"]``, ``loaders.get("val")``."""
-    call = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value
-    return isinstance(value, cst.Subscript) or call in ("get", "pop")
-
-
 def _again(state: State, reach: Reach, training: Training, groups: dict[Code, list[Held]]) -> None:
     """
     Let an optimizer's models be prepared with it also where another class prepares them.
@@ -152,7 +97,7 @@ def _again(state: State, reach: Reach, training: Training, groups: dict[Code, li
             home = homes.get(model) if model is not None else None
             if model is None or home is None or home is code or not _of_other_classes(reach, home, code):
                 continue
-            held = _held(state, reach, training, code, model)
+            held = held_in(state, reach, training, code, model)
             if held is not None and all(held.name != other.name for other in groups[code]):
                 groups[code].insert(0, held)
 
@@ -191,7 +136,7 @@ def _wanted(
     for evaluation in evaluations:
         if evaluation.understood:
             loaders.update(dict.fromkeys(evaluation.loaders))
-        elif all(o not in trained or _one_of_several(reach, o) for o in evaluation.loaders):
+        elif all(o not in trained or one_of_several(reach, o) for o in evaluation.loaders):
             result.findings.append((evaluation.unit, _unprepared(evaluation)))
         else:
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
@@ -199,15 +144,9 @@ def _wanted(
     return [*models, *optimizers, *loaders, *schedulers]
 
 
-def _one_of_several(reach: Reach, loader: Origin) -> bool:
-    """Whether each turn of a loop makes such a loader, ``for split in splits:``: those of training and test differ."""
-    unit = next((unit for unit in reach.units if loader.place in unit.names.parents), None)
-    return unit is not None and bool(reach.loops(loader.place, unit))
-
-
 def _one_stays_whole(reach: Reach, evaluations: list[Evaluation], origin: Origin) -> bool:
     """Whether an evaluation leaves one of several loaders whole that one place makes."""
-    return _one_of_several(reach, origin) and any(not e.understood and origin in e.loaders for e in evaluations)
+    return one_of_several(reach, origin) and any(not e.understood and origin in e.loaders for e in evaluations)
 
 
 def _looked_up_in_loops(reach: Reach, training: Training, origin: Origin) -> bool:
@@ -216,7 +155,7 @@ def _looked_up_in_loops(reach: Reach, training: Training, origin: Origin) -> boo
     loops = (*training.train_loops, *training.eval_loops)
     sources = (loop.iter for loop in loops if isinstance(loop, cst.For) and origin in reach.loaders(loop))
     looked_up = any(isinstance(node, cst.Subscript) for source in sources for node in descendants(source))
-    return looked_up and _one_of_several(reach, origin)
+    return looked_up and one_of_several(reach, origin)
 
 
 def _which(loader: Origin) -> Finding:
@@ -237,7 +176,7 @@ def _leave_whole(reach: Reach, evaluations: list[Evaluation], trained: set[Origi
     What all processes read whole must not be gathered, or every row would count once a process. ``trained``: loaders
     that the training iterates, which are prepared anyway; of several that one place makes, only those by their names.
     """
-    trained = {origin for origin in trained if not _one_of_several(reach, origin)}
+    trained = {origin for origin in trained if not one_of_several(reach, origin)}
     while True:
         whole = {o for e in evaluations if not e.understood for o in e.loaders} - trained
         sharing = [e for e in evaluations if e.understood and not whole.isdisjoint(e.loaders)]
@@ -326,137 +265,6 @@ def _already(state: State, wanted: list[Origin]) -> set[Origin]:
                 for arg in record.node.args:
                     found.update(origins(state.values.get(arg.value)))
     return found & set(wanted)
-
-
-def _home_of(state: State, reach: Reach, training: Training, origin: Origin) -> tuple[Code | None, Held | None]:
-    """The code that prepares a thing, and the name that it has there: the code that builds the optimizer, where the
-    thing is at hand there and used nowhere else; else the code in which it lives."""
-    if origin.role is not Role.OPTIMIZER:
-        for optimizer in training.optimizers:
-            code = _holder(state, reach, optimizer, training)
-            if code is not None and _used_below(reach, training, code, origin):
-                held = _held(state, reach, training, code, origin)
-                if held is not None:
-                    return code, held
-    code = _holder(state, reach, origin, training)
-    return code, _held(state, reach, training, code, origin) if code is not None else None
-
-
-def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) -> bool:
-    """Whether every loop over a loader runs in some code or below it."""
-    below = reach.below(code)
-    loops = [lp for lp in (*training.train_loops, *training.eval_loops) if origin in reach.loaders(lp)]
-    return all(next(u for u in reach.units if lp in u.names.parents).names.function(lp) in below for lp in loops)
-
-
-def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> Code | None:
-    """The code in which a thing lives: where it is made, or the caller to which a maker returns it."""
-    unit = next((u for u in reach.units if origin.place in u.names.parents), None)
-    if unit is None:
-        return None
-    code = unit.names.function(origin.place)
-    for _ in range(8):
-        returned = _returns(state, code, origin)
-        sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
-        if not returned or not sites:
-            return code
-        callers = {reach.function_of(site) for site in sites}
-        if len(callers) != 1 or _trains(reach, training, code):
-            return code
-        code = callers.pop()
-    return code
-
-
-def _returns(state: State, code: Code, origin: Origin) -> bool:
-    if isinstance(code, cst.Module):
-        return False
-    held = members(state, state.returns(code))
-    state.solver.run()
-    return origin in held.things
-
-
-def _trains(reach: Reach, training: Training, code: Code) -> bool:
-    below = reach.below(code)
-    return any(reach.function_of(record.node) in below for record in training.steps)
-
-
-def _held(state: State, reach: Reach, training: Training, code: Code, origin: Origin) -> Held | None:
-    """The variable of some code that holds a thing: the one defined last before use, plain names first, save where the
-    training reads the thing from the object alone."""
-    unit = reach.unit(code)
-    scope = unit.names.scopes[code]
-    candidates: list[Held] = []
-    declared = (scope.lookup(name) for name in scope.outer)  # ``global model`` in the function that makes it
-    for binding in (*scope.bindings.values(), *(b for b in declared if b is not None)):
-        if origin in state.binding(binding).things:
-            definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
-            here = (d for d in definitions if binding.scope is scope or unit.names.function(d) is code)
-            own = [d for d in here if _gives(state, unit, d, origin)]
-            if own:
-                candidates.append(Held(origin, binding.name, own))
-    attribute = _attribute_of(state, unit, code, origin)
-    if attribute is not None:
-        candidates.append(attribute)
-    candidates.sort(key=lambda held: not _wraps(state, unit, held))
-    plain = [c for c in candidates if "." not in c.name]
-    if attribute is not None and plain and _read_as(state, reach, training, origin) == {attribute.name}:
-        return attribute
-    return plain[0] if plain else (candidates[0] if candidates else None)
-
-
-def _read_as(state: State, reach: Reach, training: Training, origin: Origin) -> set[str]:
-    """The names by which the training runs a model forward, steps an optimizer or iterates a loader."""
-    found: dict[cst.CSTNode, None] = {}
-    for call, model in training.forwards.items():
-        if whole(state, model) == origin:
-            found[call.func] = None
-    for record in (*training.steps, *training.ticks):
-        if origin in origins(record.receiver) and isinstance(record.node.func, cst.Attribute):
-            found[record.node.func.value] = None
-    for loop in (*training.train_loops, *training.eval_loops):
-        if origin in reach.loaders(loop) and isinstance(loop, (cst.For, cst.CompFor)):
-            nodes = (loop.iter, *descendants(loop.iter))
-            found.update({n: None for n in nodes if n in state.values and origin in state.values[n].things})
-    units = {node: next((u for u in reach.units if node in u.names.parents), None) for node in found}
-    named = {n: u for n, u in units.items() if u is not None and isinstance(n, (cst.Name, cst.Attribute))}
-    return {unit.names.module.code_for_node(node) for node, unit in named.items()}
-
-
-def _gives(state: State, unit: Unit, definition: cst.CSTNode, origin: Origin) -> bool:
-    """Whether one of a variable's definitions is what puts the thing there (loop targets never are)."""
-    if isinstance(definition, cst.Param):
-        return True
-    if not isinstance(definition, cst.Name):
-        return False
-    for around in unit.names.ancestors(definition):
-        if isinstance(around, (cst.For, cst.CompFor)):
-            return False
-        if isinstance(around, (cst.Assign, cst.AnnAssign)):
-            return origin in state.slot(definition).things
-        if isinstance(around, cst.BaseSmallStatement):
-            return False
-    return False
-
-
-def _wraps(state: State, unit: Unit, held: Held) -> bool:
-    """Whether the name was given the model in its wrapper: that is the one that the script trains."""
-    values = (next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions)
-    calls = (n for v in values if isinstance(v, cst.Assign) for n in descendants(v.value) if n in state.calls)
-    return any(isinstance(n, cst.Call) and questions.is_wrapper(outside_name(state.calls[n])) for n in calls)
-
-
-def _attribute_of(state: State, unit: Unit, code: Code, origin: Origin) -> Held | None:
-    for node, slot in state.values.items():
-        if isinstance(node, cst.Attribute) and origin in slot.things and node in unit.names.parents:
-            if unit.names.function(node) is code and not isinstance(unit.names.parents[node], cst.Call):
-                name = unit.names.module.code_for_node(node)
-                targets: list[cst.CSTNode] = [
-                    n
-                    for n in state.values
-                    if isinstance(n, cst.Attribute) and n in unit.names.parents and n.deep_equals(node)
-                ]
-                return Held(origin, name, targets[:1])
-    return None
 
 
 def _unplaceable(held: Held) -> Finding:
