@@ -130,7 +130,7 @@ class DataParallelEngine(PrecisionEngine):
                 self._model,
                 trained,
                 self._compression,
-                self._options.bucket_cap_mb,
+                self._options.bucket_cap,
                 self._options.gradient_as_bucket_view,
             )
 

@@ -43,7 +43,7 @@ class DuringPass:
         model: whose parameters it is for.
         trained: those that collect gradients now.
         compression: of what travels.
-        bucket_cap_mb: how much travels together.
+        bucket_cap_mb: how much travels together; None for torch's own way, in which a small first part begins early.
         gradient_as_bucket_view: gradients are views of what travels.
     """
 
@@ -52,7 +52,7 @@ class DuringPass:
         model: nn.Module,
         trained: Sequence[nn.Parameter],
         compression: Compression,
-        bucket_cap_mb: int,
+        bucket_cap_mb: int | None,
         gradient_as_bucket_view: bool,
     ) -> None:
         self._members = [(one, one.dtype) for one in trained]

@@ -158,6 +158,14 @@ def a_new_part_that_no_forward_pass_of_the_model_comes_by(backward):
         same_everywhere(net.parameters())
 
 
+def the_first_gradients_leave_before_a_bucket_of_25_mb_is_full(_backward):
+    net = accelerator.prepare(nn.Sequential(*[nn.Linear(512, 512) for _ in range(6)]))  # a MiB each
+    engine = accelerator._prepared.engines[id(net)]
+    if during.SMALL_BYTES < 0:
+        sizes = [bucket.buffer().nbytes >> 20 for bucket in during.empty_buckets(engine._during._ddp.reducer)]
+        assert len(sizes) == 2 and min(sizes) == 1, sizes
+
+
 def different_changes_are_refused(backward):
     net = accelerator.prepare(Net())
     net.head = nn.Linear(4, 1 + rank).double()
