@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset
@@ -63,3 +65,26 @@ def test_a_prepared_loader_has_the_gradient_state_of_its_accelerator():
     accelerator = Accelerator(gradient_accumulation_steps=4)
     loader = accelerator.prepare(DataLoader(range(4)))
     assert loader.gradient_state is accelerator.gradient_state and loader.gradient_state.num_steps == 4
+
+
+def _passes(rows, drop_last, skipped=0):
+    """What rank 0 of two says about a pass over so many rows in batches of 4, and how many batches it gets."""
+    loader = prepare_data_loader(DataLoader(range(rows), 4, drop_last=drop_last), num_processes=2, process_index=0)
+    if skipped:
+        loader = Accelerator().skip_first_batches(loader, skipped)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        count = len(list(loader))
+    return count, [(str(one.message), one.filename) for one in said]
+
+
+def test_a_pass_that_drop_last_leaves_empty_says_so():
+    count, said = _passes(7, drop_last=True)
+    assert count == 0 and len(said) == 1
+    assert "over 7 rows has 1 batch of 4 for 2 processes" in said[0][0] and said[0][1] == __file__
+
+
+@pytest.mark.parametrize(("rows", "drop_last", "skipped"), [(7, False, 0), (8, True, 0), (3, True, 0), (8, True, 1)])
+def test_other_passes_say_nothing_of_that(rows, drop_last, skipped):
+    """Batches for all, a data set that one process would find empty too, and the rest of a pass that goes on."""
+    assert not _passes(rows, drop_last, skipped)[1]
