@@ -15,7 +15,7 @@ from ..analysis.dataflow.values import Unit, origins
 from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
-from ..analysis.devices.device_flags import always_cpu, cpu_flag
+from ..analysis.devices.device_flags import always_cpu, cpu_flag, unread
 from ..analysis.devices.moves import Mover
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.existing_guards import in_turn
@@ -179,7 +179,10 @@ class _Analyses(ProgramFacts):
                 part.placements = [p for p in part.placements if p.move is not Move.HOST]
         for unit, finding in told:
             collected[unit].findings.append(finding)
-        return collected, self._way_with_settings(collected, plan_)
+        way, flag = self._way_with_settings(collected, plan_), self.flag
+        if flag is not None and flag.text and way.home is not None and "cpu" not in dict(way.home[1].arguments):
+            collected[flag.unit].findings.append(unread(flag))
+        return collected, way
 
     def _early(self, plan_: PreparePlan, call: cst.Call, model: Origin) -> bool:
         """Whether a model is still on the CPU where it is called: before its ``prepare``, or without one."""

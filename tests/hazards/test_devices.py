@@ -77,6 +77,40 @@ def test_one_flag_under_two_names_is_one(findings: Findings) -> None:
     assert findings(text.replace("if args.cuda:\n    model.cuda()", other)) == []
 
 
+HELPED = """
+import argparse, torch
+from torch import nn
+parser = argparse.ArgumentParser()
+parser.add_argument("--cuda", action="store_true")
+def widen(model, use_cuda=False):
+    head = nn.Linear(8, 2)
+    if use_cuda:
+        head = head.cuda()
+    model.head = head
+def main():
+    args = parser.parse_args()
+    model = nn.Sequential()
+    widen(model, {given})
+    {move}
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.utils.data.DataLoader(torch.ones(8, 9)):
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+main()
+"""
+
+
+def test_the_flag_of_the_training_counts_before_the_parameter_of_a_helper(migrated: Migrated) -> None:
+    text = HELPED.format(given="use_cuda=args.cuda", move="if args.cuda:\n        model.cuda()")
+    assert "accelerator = Accelerator(cpu=not args.cuda)\n" in migrated(text)
+
+
+def test_a_flag_that_is_not_known_at_the_accelerator_is_reported(findings: Findings) -> None:
+    text = HELPED.format(given="use_cuda=args.cuda", move="pass")
+    assert "device-flag" in findings(text)
+
+
 def test_a_flag_of_something_else_is_not(migrated: Migrated) -> None:
     text = migrated(FLAGGED.format(flag="--extra", top="", test="args.extra"))
     assert "accelerator = Accelerator()\n" in text

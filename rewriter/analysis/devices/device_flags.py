@@ -39,7 +39,9 @@ def cpu_flag(
         text = refused(state, unit, test)
         said = f"{text} {unit.names.module.code_for_node(test)}"
         if text is not None and _SPEAKS.search(said) and not _asks_tensor(state, test):
-            found.setdefault(_at_the_callers(reach, unit, test) or text, Flag(unit, text, test))
+            callers = _at_the_callers(reach, unit, test) or text
+            if callers not in found or found[callers].text != callers == text:  # a parameter is known in one function
+                found[callers] = Flag(unit, text, test)
     if len(found) < 2:
         return next(iter(found.values()), None), []
     told = ", ".join(f"{text}" for text in found)
@@ -57,6 +59,19 @@ def cpu_flag(
             ),
         )
     ]
+
+
+def unread(flag: Flag) -> Finding:
+    """What is said of a condition that the place where the accelerator is created cannot read."""
+    code = flag.unit.names.module.code_for_node(flag.test)
+    return Finding(
+        "device-flag",
+        flag.test,
+        f"{code} decides whether the CPU is used, and is not known where the accelerator is created: it uses the "
+        "available device",
+        "pass the condition there: Accelerator(cpu=...)",
+        Severity.REVIEW,
+    )
 
 
 def _at_the_callers(reach: Reach, unit: Unit, test: cst.BaseExpression) -> str | None:

@@ -250,6 +250,8 @@ def _wanted(state: State, unit: Unit, test: cst.BaseExpression, depth: int) -> l
     """The conditions joined by ``and``, without those that ask whether a device is there."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
         return [*_wanted(state, unit, test.left, depth), *_wanted(state, unit, test.right, depth)]
+    if isinstance(test, cst.IfExp) and _is_word(test.body, "True") and _is_word(test.orelse, "False"):
+        return _wanted(state, unit, test.test, depth)
     asked = test.left if isinstance(test, cst.Comparison) else test
     if isinstance(asked, cst.Call) and asked in state.calls:
         if questions.asks_availability(outside_name(state.calls[asked])):
@@ -261,6 +263,10 @@ def _wanted(state: State, unit: Unit, test: cst.BaseExpression, depth: int) -> l
         if value is not None and (renamed or _asks_availability(state, value)):
             return _wanted(state, unit, value, depth + 1)
     return [test]
+
+
+def _is_word(node: cst.BaseExpression, word: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == word
 
 
 def _set_once(unit: Unit, flag: cst.Name | cst.Attribute) -> cst.BaseExpression | None:
