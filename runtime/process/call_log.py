@@ -17,7 +17,7 @@ from zlib import crc32
 
 import torch
 
-OURS = str(Path(__file__).resolve().parent.parent)
+OURS = str(Path(__file__).parent.parent)
 BETWEEN = (OURS, str(Path(torch.__file__).parent), contextmanager.__code__.co_filename)
 """Frames of these places are between the script and a collective."""
 _LENGTH = 4096

@@ -42,7 +42,7 @@ def split(inputs: Any, rank: int, size: int, pad: bool = False, device: torch.de
 def _take(inputs: Any, chosen: list[int], start: int, device: torch.device | None) -> Any:
     if isinstance(inputs, torch.Tensor):
         last = start + len(chosen)
-        tensor = inputs[start:last] if last <= len(inputs) else inputs[chosen]
+        tensor = inputs[start:last] if chosen == list(range(start, last)) else inputs[chosen]
         return tensor if device is None else tensor.to(device)
     if isinstance(inputs, (list, tuple)):
         return type(inputs)([inputs[i] for i in chosen]) if not hasattr(inputs, "_fields") else _no(inputs)

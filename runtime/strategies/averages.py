@@ -21,6 +21,8 @@ from ..types import Reduction
 
 _PIECE_BYTES = 25 << 20
 """How much travels at once: so much memory is needed beside the gradients."""
+_SPARSE = 1 << 20
+"""Stands for a sparse gradient where dense ones are counted: more than there ever are processes."""
 _BITS = 32
 """Parameters that one number tells of."""
 
@@ -69,7 +71,8 @@ def average_gradients(world: World, parameters: Sequence[nn.Parameter], name: st
     """
     Make gradients the mean of those of all processes, in place; one that a process lacks counts as zero there.
 
-    A parameter without a gradient on any process keeps none. Sparse gradients become dense.
+    A parameter without a gradient on any process keeps none. Sparse gradients travel as dense ones. Where no process
+    has a dense one they are sparse again afterwards, without rows whose mean is zero.
 
     Args:
         world: the processes.
@@ -86,7 +89,7 @@ def average_gradients(world: World, parameters: Sequence[nn.Parameter], name: st
         return
     numbers = sum([value.numel() for value in values])
     watched_calls.note("backward", f"{name}, {len(values)} parameters, {numbers} numbers", (name,))
-    last = torch.tensor([gradient is not None for gradient in gradients], dtype=values[0].dtype, device=world.device)
+    last = torch.tensor([_layout(gradient) for gradient in gradients], dtype=values[0].dtype, device=world.device)
     flat = as_one([*values, last])
     flat /= world.size
     world.reduce([flat], Reduction.SUM, [flat.numel()])
@@ -95,7 +98,7 @@ def average_gradients(world: World, parameters: Sequence[nn.Parameter], name: st
     if plain:
         copy_each(plain, averages)
     else:
-        _put(parameters, averages, having)
+        _put(parameters, averages, [round(each * world.size) for each in having])
 
 
 def _plain(world: World, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
@@ -119,13 +122,22 @@ def _travelling(
     return [value.to(world.device, dtype) for value in values]
 
 
-def _put(parameters: Sequence[nn.Parameter], averages: Sequence[torch.Tensor], having: Sequence[float]) -> None:
+def _layout(gradient: torch.Tensor | None) -> int:
+    """What is added up over the processes: how many have a dense gradient, and how many a sparse one."""
+    return 0 if gradient is None else 1 if gradient.layout is torch.strided else _SPARSE
+
+
+def _put(parameters: Sequence[nn.Parameter], averages: Sequence[torch.Tensor], having: Sequence[int]) -> None:
     """Write means to where the gradients are, unless no process has one."""
-    for parameter, average, anybody in zip(parameters, averages, having, strict=False):
-        if anybody:
-            if parameter.grad is None or parameter.grad.layout is not torch.strided:
+    for parameter, average, layouts in zip(parameters, averages, having, strict=False):
+        if layouts:
+            before = parameter.grad
+            if before is None or before.layout is not torch.strided:
                 parameter.grad = torch.zeros_like(parameter)
+            assert parameter.grad is not None
             _real(parameter.grad.detach()).copy_(average)
+            if layouts % _SPARSE == 0:
+                parameter.grad = parameter.grad.to_sparse(1)  # rows, as embeddings make them
 
 
 def _real(values: torch.Tensor) -> torch.Tensor:

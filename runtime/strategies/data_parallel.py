@@ -12,6 +12,7 @@ is known: the loss (so it is one of `Accelerator.backward`), and a graph without
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -117,7 +118,8 @@ class DataParallelEngine(PrecisionEngine):
         for parameter in trained:
             if id(parameter) not in self._hooks:
                 handle = parameter.register_post_accumulate_grad_hook(self._hear)  # type: ignore[no-untyped-call]
-                self._hooks[id(parameter)] = parameter, handle
+                # a swap of what a parameter holds would take the hook away: torch refuses one where a weakref exists
+                self._hooks[id(parameter)] = parameter, handle, weakref.ref(parameter)
         for gone in self._hooks.keys() - set(map(id, self._weights.parameters)):
             self._hooks.pop(gone)[1].remove()
         self._small = not self._options.needs_reducer and small(self._model, trained, self._world.device)
@@ -180,6 +182,7 @@ class DataParallelEngine(PrecisionEngine):
     def _over(self, number: int) -> None:
         """A pass that the script has begun by itself is over."""
         self._check_kept(self._passes.pop(number, []))
+        self.look()  # layers that were called by themselves may be new: no forward pass of the model has come by
         self._exchange()
 
     def _check_kept(self, reached: list[torch.Tensor]) -> None:
@@ -222,6 +225,7 @@ class DataParallelEngine(PrecisionEngine):
         self._told = False
         if self._during is not None and self._during.armed:
             if self._during.end():
+                self._check_once()
                 self._collected.clear()
                 self._equal()
                 return
@@ -229,6 +233,21 @@ class DataParallelEngine(PrecisionEngine):
         if self._sync and self._reached:
             self._check_kept(self._reached)
             self._exchange()
+
+    def _check_once(self) -> None:
+        """
+        Make sure that no gradient has come twice in a pass whose gradients were exchanged during it.
+
+        Raises:
+            MixedUseError: a hook has run another backward pass; what that added was not exchanged.
+        """
+        if len(set(map(id, self._reached))) < len(self._reached):
+            self._give_up_reducer()
+            raise MixedUseError(
+                f"a hook of a tensor ran another backward pass into the {type(self._model).__name__} during one of "
+                "accelerator.backward: its gradients were not exchanged. Run it after the other one, or begin the "
+                "outer one with loss.backward()."
+            )
 
     def failed_backward(self, goes_on: bool) -> None:
         """
@@ -300,7 +319,7 @@ class DataParallelEngine(PrecisionEngine):
 
     def release(self) -> None:
         """Take the hooks off the parameters."""
-        for _, handle in self._hooks.values():
+        for _, handle, _ in self._hooks.values():
             handle.remove()
         self._hooks.clear()
         if self._during is not None:

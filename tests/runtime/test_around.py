@@ -41,6 +41,7 @@ def test_parts_make_up_the_whole(length, size):
         padded = [split(torch.tensor(whole), rank, size, pad=True).tolist() for rank in range(size)]
         assert {len(part) for part in padded} == {-(-length // size)}
         assert sorted({item for part in padded for item in part}) == whole
+        assert padded == [split(whole, rank, size, pad=True) for rank in range(size)]
 
 
 def test_alone_everything_is_handed_over(accelerator):

@@ -166,6 +166,59 @@ def the_first_gradients_leave_before_a_bucket_of_25_mb_is_full(_backward):
         assert len(sizes) == 2 and min(sizes) == 1, sizes
 
 
+def a_swap_of_parameters_is_refused_by_torch(backward):
+    """With `set_swap_module_params_on_conversion` torch swaps what tensors hold: their hooks would be lost."""
+    net = accelerator.prepare(Net())
+    compare(net, lambda m, x: m(x).square().mean(), backward)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        net.load_state_dict({name: value.clone() for name, value in net.state_dict().items()})
+    except RuntimeError as error:
+        assert "swap" in str(error)  # as with raw DDP
+    else:
+        raise AssertionError("parameters were swapped")
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    compare(net, lambda m, x: m(x).square().mean(), backward)
+
+
+def a_new_head_of_layers_that_are_called_by_themselves(backward):
+    net = accelerator.prepare(Net())
+    net.head = nn.Linear(4, 1).double()  # of other values on each process
+    backward(net.head(torch.tanh(net.body(rows()))).square().mean())
+    same_everywhere([net.body.weight.grad, net.head.weight, net.head.weight.grad])
+
+
+def a_hook_that_runs_another_pass_is_right_or_refused(backward):
+    net = accelerator.prepare(Net())
+
+    def loss_of(model, x):
+        out, other = model(x), (model(x) - 1).square().mean()  # of another graph: its own hook would run for ever
+        other = other if model is net else other / size
+        out.register_hook(lambda _: other.backward())
+        return out.square().mean()
+
+    try:
+        compare(net, loss_of, backward, times=1)
+    except MixedUseError as error:
+        assert "ran another backward pass" in str(error) and backward is not plain and during.SMALL_BYTES < 0
+
+
+def sparse_gradients_stay_sparse(backward):
+    table = accelerator.prepare(nn.Sequential(nn.EmbeddingBag(7, 4, mode="sum", sparse=True)).double())
+    optimizer = accelerator.prepare(torch.optim.SparseAdam(table.parameters()))
+    for first in range(3):
+        optimizer.zero_grad()
+        twin = copy.deepcopy(table)
+        for r in range(size):
+            (twin(torch.tensor([[first + r, 6]])).square().sum() / size).backward()
+        backward(table(torch.tensor([[first + rank, 6]])).square().sum())
+        found, wanted = table[0].weight.grad, twin[0].weight.grad
+        assert found.is_sparse and torch.allclose(found.to_dense(), wanted.to_dense())
+        optimizer.step()
+        same_everywhere(table.parameters())
+
+
 def different_changes_are_refused(backward):
     net = accelerator.prepare(Net())
     net.head = nn.Linear(4, 1 + rank).double()
