@@ -35,7 +35,7 @@ class Row:
     budget: str = ""
     within: bool | None = None
     """Whether the budget is kept; None for what is only shown beside."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
     """The figures themselves, by who was measured."""
 
 
@@ -90,25 +90,33 @@ def processes(call: str, count: int) -> Any:
     Args:
         call: what they run, as `module.function(...)` of this package.
         count: how many.
+
+    Raises:
+        RuntimeError: one of them failed; with what they wrote.
     """
     own = {"TORCHLIFT_CPU": "1", "ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
     if count > 1:
         own |= {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(get_free_port())}
         own |= {"TORCHELASTIC_RUN_ID": "benchmark", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": str(count)}  # for Fabric
     module = call.partition(".")[0]
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", f"from benchmarks import {module}; {call}"],
-            env={**os.environ, **own, **({"RANK": str(rank), "LOCAL_RANK": str(rank)} if count > 1 else {})},
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        for rank in range(count)
-    ]
-    outputs = [one.communicate(timeout=_SECONDS)[0] for one in started]
-    return json.loads(next(line for line in outputs[0].splitlines() if line.startswith("{")))
+    with tempfile.TemporaryFile("w+") as errors:
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", f"from benchmarks import {module}; {call}"],
+                env={**os.environ, **own, **({"RANK": str(rank), "LOCAL_RANK": str(rank)} if count > 1 else {})},
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+            for rank in range(count)
+        ]
+        outputs = [one.communicate(timeout=_SECONDS)[0] for one in started]
+        found = [line for line in outputs[0].splitlines() if line.startswith("{")]
+        if any(one.returncode for one in started) or not found:
+            errors.seek(0)
+            raise RuntimeError(f"{call} failed on {count} processes:\n{errors.read()}")
+    return json.loads(found[0])
 
 
 def fastest_tenth(times: Sequence[float]) -> float:

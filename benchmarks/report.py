@@ -9,19 +9,20 @@ from typing import Any
 
 from .measure import RESULTS, ROOT
 
-PARTS = ("training", "step", "together", "gpu", "launch", "runtime_import", "rewriter")
+PARTS = ("training", "memory", "evaluation", "step", "together", "gpu", "launch", "runtime_import", "rewriter")
 COLOURS = {"torchlift": "#1f77b4", "raw torch": "#7f7f7f", "accelerate": "#ff7f0e", "fabric": "#9467bd"}
 MOST = 5.0
 """Bars end here; longer ones say how long they are."""
 
 HEAD = """# Speed
 
-Made by `make bench` from `benchmarks/results`; do not edit. The plot shows times as multiples of the runtime's own:
-what is longer than 1 is slower than torchlift. Calls are made in turn, so that all meet the same machine, and the
-fastest tenth is shown, because other load makes a measurement longer and never shorter. Steps of models of 25 million
-parameters come first: each is timed right before or after one of the others, and the value shown is the median of the
-ratios of such pairs, with the bounds that it is between (95 % each). With more processes than free cores even that is
-rough: judge by ratios, and run it where it matters to you. Peers that are not installed are left out.
+Made by `make bench` from `benchmarks/results`; do not edit. The plot shows times (and memory, where it says so) as
+multiples of the runtime's own: what is longer than 1 is slower than torchlift, or takes more. Calls are made in turn,
+so that all meet the same machine, and the fastest tenth is shown, because other load makes a measurement longer and
+never shorter. Steps of models of 25 million parameters come first: each is timed right before or after one of the
+others, and the value shown is the median of the ratios of such pairs, with the bounds that it is between (95 % each).
+With more processes than free cores even that is rough: judge by ratios, and run it where it matters to you. Peers that
+are not installed are left out.
 
 ![times beside raw torch, Accelerate and Fabric](speed.svg)
 """
@@ -45,17 +46,17 @@ def tables(found: dict[str, Any]) -> Iterator[str]:
 
 def plot(found: dict[str, Any]) -> str:
     """Horizontal bars, a group for each measurement, as SVG."""
-    groups = [row for kept in found.values() for row in kept["rows"] if len(row["seconds"]) > 1]
+    groups = [row for kept in found.values() for row in kept["rows"] if len(row["figures"]) > 1]
     parts, y, left, unit = [], 34, 270, 84
     for name, at in zip(COLOURS, range(left, 900, 110), strict=False):
         parts.append(f'<rect x="{at}" y="8" width="10" height="10" fill="{COLOURS[name]}"/>')
         parts.append(f'<text x="{at + 15}" y="17">{escape(name)}</text>')
     for row in groups:
-        middle = y + 7 * len(row["seconds"]) + 4
+        middle = y + 7 * len(row["figures"]) + 4
         parts.append(f'<text x="{left - 10}" y="{middle}" text-anchor="end">{escape(row["what"])}</text>')
-        mine = row["seconds"]["torchlift"]
-        for name, seconds in row["seconds"].items():
-            times = seconds / mine
+        mine = row["figures"]["torchlift"]
+        for name, figure in row["figures"].items():
+            times = figure / mine
             width = round(unit * min(times, MOST))
             label = f"{times:.2f}" if times < 10 else f"{times:.0f}"
             parts.append(f'<rect x="{left}" y="{y}" width="{width}" height="12" fill="{COLOURS[name]}"/>')

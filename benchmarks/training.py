@@ -6,6 +6,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from math import ceil, sqrt
 from typing import Any
@@ -18,8 +19,8 @@ PAIRS = 200
 ROUNDS = 4
 """Processes that the pairs are spread over: where a model lies in memory moves its steps by some per cent, and each
 round makes the models in another order."""
-LIMITS = {1: 1.01, 2: 1.03}
-"""Of the time of raw torch, by the number of processes."""
+LIMITS = {1: 1.01, 2: 1.03, 4: None}
+"""Of the time of raw torch, by the number of processes. Four have no budget: there are machines with fewer cores."""
 ADDED, ADDED_EACH = 150e-6, 0.5e-6
 """Seconds of CPU time that a step may cost more, and more for each parameter tensor: noise may hide a small ratio."""
 _BOUND = 1.645
@@ -44,50 +45,54 @@ def transformer() -> tuple[Any, Any]:
 
 
 def convolutions() -> tuple[Any, Any]:
-    """Eleven convolutions of 512 channels, each with BatchNorm; four pictures."""
+    """Fifty convolutions of 236 channels, each with BatchNorm; four pictures."""
     import torch
     from torch import nn
 
-    block = [(nn.Conv2d(512, 512, 3, padding=1, bias=False), nn.BatchNorm2d(512), nn.ReLU()) for _ in range(11)]
-    return nn.Sequential(*[part for parts in block for part in parts]), torch.randn(4, 512, 4, 4)
+    block = [(nn.Conv2d(236, 236, 3, padding=1, bias=False), nn.BatchNorm2d(236), nn.ReLU()) for _ in range(50)]
+    return nn.Sequential(*[part for parts in block for part in parts]), torch.randn(4, 236, 8, 8)
 
 
 MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "MLP": mlp,
     "transformer": transformer,
-    "convolutions with BatchNorm": convolutions,
+    "50 convolutions with BatchNorm": convolutions,
 }
+PEERS = {"accelerate": "accelerate", "fabric": "lightning_fabric"}
+"""Their packages, by what the tables call them."""
+MODULES = {"torchlift": "torchlift.runtime", "accelerate": "accelerate"}
+"""Where the Accelerator is."""
+Prepare = Callable[[Any, Any], tuple[Any, Any, Callable[[Any], Any]]]
 
 
-def preparations(count: int) -> dict[str, Callable[[Any, Any], tuple[Any, Any, Callable[[Any], Any]]]]:
+def contenders() -> list[str]:
+    """Who is measured: ourselves, raw torch, and the peers that are installed."""
+    peers = [who for who, package in PEERS.items() if find_spec(package) is not None]
+    return ["torchlift", "raw torch", *peers]
+
+
+def preparation(who: str, count: int) -> Prepare:
     """By whom a model and its optimizer are made ready for so many processes; and what starts the backward pass."""
     import torch
+    import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    from torchlift.runtime import Accelerator
-
-    def by(accelerator: Any) -> Callable[[Any, Any], tuple[Any, Any, Callable[[Any], Any]]]:
-        return lambda model, optimizer: (*accelerator.prepare(model, optimizer), accelerator.backward)
-
-    found = {
-        "torchlift": by(Accelerator()),
-        "raw torch": lambda model, optimizer: (
+    if who == "raw torch":
+        if count > 1 and not dist.is_initialized():
+            dist.init_process_group("gloo")
+        return lambda model, optimizer: (
             DistributedDataParallel(model) if count > 1 else model,
             optimizer,
             torch.Tensor.backward,
-        ),
-    }
-    if find_spec("accelerate") is not None:
-        import accelerate  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-        found["accelerate"] = by(accelerate.Accelerator())
-    if find_spec("lightning_fabric") is not None:
+        )
+    if who == "fabric":
         from lightning_fabric import Fabric  # type: ignore[import-not-found,unused-ignore]
 
         fabric = Fabric(accelerator="cpu", devices=count, strategy="ddp" if count > 1 else "auto")
         fabric.launch()
-        found["fabric"] = lambda model, optimizer: (*fabric.setup(model, optimizer), fabric.backward)
-    return found
+        return lambda model, optimizer: (*fabric.setup(model, optimizer), fabric.backward)
+    accelerator = import_module(MODULES[who]).Accelerator()
+    return lambda model, optimizer: (*accelerator.prepare(model, optimizer), accelerator.backward)
 
 
 def steps_of(name: str, count: int, turn: int) -> dict[str, Call]:
@@ -95,7 +100,7 @@ def steps_of(name: str, count: int, turn: int) -> dict[str, Call]:
     import torch
 
     steps = {}
-    makers = list(preparations(count).items())
+    makers = [(who, preparation(who, count)) for who in contenders()]
     first = turn % len(makers)
     for who, prepare in makers[first:] + makers[:first]:
         torch.manual_seed(0)
@@ -143,7 +148,7 @@ def median_between(values: Sequence[float]) -> tuple[float, float, float]:
     )
 
 
-def row_of(what: str, found: Mapping[str, Any], limit: float) -> Row:
+def row_of(what: str, found: Mapping[str, Any], limit: float | None) -> Row:
     """Within its budget where the ratio to raw torch is, and no peer is faster; or where little CPU time is added."""
     wall, cpu = found["wall"], found["cpu"]
     ratios = {
@@ -153,18 +158,16 @@ def row_of(what: str, found: Mapping[str, Any], limit: float) -> Row:
     }
     added = statistics.median(mine - other for mine, other in zip(cpu["torchlift"], cpu["raw torch"], strict=True))
     allowed = ADDED + ADDED_EACH * found["tensors"]
-    kept = ratios["raw torch"][2] <= limit and all(
-        low <= 1 for who, (low, _, _) in ratios.items() if who != "raw torch"
-    )
+    faster = any(low > 1 for who, (low, _, _) in ratios.items() if who != "raw torch")
     shown = [f"{statistics.median(wall['torchlift']) * 1e3:.1f} ms"]
     shown += [f"{middle:.3f} x {who} ({low:.3f} to {high:.3f})" for who, (low, middle, high) in ratios.items()]
-    return Row(
-        what,
-        "; ".join([*shown, f"CPU time {added * 1e6:+.0f} us"]),
-        f"<= {limit:g} x raw torch and no peer faster, or CPU time <= +{allowed * 1e6:.0f} us",
-        kept or added <= allowed,
-        {who: statistics.median(times) for who, times in wall.items()},
-    )
+    measured = "; ".join([*shown, f"CPU time {added * 1e6:+.0f} us"])
+    seconds = {who: statistics.median(times) for who, times in wall.items()}
+    if limit is None:
+        return Row(what, measured, figures=seconds)
+    budget = f"<= {limit:g} x raw torch and no peer faster, or CPU time <= +{allowed * 1e6:.0f} us"
+    kept = ratios["raw torch"][2] <= limit and not faster
+    return Row(what, measured, budget, kept or added <= allowed, seconds)
 
 
 def together(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -177,7 +180,7 @@ def together(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def rows(pairs: int = PAIRS) -> list[Row]:
-    """Measure every model on one process and on two."""
+    """Measure every model on one process, on two and on four."""
     table = []
     for count, limit in LIMITS.items():
         for name in MODELS:
