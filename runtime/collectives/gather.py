@@ -8,6 +8,7 @@ from math import prod
 import torch
 
 from ..errors import CollectiveError
+from ..torch_internals import copy_each
 from ..types import Tree
 from .packing import Shape, bytes_of, joined, pack, unpack
 from .trees import rebuild, tensors_of
@@ -147,6 +148,17 @@ def broadcast_tensors(world: World, tensors: list[torch.Tensor], source: int = 0
     """Like `broadcast`, for a list of tensors whose sizes are known to be equal; new tensors on their devices."""
     world.note(f"broadcast from {source}", tensors, equal=True)
     return send_tensors(world, tensors, source)
+
+
+def overwrite_tensors(world: World, tensors: list[torch.Tensor], source: int = 0) -> None:
+    """Copy the values of one rank into the tensors of the others, in place; sizes are known to be equal."""
+    world.note(f"broadcast from {source}", tensors, equal=True)
+    if world.rank == source:
+        world.broadcast_bytes(pack(tensors, world.device), source)
+        return
+    packed = world.broadcast_bytes(None, source)
+    with torch.no_grad():
+        copy_each(tensors, unpack(packed, [tuple(t.shape) for t in tensors], [t.dtype for t in tensors]))
 
 
 def send_tensors(world: World, tensors: list[torch.Tensor], source: int) -> list[torch.Tensor]:

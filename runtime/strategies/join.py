@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..collectives.gather import broadcast_tensors
+from ..collectives.gather import overwrite_tensors
 from ..collectives.world import World
 from .data_parallel import DataParallelEngine
 
@@ -88,7 +88,5 @@ def joined(world: World, engines: list[DataParallelEngine], afterwards: Callable
     if last is None:
         return
     for engine in engines:
-        tensors = [t.detach() for t in (*engine.model.parameters(), *engine.model.buffers())]
-        for tensor, value in zip(tensors, broadcast_tensors(world, tensors, last), strict=True):
-            tensor.copy_(value)
+        overwrite_tensors(world, [t.detach() for t in (*engine.model.parameters(), *engine.model.buffers())], last)
     afterwards(last)

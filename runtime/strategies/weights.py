@@ -9,7 +9,7 @@ from zlib import crc32
 import torch
 from torch import nn
 
-from ..collectives.gather import broadcast_tensors
+from ..collectives.gather import overwrite_tensors
 from ..collectives.world import World
 from ..errors import MixedUseError
 from ..torch_internals import Table, tables
@@ -84,18 +84,14 @@ def equalise(world: World, tensors: list[torch.Tensor]) -> None:
     Through ``data``, which autograd does not watch: a generator's running statistics are saved in its graph, and that
     graph waits for its own backward pass while the discriminator is trained.
     """
-    if not tensors:
-        return
-    with torch.no_grad():
-        views = [_without_repeats(tensor.data) for tensor in tensors]
-        new = broadcast_tensors(world, views)
-        if world.rank:
-            for view, value in zip(views, new, strict=True):
-                view.copy_(value)
+    if tensors:
+        overwrite_tensors(world, [_without_repeats(tensor.data) for tensor in tensors])
 
 
 def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
     """A view that holds every element of an expanded tensor once."""
+    if tensor.is_contiguous():
+        return tensor
     for dim, (stride, length) in enumerate(zip(tensor.stride(), tensor.shape, strict=True)):
         if stride == 0 and length > 1:
             tensor = tensor.narrow(dim, 0, 1)
