@@ -147,12 +147,13 @@ def test_a_line_of_several_statements_is_cut(before: str, after: list[str], line
 
 
 CONSOLE = ["sys.stdout.write('\\r%d' % epoch)", "sys.stderr.write('.')", "tqdm.write('done')", "sys.stdout.flush()"]
+CONSOLE += ["pprint.pprint(epoch)"]
 
 
 @pytest.mark.parametrize("call", CONSOLE)
 def test_what_goes_to_the_console_goes_there_once_a_machine(call: str, lines: Lines) -> None:
     new = ["    if accelerator.is_local_main_process:", f"        {call}"]
-    assert lines(imports="import sys\nfrom tqdm import tqdm", epoch=call) == ([f"    {call}"], new, [])
+    assert lines(imports="import pprint, sys\nfrom tqdm import tqdm", epoch=call) == ([f"    {call}"], new, [])
 
 
 ONCE: dict[str, tuple[str, str]] = {

@@ -52,6 +52,16 @@ REWRITES = {
         "bar = tqdm.tqdm([1])",
         "bar = tqdm.tqdm([1], disable=not accelerator.is_local_main_process)",
     ),
+    "of the module that defines it": (
+        "from tqdm.std import tqdm",
+        "bar = tqdm([1])",
+        "bar = tqdm([1], disable=not accelerator.is_local_main_process)",
+    ),
+    "of a notebook": (
+        "from tqdm.notebook import tqdm_notebook, tnrange",
+        "bar = tqdm_notebook(tnrange(3, disable=True))",
+        "bar = tqdm_notebook(tnrange(3, disable=True), disable=not accelerator.is_local_main_process)",
+    ),
     "of tqdm.auto, under another name": (
         "from tqdm.auto import tqdm as bars",
         "bar = bars([1])",

@@ -170,6 +170,21 @@ def test_mlflow_is_a_module_of_calls_each_of_which_stands_alone(lines: Lines) ->
     ]  # fmt: skip
 
 
+OF_MLFLOW = [
+    "mlflow.pytorch.log_model(model, 'm')",
+    "mlflow.set_tags({'a': 'b'})",
+    "mlflow.end_run()",
+    "mlflow.register_model('a', 'b')",
+    "mlflow.pytorch.autolog()",
+]
+
+
+@pytest.mark.parametrize("call", OF_MLFLOW)
+def test_what_mlflow_writes_is_written_once(call: str, lines: Lines) -> None:
+    new = ["if accelerator.is_main_process:", f"    {call}"]
+    assert lines(imports="import mlflow.pytorch", end=call) == ([call], new, [])
+
+
 def test_a_run_of_mlflow_around_the_training(lines: Lines) -> None:
     end = "with mlflow.start_run():\n    for x, y in loader:\n        model(x)"
     assert f"with mlflow.start_run() {ELSE}:" in lines(imports="import mlflow", end=end)[1]

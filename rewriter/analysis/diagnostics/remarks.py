@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import SHARES, Role
+from ...facts.torch_api.questions import writing_methods
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
-from ..effects.effects import WRITING_METHODS
 from ..effects.existing_guards import guarded
 from ..layouts.reductions import divided_by_count, forward_of, is_curved
 from ..syntax.definitions import bindings_value
@@ -295,7 +295,7 @@ def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
 def _saves_itself(state: State, record: CallRecord) -> bool:
     """``model.save(path)`` of a model whose class is chosen elsewhere: by a configuration, by another package."""
     name = method_name(record.node)
-    if not record.node.args or not name.startswith("save") or name in WRITING_METHODS or record.receiver is None:
+    if not record.node.args or not name.startswith("save") or name in writing_methods() or record.receiver is None:
         return False
     models = origins(record.receiver, Role.MODEL)
     classes = (state.klass.get(model) for model in models)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind, Handle
+from ...facts.torch_api.questions import prints_lines, shows_bar, writes, writing_methods
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Trail, Unit, Unknown, traces
@@ -18,40 +19,6 @@ from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
 from .handles import Handles
-
-WRITERS = frozenset(
-    "numpy.save numpy.savez numpy.savez_compressed numpy.savetxt matplotlib.pyplot.savefig "
-    "matplotlib.pyplot.imsave matplotlib.image.imsave torchvision.utils.save_image torchvision.io.write_png "
-    "torchvision.io.write_jpeg torchvision.io.write_video torchaudio.save soundfile.write scipy.io.wavfile.write "
-    "imageio.imwrite imageio.imsave imageio.mimsave imageio.v2.imwrite imageio.v2.imsave imageio.v2.mimsave "
-    "imageio.v3.imwrite cv2.imwrite skimage.io.imsave scipy.io.savemat scipy.misc.imsave json.dump pickle.dump "
-    "joblib.dump dill.dump yaml.dump yaml.safe_dump toml.dump shutil.copy shutil.copy2 shutil.copyfile shutil.move "
-    "shutil.rmtree shutil.copytree shutil.make_archive os.remove os.unlink os.rename os.replace os.rmdir os.removedirs "
-    "os.mkdir os.makedirs os.symlink os.link matplotlib.pyplot.show matplotlib.pyplot.pause matplotlib.pyplot.ion "
-    "torch.onnx.export torch.jit.save "
-    "torchvision.utils.save_image safetensors.torch.save_file safetensors.torch.save_model wandb.login "
-    "logging.config.dictConfig logging.config.fileConfig tensorboard_logger.configure "
-    "tensorboard_logger.log_value".split()
-)
-"""Outside functions that change something outside the process, by full name."""
-
-CONSOLE = frozenset("sys.stdout.write sys.stderr.write sys.stdout.flush tqdm.tqdm.write tqdm.auto.tqdm.write".split())
-
-WRITING_METHODS = frozenset(
-    "savefig to_csv to_json to_excel to_pickle to_parquet to_feather to_hdf to_html to_markdown to_latex write_text "
-    "write_bytes write_html write_image unlink save_pretrained push_to_hub".split()
-)
-"""Methods that change the file system, by whatever object they are called on."""
-
-_SAVING = ("PIL.", "matplotlib.", "torch.jit.", "torchvision.")
-"""Where objects come from that write a file when their ``save`` is called."""
-
-_MLFLOW = ("log_", "set_tag", "set_experiment", "start_run", "end_run", "autolog", "register_model")
-
-_BARS = frozenset("rich.progress.track rich.progress.Progress alive_progress.alive_bar alive_progress.alive_it".split())
-"""Progress bars beside tqdm's that take ``disable``."""
-
-_TQDM = frozenset({"tqdm", "trange", "tqdm_notebook", "tnrange"})
 
 
 @dataclass
@@ -165,18 +132,17 @@ class _Search:
         """Whether a call changes something outside the process, which once is enough for."""
         if name in ("os.makedirs", "os.mkdir") or method_name(call) == "mkdir":
             return self.handles.must_be_new(call)
-        if name.startswith("mlflow."):
-            return name.rpartition(".")[2].startswith(_MLFLOW)
-        if name in WRITERS or self._on_console(call, name):
+        if (writes(name) and name != "torch.save") or self._on_console(call, name):  # a rule of its own saves states
             return True
         if not isinstance(call.func, cst.Attribute):
             return False
-        return call.func.attr.value in WRITING_METHODS or (call.func.attr.value == "save" and self._saves(call))
+        return call.func.attr.value in writing_methods() or self._writes_itself(call)
 
     def _on_console(self, call: cst.Call, name: str) -> bool:
         """Whether a call writes lines to the console: also by a bar, which writes them where it is disabled, too."""
-        if name in CONSOLE or method_name(call) != "write" or not isinstance(call.func, cst.Attribute):
-            return name in CONSOLE
+        prints = name != "builtins.print" and prints_lines(name)
+        if prints or method_name(call) != "write" or not isinstance(call.func, cst.Attribute):
+            return prints
         bar = call.func.value
         binding = self.unit.names.binding(bar) if isinstance(bar, cst.Name) else None
         made = bindings_value(self.unit.names, binding) if binding is not None else []
@@ -185,10 +151,11 @@ class _Search:
         calls = (self.state.calls.get(value) for value in made if isinstance(value, cst.Call))
         return any(record is not None and outside_name(record).startswith("tqdm.") for record in calls)
 
-    def _saves(self, call: cst.Call) -> bool:
+    def _writes_itself(self, call: cst.Call) -> bool:
+        """Whether a call is of a method by which an object of another package writes a file: an image's ``save``."""
         receiver = self.state.calls[call].receiver
         things = receiver.things if receiver is not None else ()
-        return any(isinstance(t, Unknown) and t.qualified.startswith(_SAVING) for t in things)
+        return any(isinstance(t, Unknown) and writes(f"{t.qualified}.{method_name(call)}") for t in things)
 
     def _written(self, call: cst.Call, kind: EffectKind) -> None:
         if self._into_handle(call):
@@ -277,9 +244,7 @@ class _Search:
 
     def _made(self, call: cst.Call) -> None:
         name = outside_name(self.state.calls[call])
-        if (
-            name.startswith("tqdm.") and name.rpartition(".")[2] in ("tqdm", "trange", "tqdm_notebook", "tnrange")
-        ) or name in _BARS:
+        if shows_bar(name):
             self._bar(call)
         else:
             self._add(self.handles.log(call))

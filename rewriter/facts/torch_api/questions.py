@@ -213,6 +213,32 @@ def finds_fetched(name: str) -> bool:
     return found is not None and found.keeps
 
 
+def writes(name: str) -> bool:
+    """Whether a call changes something outside the process: a file, a window, the settings of a package."""
+    return transfer(name, outside.Write) is not None
+
+
+@cache
+def writing_methods() -> frozenset[str]:
+    """Methods that do so, by their last names, on whatever object: ``to_csv``, ``write_text``."""
+    return frozenset(name.rpartition(".")[2] for name in named(outside.Write) if _is_method(name))
+
+
+def _is_method(name: str) -> bool:
+    """Whether a name is that of a method of a class."""
+    return name.rpartition(".")[0].rpartition(".")[2][:1].isupper()
+
+
+def prints_lines(name: str) -> bool:
+    """Whether a call writes to the console."""
+    return transfer(name, outside.Console) is not None
+
+
+def shows_bar(name: str) -> bool:
+    """Whether a call makes a progress bar."""
+    return transfer(name, outside.Bar) is not None
+
+
 def writes_log(name: str) -> bool:
     """Whether a handler of ``logging`` writes a file."""
     return transfer(name, outside.LogFile) is not None

@@ -100,6 +100,10 @@ ROWS: Table = {
     "yaml.dump": ("write", {"path": 1, "data": 0}),
     "yaml.safe_dump": ("write", {"path": 1, "data": 0}),
     "toml.dump": ("write", {"path": 1, "data": 0}),
+    # objects of these packages that write themselves, whatever made them
+    "PIL.*.save": ("write", {"path": 0}),
+    "matplotlib.*.save": ("write", {"path": 0}),
+    "torchvision.*.save": ("write", {"path": 0}),
     "pandas.DataFrame.to_csv": ("write", {"path": 0}),
     "pandas.DataFrame.to_json": ("write", {"path": 0}),
     "pandas.DataFrame.to_excel": ("write", {"path": 0}),

@@ -41,7 +41,11 @@ ROWS: Table = {
     "tqdm.auto.trange": ("bar", {"off": "disable=True"}),
     "tqdm.notebook.tqdm": ("bar", {"off": "disable=True"}),
     "tqdm.notebook.trange": ("bar", {"off": "disable=True"}),
+    "tqdm.*.tqdm": ("bar", {"off": "disable=True"}),
+    "tqdm.*.trange": ("bar", {"off": "disable=True"}),
+    "tqdm.*.tqdm_notebook": ("bar", {"off": "disable=True"}),
+    "tqdm.*.tnrange": ("bar", {"off": "disable=True"}),
     # a line beside the bar
     "tqdm.tqdm.write": ("console", {}),
-    "tqdm.auto.tqdm.write": ("console", {}),
+    "tqdm.*.write": ("console", {}),
 }

@@ -143,6 +143,7 @@ ROWS: Table = {
     "torch.hub.load": ("module", {"weights": "always"}),
     "torch.hub.download_url_to_file": ("download", {}),
     "torch.onnx.export": ("write", {"path": 2, "data": 0, "how": "exports"}),
+    "torch.jit.*.save": ("write", {"path": 0}),
     "torch.jit.save": ("write", {"path": 1, "data": 0}),
     "torch.jit.script": ("opaque", {"why": "a model as a program of its own"}),
     "torch.jit.trace": ("opaque", {"why": "a model as a program of its own"}),

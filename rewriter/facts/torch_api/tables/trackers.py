@@ -36,5 +36,11 @@ ROWS: Table = {
     "wandb.login": ("write", {"how": "settings"}),
     "tensorboard_logger.configure": ("write", {}),
     "tensorboard_logger.log_value": ("write", {}),
+    "mlflow.*log_*": ("write", {}),
+    "mlflow.*autolog": ("write", {"how": "settings"}),
+    "mlflow.set_tag*": ("write", {}),
+    "mlflow.set_experiment": ("write", {"how": "settings"}),
+    "mlflow.end_run": ("write", {}),
+    "mlflow.register_model": ("write", {}),
     "wandb.watch": ("opaque", {"why": "it looks at a model"}),
 }
