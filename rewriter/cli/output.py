@@ -30,9 +30,16 @@ def for_machines(
 
         return workflow_commands(result, survey.refused)
     from ..report.json_report import json_report
+    from ..report.verdict import unforeseen
 
-    data = verdict.data if verdict else None
-    return json_report(result, survey.refused, status=status, written=writes, verdict=data)
+    return json_report(
+        result,
+        survey.refused,
+        status=status,
+        written=writes,
+        verdict=verdict.data if verdict else None,
+        unforeseen=unforeseen(verdict) if verdict else (),
+    )
 
 
 def write_page(

@@ -21,6 +21,7 @@ from .expect import expectations
 from .html_diff import sheet, weight
 from .summary import audit_total
 from .text import counted
+from .verdict import unforeseen
 
 if TYPE_CHECKING:
     from ..source import SourceError
@@ -180,7 +181,7 @@ def _verdict(verdict: SeenVerdict) -> Iterator[str]:
     curves = _curves(verdict.data)
     if curves:
         yield f"<figure>{picture(curves)}</figure>"
-    yield "".join(f"<p class='dim'>{escape(note)}</p>" for note in verdict.notes)
+    yield "".join(f"<p class='dim'>{escape(note)}</p>" for note in (*verdict.notes, *unforeseen(verdict)))
 
 
 def _curves(data: Mapping[str, Any]) -> dict[str, list[float]]:

@@ -20,6 +20,7 @@ def json_report(
     status: int,
     written: bool,
     verdict: Mapping[str, Any] | None = None,
+    unforeseen: Sequence[str] = (),
 ) -> str:
     """
     Return one JSON object.
@@ -40,6 +41,7 @@ def json_report(
     }
     if verdict is not None:
         document["verification"] = verdict
+        document["unforeseen"] = list(unforeseen)
     return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
 
 

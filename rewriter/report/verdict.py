@@ -31,7 +31,7 @@ def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120)
             console.print(Text(line), soft_wrap=True)
         if verdict.drawing:
             console.print()
-        for note in verdict.notes:
+        for note in (*verdict.notes, *unforeseen(verdict)):
             console.print(Text(f"- {note}"))
     for folder in verdict.kept:
         console.print(Text(f"kept: {folder}"), soft_wrap=True)
@@ -52,6 +52,26 @@ def _table(verdict: SeenVerdict) -> Table:
 
 def _detail(promise: SeenPromise) -> str:
     return f"step {promise.step}: {promise.detail}" if promise.step else promise.detail
+
+
+def unforeseen(verdict: SeenVerdict) -> list[str]:
+    """What the check of the migrated program has to do with the promises that are broken, as sentences."""
+    if not verdict.check_passed:
+        return []
+    broken = {promise.promise: promise.foreseen_by for promise in verdict.promises if promise.outcome == "broken"}
+    gaps: dict[tuple[str, ...], list[str]] = {}
+    for words, invariants in broken.items():
+        gaps.setdefault(invariants, []).append(f'"{words}"')
+    return [
+        f"{' and '.join(promises)}: "
+        + (
+            f"the check of the migrated program passed, although some invariant of it ({', '.join(invariants)}) should "
+            "have found this. Please report this gap, with the script."
+            if invariants
+            else "no invariant of the check of the migrated program covers this."
+        )
+        for invariants, promises in gaps.items()
+    ]
 
 
 def last_word(verdict: SeenVerdict) -> str:

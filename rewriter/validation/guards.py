@@ -18,6 +18,7 @@ ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process"
 TURNS = frozenset({"main_process_first", "local_main_process_first"})
 _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
+_NESTED = (cst.BaseStatement, cst.BaseSuite, cst.Else, cst.Finally, *HANDLERS)
 _CLOSED: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 
 
@@ -47,6 +48,8 @@ class Guards:
                 break
             if self._parts(unit, above, below):
                 yield CodePlace(unit, above)
+            if isinstance(above, (cst.For, cst.While)) and below is above.body:
+                yield from (CodePlace(unit, left) for left in self._partings(unit, above.body))
             if isinstance(above, cst.IndentedBlock):
                 yield from (CodePlace(unit, left) for left in self._left(unit, above, below))
             below = above
@@ -79,6 +82,23 @@ class Guards:
             if isinstance(statement, cst.If) and self.asks(unit, statement.test):
                 if any(isinstance(node, _JUMPS) for node in _leaving(statement)):
                     yield statement
+            elif isinstance(statement, cst.BaseCompoundStatement) and type(statement) not in _CLOSED:
+                yield from self._partings(unit, statement, in_loop=True)
+
+    def _partings(self, unit: Unit, node: cst.CSTNode, in_loop: bool = False) -> Iterator[cst.If]:
+        """
+        Conditions on the rank in a statement or a body, at which some processes leave it for good.
+
+        They return; or they break out of it, unless that is out of a loop of its own (`in_loop`).
+        """
+        for child in node.children:
+            if type(child) in _CLOSED or not isinstance(child, _NESTED):
+                continue
+            if isinstance(child, cst.If) and self.asks(unit, child.test) and _leaves(child, in_loop):
+                yield child
+            else:
+                own = isinstance(child, (cst.For, cst.While))
+                yield from self._partings(unit, child, in_loop or own)
 
     @cached_property
     def apart(self) -> dict[Code, CodePlace]:
@@ -117,6 +137,12 @@ class Guards:
 def last_name(node: cst.CSTNode) -> str:
     """The last name of a dotted expression; empty for other expressions."""
     return node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
+
+
+def _leaves(statement: cst.If, in_loop: bool) -> bool:
+    """Whether a statement returns, or breaks out of the loop around it."""
+    jumps = cst.Return if in_loop else (cst.Return, cst.Break)
+    return any(isinstance(node, jumps) for node in _leaving(statement))
 
 
 def _leaving(statement: cst.If) -> Iterator[cst.CSTNode]:

@@ -15,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..result import FileResult
+from ..validation.foreseen import FORESEEN
 from .options import Asked, VerifyError
 
 VERSION = 1
@@ -53,6 +54,11 @@ class SeenPromise:
     step: int | None
     figure: str
 
+    @property
+    def foreseen_by(self) -> tuple[str, ...]:
+        """The invariants of the check of the migrated program that foresee a break of it."""
+        return FORESEEN.get(self.id, ())
+
 
 @dataclass(frozen=True)
 class SeenVerdict:
@@ -69,6 +75,8 @@ class SeenVerdict:
     kept: tuple[str, ...]
     """Temporary folders that were kept."""
     data: Mapping[str, Any]
+    check_passed: bool = True
+    """The check of the migrated program found nothing before the program ran."""
 
 
 def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> SeenVerdict:
@@ -84,7 +92,8 @@ def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> SeenVerdi
         VerifyError: there is no suitable Python, or the runtime returned no verdict.
     """
     python = find_python(asked.python, os.environ)
-    return read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
+    verdict = read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
+    return replace(verdict, check_passed=not any(d.id == "output-check" for file in files for d in file.diagnoses))
 
 
 def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) -> dict[str, Any]:

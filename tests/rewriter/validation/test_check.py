@@ -177,3 +177,32 @@ def test_a_turn_in_a_turn_meets() -> None:
     assert "collective-apart" in broken(f"{AFTER}if accelerator.is_main_process:\n{inner}")
     gathered = "    accelerator.gather(x)\n"
     assert "collective-apart" in broken(f"{AFTER}with accelerator.main_process_first():\n{gathered}")
+
+
+STEP = "    optimizer.step()\n"
+RANK = "if accelerator.process_index == 1:"
+PARTED = {
+    "leaves the loop after the collective": (STEP, f"{STEP}    {RANK}\n        break\n", True),
+    "leaves it in a block of its own": (STEP, f"{STEP}    with open('a'):\n        {RANK}\n            break\n", True),
+    "leaves a loop of its own": (STEP, f"{STEP}    for _ in range(3):\n        {RANK}\n            break\n", False),
+    "leaves the loop in the other case": (
+        STEP, f"{STEP}    {RANK}\n        print(1)\n    else:\n        break\n", True,
+    ),
+    "goes on with the next turn": (STEP, f"{STEP}    {RANK}\n        continue\n", False),
+    "only prints": (STEP, f"{STEP}    {RANK}\n        print(1)\n", False),
+    "breaks in a function of its own": (
+        STEP, f"{STEP}    def f():\n        for _ in []:\n            {RANK}\n                return\n", False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "wrong"), PARTED.values(), ids=PARTED)
+def test_a_loop_that_one_process_leaves(old: str, new: str, wrong: bool) -> None:
+    assert broken(with_(old, new)) == ({"collective-apart"} if wrong else set())
+
+
+def test_a_function_that_one_process_leaves_out_of_a_loop() -> None:
+    late = "        accelerator.wait_for_everyone()\n"
+    helper = f"def look():\n    for n in range(3):\n        {RANK}\n            return\n    if True:\n{late}look()\n"
+    assert broken(AFTER + helper) == {"collective-apart"}
+    assert broken(AFTER + helper.replace("            return", "            break")) == set()

@@ -10,17 +10,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from torchlift.rewriter.findings import Severity
-from torchlift.rewriter.report.verdict import last_word, verdict_text
+from torchlift.rewriter.report.verdict import last_word, unforeseen, verdict_text
 from torchlift.rewriter.result import Diagnosis, FileResult, Trait
 from torchlift.rewriter.source import decode
+from torchlift.rewriter.validation import foreseen
+from torchlift.rewriter.validation.foreseen import FORESEEN
 from torchlift.rewriter.verify import handover
 from torchlift.rewriter.verify.options import Asked, VerifyError
+from torchlift.runtime.verify.compare.tolerances import PROMISES
 
 ROOT = Path(__file__).resolve().parents[3]
 BEFORE, AFTER = b"import torch\nloss.backward()\n", b"import torch\naccelerator.backward(loss)\n"
@@ -231,6 +235,8 @@ def test_json_carries_the_verdict(script: Path, stand_in: Callable[[dict[str, An
     done = migrate(script.parent, "train.py", "--verify", "--python", python, "--output-format", "json")
     document = json.loads(done.stdout)
     assert document["verification"] == answer()
+    (told,) = document["unforeseen"]
+    assert told.startswith('"the same losses": the check of the migrated program passed') and "gradient-cut" in told
     assert (document["status"], done.returncode) == (1, 1)
 
 
@@ -278,3 +284,21 @@ def test_a_verdict_that_compares_nothing_is_no_verification() -> None:
     promise = handover.SeenPromise("runs", "runs", 2, "not testable", "why", None, "")
     verdict = handover.SeenVerdict(2, "exact", (promise,), (), (), "", (), {})
     assert last_word(verdict) == "Not verified: there was no run of the original to compare with."
+
+
+@pytest.mark.parametrize("id", FORESEEN)
+def test_a_broken_promise_is_shown_with_what_should_have_foreseen_it(id: str) -> None:
+    promise = handover.SeenPromise(id, "it is so", 2, "broken", "", None, "")
+    verdict = handover.SeenVerdict(1, "exact", (promise,), (), (), "", (), {})
+    (told,) = unforeseen(verdict)
+    assert all(name in told for name in FORESEEN[id])
+    assert ("no invariant" in told) == (not FORESEEN[id])
+    assert told in " ".join(verdict_text(verdict, width=1000).split("\n"))
+    assert unforeseen(replace(verdict, check_passed=False)) == []
+
+
+def test_every_promise_is_known_and_every_invariant_exists() -> None:
+    assert set(FORESEEN) == {*PROMISES, "devices"}
+    validation = Path(foreseen.__file__).parent
+    text = "".join(path.read_text() for path in validation.glob("*.py") if path.name != "foreseen.py")
+    assert [name for names in FORESEEN.values() for name in names if f'"{name}"' not in text] == []
