@@ -5,9 +5,10 @@ The exchange of gradients is armed by the parameters: a hook on each hears that 
 called backward, and whatever forward has returned, stored or handed on. A pass that `Accelerator.backward` runs is over
 when that says so; any other one when autograd does.
 
-There are two ways, equal in what they do. The usual one exchanges when a pass is over (`averages`). The other one
-exchanges during the pass (`during`); it is taken where it is faster, and where everything that it must know beforehand
-is known: the loss (so it is one of `Accelerator.backward`), and a graph without functions of the script.
+There are two ways, equal in what they do. One exchanges when a pass is over. The other one exchanges during the pass
+(`during`); it is taken where it is faster, and where everything that it must know beforehand is known: the loss (so it
+is one of `Accelerator.backward`), and a graph without functions of the script. Each process decides by itself: for a
+model that has the second way, the first one makes the same calls. Small models have no second way (`averages`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ..device.precision import Precision, to_fp32
 from ..errors import MixedUseError
 from ..torch_internals import backward_pass, heard_by_others, weights_are_lent, when_backward_is_over
 from .averages import average_collected, average_gradients
-from .during import DuringPass, small, understood
+from .during import DuringPass, has_sparse_gradients, small, understood
 from .graph import Graph
 from .hooks import Compression
 from .weights import Weights, check_same, equalise
@@ -99,7 +100,6 @@ class DataParallelEngine(PrecisionEngine):
         self._reached: list[torch.Tensor] = []
         """What the pass that `Accelerator.backward` runs has come by."""
         self._during: DuringPass | None = None
-        self._failed = False
         self._forwarded = False
         """A forward pass in training mode has come by since buffers were made equal."""
         check_same(world, model)
@@ -122,8 +122,9 @@ class DataParallelEngine(PrecisionEngine):
                 self._hooks[id(parameter)] = parameter, handle, weakref.ref(parameter)
         for gone in self._hooks.keys() - set(map(id, self._weights.parameters)):
             self._hooks.pop(gone)[1].remove()
-        self._small = not self._options.needs_reducer and small(self._model, trained, self._world.device)
-        wanted = not self._small and not self._failed and understood(trained)
+        self._sparse = has_sparse_gradients(self._model)
+        self._small = not self._options.needs_reducer and not self._sparse and small(trained, self._world.device)
+        wanted = not self._small and understood(trained)
         if self._during is not None and not (wanted and self._during.holds(trained)):
             self._during.release()
             self._during = None
@@ -140,22 +141,24 @@ class DataParallelEngine(PrecisionEngine):
         """
         Take up what has become of the parameters since: new ones, others in their place, another type, thawed ones.
 
-        New ones get the values of rank 0; gradients that they have already are exchanged.
+        New ones get the values of rank 0. Gradients that those have already which nobody has heard of are exchanged.
 
         Raises:
             MixedUseError: the processes have made different changes.
         """
         if not self._weights.changed() or weights_are_lent():
             return
+        heard = self._hooks.keys() & set(map(id, self._weights.parameters))
         new = self._weights.take()
         if new:
             check_same(self._world, self._model, "have changed a prepared model in different ways")
             equalise(self._world, [parameter.detach() for parameter in new])
         self._listen()
-        if new and self._sync:
-            average_gradients(self._world, [one for one in new if one.requires_grad], self.name)
-        elif new:
-            self._collected.update(id(one) for one in new if one.grad is not None)
+        unheard = [one for one in self._weights.trained if id(one) not in heard]
+        if unheard and self._sync:
+            average_gradients(self._world, unheard, self.name)
+        else:
+            self._collected.update(id(one) for one in unheard if one.grad is not None)
 
     def call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The forward pass; begins with the parameters as they are on all processes."""
@@ -207,9 +210,9 @@ class DataParallelEngine(PrecisionEngine):
             loss: its loss.
             graph: asks what it will reach; None where that is not all that matters.
         """
+        self.look()
         if not self._sync:
             return
-        self.look()
         self._told = True
         self._reached.clear()
         self._passes.clear()  # of passes that have failed
@@ -217,8 +220,11 @@ class DataParallelEngine(PrecisionEngine):
         if self._during is not None and possible and graph is not None:
             ahead = graph()
             known = ahead.plain and not any(map(heard_by_others, self._weights.trained))
-            if known and not ahead.leaves.isdisjoint(self._hooks):
-                self._during.begin(self.name, loss)
+            if known and not self._hooks.keys().isdisjoint(ahead.leaves):
+                if self._during.hears(ahead.leaves):
+                    self._during.begin(self.name, loss)
+                else:
+                    self._renew_reducer()
 
     def after_backward(self) -> None:
         """The pass is over: exchange what has not been yet."""
@@ -229,7 +235,7 @@ class DataParallelEngine(PrecisionEngine):
                 self._collected.clear()
                 self._equal()
                 return
-            self._give_up_reducer()
+            self._renew_reducer()
         if self._sync and self._reached:
             self._check_kept(self._reached)
             self._exchange()
@@ -242,7 +248,7 @@ class DataParallelEngine(PrecisionEngine):
             MixedUseError: a hook has run another backward pass; what that added was not exchanged.
         """
         if len(set(map(id, self._reached))) < len(self._reached):
-            self._give_up_reducer()
+            self._renew_reducer()
             raise MixedUseError(
                 f"a hook of a tensor ran another backward pass into the {type(self._model).__name__} during one of "
                 "accelerator.backward: its gradients were not exchanged. Run it after the other one, or begin the "
@@ -262,12 +268,14 @@ class DataParallelEngine(PrecisionEngine):
                 if goes_on:
                     self._during.complete()
             finally:
-                self._give_up_reducer()
+                self._renew_reducer()
 
-    def _give_up_reducer(self) -> None:
+    def _renew_reducer(self) -> None:
+        """What is left of a pass in the old one is forgotten. The new one makes the same calls."""
         if self._during is not None:
             self._during.release()
-        self._during, self._failed = None, True
+        self._during = None
+        self._listen()
 
     def _exchange(self) -> None:
         """Gradients become those of all processes, now."""
@@ -291,13 +299,15 @@ class DataParallelEngine(PrecisionEngine):
 
     def another_is_equal(self) -> None:
         """Another model has exchanged gradients. Buffers of one that is frozen for that time follow rank 0, too."""
-        if self._forwarded and not any(parameter.requires_grad for parameter in self._weights.parameters):
+        if self._model.training and not any(parameter.requires_grad for parameter in self._weights.parameters):
             self._equalise_buffers()
 
     def average(self) -> None:
         """Make the gradients of all processes their mean, now."""
         if self._small:
             average_gradients(self._world, self._weights.trained, self.name)
+        elif self._during is not None and not self._sparse:
+            self._during.exchange(self.name, self._collected)
         else:
             average_collected(self._world, self._weights.trained, self._collected, self.name)
         self._collected.clear()

@@ -2,20 +2,23 @@
 Exchanging gradients during the backward pass: torch's DistributedDataParallel, for its reducer alone.
 
 The reducer exchanges a part of the gradients while the others are still computed. It must know beforehand which
-parameters a pass will reach, and may reach each once. Where that is not certain, `averages` does the same afterwards.
+parameters a pass will reach, and may reach each once. Where that is not certain, the same buckets are exchanged when
+the pass is over: by the same calls, because another process may have its gradients exchanged during the pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.autograd.graph import get_gradient_edge
 from torch.nn.parallel import DistributedDataParallel
 
 from ..process import watched_calls
-from ..torch_internals import calls_made, empty_buckets, finished, forget_pass, has_reducer, unhook, used_here
+from ..torch_internals import calls_made, empty_buckets, finished, forget_pass, has_reducer, like, unhook, used_here
 from .hooks import Compression
 
 SMALL_BYTES = 1 << 20
@@ -23,9 +26,14 @@ SMALL_BYTES = 1 << 20
 exchanging the gradients of a model of so many bytes during the backward pass gains."""
 
 
-def small(model: nn.Module, trained: Sequence[nn.Parameter], device: torch.device) -> bool:
-    """One exchange at the end is the fastest for this model. Sparse gradients of tables would grow."""
-    if device.type != "cpu" or any(getattr(module, "sparse", False) for module in model.modules()):
+def has_sparse_gradients(model: nn.Module) -> bool:
+    """Tables of a model have gradients of the rows that were read alone: as dense ones they would grow."""
+    return any(getattr(module, "sparse", False) for module in model.modules())
+
+
+def small(trained: Sequence[nn.Parameter], device: torch.device) -> bool:
+    """One exchange at the end is the fastest for this model."""
+    if device.type != "cpu":
         return False
     return sum(parameter.numel() * parameter.dtype.itemsize for parameter in trained) <= SMALL_BYTES
 
@@ -56,7 +64,8 @@ class DuringPass:
         gradient_as_bucket_view: bool,
     ) -> None:
         self._members = [(one, one.dtype) for one in trained]
-        self._identities = set(map(id, trained))
+        self._nodes = {id(one): node_of(one) for one in trained}
+        """Where gradients are added: the hooks of the reducer are there. Torch makes new ones when a type changes."""
         self._armed: int | None = None
         # Which parameters a pass reaches is found out anew each time. DDP warns, once a process, where it finds that
         # all of them are reached; one more element that never is keeps it quiet, and costs nothing in its bucket.
@@ -71,11 +80,16 @@ class DuringPass:
             gradient_as_bucket_view=gradient_as_bucket_view,
         )
         self._compression = compression
+        self._device = trained[0].device
         compression.on(self._ddp)
 
     def holds(self, trained: Sequence[nn.Parameter]) -> bool:
         """It was made for these parameters, as they are now."""
-        return set(map(id, trained)) <= self._identities and all(one.dtype is was for one, was in self._members)
+        return set(map(id, trained)) <= self._nodes.keys() and all(one.dtype is was for one, was in self._members)
+
+    def hears(self, leaves: Mapping[int, object]) -> bool:
+        """Its hooks are at the nodes at which a pass will add gradients."""
+        return all(leaves[number] is node for number, node in self._nodes.items() if number in leaves)
 
     @property
     def armed(self) -> bool:
@@ -84,10 +98,48 @@ class DuringPass:
 
     def begin(self, name: str, loss: torch.Tensor) -> None:
         """The backward pass of a loss begins now."""
-        watched_calls.note("backward", f"{name}, during the pass", (name,))
+        watched_calls.note("backward", name, (name,))
         self._armed = self._calls()
+        forget_pass(self._ddp.reducer)  # its hooks have marked what passes have reached whose exchange came afterwards
         self._ddp.reducer.prepare_for_forward()
         self._ddp.reducer.prepare_for_backward([loss])
+
+    def exchange(self, name: str, collected: Collection[int]) -> None:
+        """
+        Make the gradients of all processes their mean, now, by the calls that a pass of another process makes.
+
+        Args:
+            name: of the model, for messages.
+            collected: the identities of the parameters that have collected gradients here since the last exchange.
+        """
+        watched_calls.note("backward", name, (name,))
+        used = torch.tensor(
+            [0, *(one.grad is not None and id(one) in collected for one, _ in self._members)],
+            dtype=torch.int32,
+            device=self._device,
+        )
+        means: dict[int, torch.Tensor] = {}
+        works = []
+        for bucket in empty_buckets(self._ddp.reducer):
+            parameters, values = bucket.parameters(), bucket.gradients()
+            for parameter, value in zip(parameters, values, strict=True):
+                if parameter.grad is not None:
+                    value.copy_(parameter.grad.detach())
+            if self._compression.hook is None:
+                works.append(dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True))
+            else:
+                values = like(_flat(self._compression.run(bucket).wait()), values)
+            means.update(zip(map(id, parameters), values, strict=True))
+        works.append(dist.all_reduce(used, async_op=True))
+        for work in works:
+            watched_calls.finish(work)
+        for (one, _), anywhere in zip(self._members, used.tolist()[1:], strict=True):
+            if anywhere and one.grad is None:
+                one.grad = means[id(one)].clone()
+            elif anywhere:
+                assert one.grad is not None
+                one.grad.detach().copy_(means[id(one)])
+        watched_calls.done()
 
     def end(self) -> bool:
         """The pass is over. Returns whether all gradients are means; if not, none is."""
@@ -115,12 +167,13 @@ class DuringPass:
 
     def _complete(self, made: int) -> None:
         buckets, begun = empty_buckets(self._ddp.reducer), self._calls() - made
+        used = used_here(self._ddp.reducer).to(self._device)
         if self._compression.hook is not None:
             for bucket in buckets[begun:]:
                 self._compression.run(bucket).wait()
-            missing = [used_here(self._ddp.reducer)] if begun < len(buckets) else []
+            missing = [used] if begun < len(buckets) else []
         else:
-            missing = [*(bucket.buffer() for bucket in buckets), used_here(self._ddp.reducer)][begun:]
+            missing = [*(bucket.buffer() for bucket in buckets), used][begun:]
         for work in [dist.all_reduce(one, async_op=True) for one in missing]:
             watched_calls.finish(work, lambda: False)
 
@@ -128,3 +181,14 @@ class DuringPass:
         """Take the hooks off the parameters."""
         forget_pass(self._ddp.reducer)
         unhook(self._ddp.reducer)
+
+
+def node_of(parameter: torch.Tensor) -> object:
+    """The node of a graph at which gradients of a parameter are added."""
+    return get_gradient_edge(parameter).node
+
+
+def _flat(result: Any) -> torch.Tensor:
+    """What a communication hook has returned: the numbers of a bucket, or a list of that."""
+    flat: torch.Tensor = result[0] if isinstance(result, (list, tuple)) else result
+    return flat

@@ -18,13 +18,14 @@ class Graph:
     """
 
     def __init__(self, loss: torch.Tensor) -> None:
-        self.leaves: set[int] = set()
-        """The identities of the parameters that will be reached; not of those that only nested passes reach."""
+        self.leaves: dict[int, object] = {}
+        """The nodes at which gradients will be added, by the identities of the parameters; not of those that only
+        nested passes reach."""
         self.plain = True
         """No function of a script is in it: such a one may run a backward pass of its own (checkpoints, reversible
         layers), and nothing tells beforehand what that will reach."""
         if loss.grad_fn is None:
-            self.leaves.add(id(loss))
+            self.leaves[id(loss)] = None
         waiting = [loss.grad_fn]
         seen: set[object] = set()
         while waiting:
@@ -34,7 +35,7 @@ class Graph:
             seen.add(node)
             after = node.next_functions
             if not after:
-                self.leaves.add(id(getattr(node, "variable", None)))
+                self.leaves[id(getattr(node, "variable", None))] = node
             elif isinstance(node, BackwardCFunction) and node.name() != _KNOWN:
                 self.plain = False
             waiting.extend([one for one, _ in after])

@@ -219,6 +219,95 @@ def sparse_gradients_stay_sparse(backward):
         same_everywhere(table.parameters())
 
 
+class Same(torch.autograd.Function):
+    """A function of the script: what its backward pass does, nothing tells beforehand."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def each_process_may_choose_its_own_way(backward):
+    """What keeps the reducer from being used may be so on one process alone: it makes the calls of the others."""
+    net = accelerator.prepare(Net())
+
+    def loss_of(model, x):
+        out = model(x)
+        return (Same.apply(out) if rank == 0 else out).square().mean()
+
+    compare(net, loss_of, backward)
+    handle = net.body.weight.register_post_accumulate_grad_hook(lambda _: None) if rank == 0 else None
+    compare(net, lambda m, x: m(x).square().mean(), backward)
+    if handle is not None:
+        handle.remove()
+        net.head.register_full_backward_hook(lambda *_: None)
+        with accelerator.no_sync(net):
+            backward(net(rows()).sum())
+        net.zero_grad()
+    compare(net, lambda m, x: m(x).square().mean(), backward)
+    mine = plain if rank else accelerator.backward
+    compare(net, lambda m, x: m(x).square().mean(), mine)
+    compare(net, lambda m, x: torch.tanh(m.body(x)).mean(), mine)
+
+
+def weights_that_thaw_are_exchanged_at_once(backward):
+    """Also where no forward pass of the model in training mode comes by, and in the middle of a window."""
+    for mode in (True, False):
+        frozen = Net().train(mode)
+        other = nn.Linear(3, 3).double()
+        frozen.requires_grad_(False)
+        frozen, other = accelerator.prepare(frozen, other)
+        parameters = [*frozen.parameters(), *other.parameters()]
+        optimizer = accelerator.prepare(torch.optim.SGD(parameters, lr=0.1))
+        for step in range(3):
+            if step == 1:
+                other.requires_grad_(False)
+                frozen.requires_grad_(True)
+            optimizer.zero_grad()
+            backward(frozen(other(rows(10 * step + rank))).square().mean())
+            optimizer.step()
+            same_everywhere(frozen.parameters())
+    net = accelerator.prepare(Net())
+    net.body.requires_grad_(False)
+    backward(net(rows()).mean())
+    net.zero_grad()
+    net.body.requires_grad_(True)
+    with accelerator.no_sync(net):
+        backward(net(rows(rank + 7)).square().mean())
+    backward(net(rows()).square().mean())
+    same_everywhere([p.grad for p in net.parameters()])
+
+
+def nodes_of_gradients_that_torch_has_made_anew(backward):
+    """A change of type and back, and a parametrization: hooks that a reducer has at the old nodes hear nothing."""
+    net = accelerator.prepare(Net().float())
+    optimizer = accelerator.prepare(torch.optim.SGD(net.parameters(), lr=0.01))
+    for step in range(6):
+        if step == 2:
+            net.half().float()
+        if step == 4:
+            torch.manual_seed(1)
+            torch.nn.utils.parametrizations.spectral_norm(net.middle)
+        optimizer.zero_grad()
+        backward((net(rows(10 * step + rank).float()) - 1).square().mean())
+        optimizer.step()
+        same_everywhere(net.parameters())
+
+
+def a_frozen_model_that_one_process_calls(backward):
+    net, frozen = accelerator.prepare(Net(), nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).double())
+    frozen.requires_grad_(False)
+    if rank == 0:
+        with torch.no_grad():
+            frozen(rows())
+    compare(net, lambda m, x: m(x).square().mean(), backward)
+    same_everywhere(frozen.buffers())
+
+
 def different_changes_are_refused(backward):
     net = accelerator.prepare(Net())
     net.head = nn.Linear(4, 1 + rank).double()
