@@ -9,7 +9,7 @@ of this module fails, and says what is missing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -226,6 +226,11 @@ def copy_each(into: list[torch.Tensor], values: list[torch.Tensor]) -> None:
         one.copy_(value)
 
 
+def changes_of(tensors: Iterable[torch.Tensor]) -> int:
+    """How often the tensors were changed in place, all together."""
+    return sum([one._version for one in tensors])
+
+
 def lengths_of(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """The length of each tensor as a vector, in one call."""
     if _has("_foreach_norm"):
@@ -272,6 +277,11 @@ def iterators_of_loaders() -> Any:
 def data_of(iterator: Any) -> Any:
     """The data set that such an iterator reads, which tells whose pass it is; None where it does not say."""
     return getattr(iterator, "_dataset", None)
+
+
+def sampler_of(iterator: Any) -> Any:
+    """What such an iterator draws rows by; None where it does not say."""
+    return getattr(getattr(iterator, "_index_sampler", None), "sampler", None)
 
 
 # ---------------------------------------------------------------- elsewhere

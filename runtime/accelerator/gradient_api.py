@@ -68,9 +68,10 @@ class Gradients(Placed):
         weight = 1.0 if shares is None else shares.weights[self.process_index]
         self._progress.noted_backward()
         factor = self._loss_factor(reduction, weight) if num_items is None else self._items_factor(num_items, weight)
-        self._prepared.loss_factor = factor * (self._windows.divisor if num_items is None else 1)
+        self._prepared.note_loss(factor * (self._windows.divisor if num_items is None else 1), batch is not None)
         loss = loss if factor == 1.0 else loss * factor
         if self.scaler is not None:
+            self._prepared.update_scale()
             loss = self.scaler.scale(loss)
         engines = self._prepared.engines
         whole = kwargs.get("inputs") is None and not kwargs.get("create_graph")

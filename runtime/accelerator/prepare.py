@@ -24,8 +24,8 @@ from ..data.loader import LoaderOptions, made_by_hand, prepare_loader, set_even_
 from ..data.loader import is_prepared as is_prepared_loader
 from ..data.progress import Progress
 from ..device.precision import Precision
-from ..errors import MixedUseError, WrongKindError, expect
-from ..gradients.optimizer import Gate, gate_of, prepare_optimizer, state_to_device
+from ..errors import MixedUseError, UnclearBatchError, WrongKindError, expect
+from ..gradients.optimizer import Gate, gate_of, prepare_optimizer, state_to_device, update_scale
 from ..gradients.scheduler import Counting, Ticks, made_after_its_optimizer, prepare_scheduler
 from ..gradients.scheduler import is_prepared as is_prepared_scheduler
 from ..gradients.window import Windows
@@ -86,14 +86,15 @@ class Preparation:
         self._noise_parted = False
         self.even_batches = settings.even_batches
         """For loaders that are prepared from now on."""
-        self.loss_factor = 1.0
-        """What the latest loss of this process counts in the mean over all processes."""
+        self._loss_factor: float | None = None
+        """What the loss of a batch of this process counts in the mean over all processes; None before the first one."""
         self.models: list[nn.Module] = []
         self.engines: dict[int, DataParallelEngine] = {}
         """Those that exchange gradients, by the identity of their model."""
         self.gates: list[Gate] = []
         self.schedulers: list[LRScheduler] = []
         self.loaders: list[DataLoader[Any]] = []
+        progress.watch = monitor.handed_out
         progress.evaluates = _weakly(
             self._evaluates
         )  # loaders know of the progress, and live no longer than the script
@@ -156,11 +157,12 @@ class Preparation:
         if foreign:
             self._monitor.keeps_equal(model)
         holds = any(True for _ in model.parameters()) or any(True for _ in model.buffers())
-        if self._world.alone or foreign or evaluation_mode or not holds:
+        if self._world.alone or foreign or evaluation_mode:
             if self._precision.mixed and holds:
                 extend(model, PrecisionEngine(self._precision))
             return model
         engine = DataParallelEngine(model, self._world, self._precision, self._settings.parallel)
+        engine.when_plain.append(self._check_plain)
         engine.when_equal.append(self._equal)
         if self._settings.parallel.broadcast_buffers and any(True for _ in model.buffers()):
             engine.when_equal.append(self._buffers_are_equal)
@@ -168,6 +170,21 @@ class Preparation:
         extend(model, engine)
         self._monitor.keeps_equal(model)
         return model
+
+    def _check_plain(self) -> None:
+        """
+        A backward pass that the script runs by itself gives a loss no weight.
+
+        Raises:
+            UnclearBatchError: batches are split, and shards of this loop can be uneven.
+        """
+        one = self._progress.innermost()
+        if self._progress.asks and one is not None and not one.plan.even and one.handed and one.handed[-1].trains:
+            raise UnclearBatchError(
+                "loss.backward() was called in a loop over batches whose shards can be uneven (split_batches=True): "
+                "each loss counts by the rows of its shard, and only accelerator.backward(loss) does that. For a loss "
+                "of other data: accelerator.backward(loss, batch=None). Or use Accelerator(split_batches=False)."
+            )
 
     def _buffers_are_equal(self, engine: DataParallelEngine) -> None:
         if engine.model.training:
@@ -209,6 +226,10 @@ class Preparation:
         for other in self.engines.values():
             if other is not engine:
                 other.another_is_equal()
+
+    def update_scale(self) -> None:
+        """The steps that belong to the last scaled loss have been made: the scaler may choose another scale."""
+        update_scale(self.gates, self._scaler)
 
     def check_known(self, optimizers: Iterable[Optimizer]) -> None:
         """
@@ -253,13 +274,21 @@ class Preparation:
         values = torch.cat(pieces).tolist()
         return metric if len(set(values)) == 1 else sum(values) / len(values)
 
-    def _agree_on_loss(self, loss: Any) -> Any:
-        """What a closure has returned, as a number of the whole batch; None where it returns nothing."""
+    def note_loss(self, factor: float, of_a_batch: bool) -> None:
+        """What a loss counts. One of other data counts alike on all processes, and does not decide."""
+        if of_a_batch or self._loss_factor is None:
+            self._loss_factor = factor
+
+    def _agree_on_loss(self, closure: Callable[[], Any]) -> Any:
+        """What a closure returns, as a number of the whole batch; None where it returns nothing."""
+        self._loss_factor = None
+        loss = closure()
         if loss is None:
             return None
+        factor = 1.0 if self._loss_factor is None else self._loss_factor
         if isinstance(loss, torch.Tensor):
-            return loss.new_tensor(self._agree(loss.item() * self.loss_factor))
-        return self._agree(float(loss) * self.loss_factor)
+            return loss.new_tensor(self._agree(loss.item() * factor))
+        return self._agree(float(loss) * factor)
 
     def loader(self, loader: DataLoader[Any], place: bool | None = None) -> DataLoader[Any]:
         """A loader of the same class that gives this process its shard."""
@@ -280,6 +309,7 @@ class Preparation:
         )
         prepared = prepare_loader(loader, options)
         self.loaders.append(prepared)
+        self._monitor.shares_rows()
         return prepared
 
     def engines_of(self, models: Iterable[Any]) -> list[DataParallelEngine]:

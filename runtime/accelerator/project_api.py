@@ -64,6 +64,7 @@ class Records:
         """
         if not hasattr(model, "state_dict"):
             raise WrongKindError(f"get_state_dict was given a {type(model).__name__}; it takes a model.")
+        self._monitor.saves("get_state_dict")
         state: dict[str, Any] = (extract_model_from_parallel(model) if unwrap else model).state_dict()
         return state
 
@@ -76,6 +77,7 @@ class Records:
             f: a path, or an open binary file.
             safe_serialization: write a state dict as safetensors; `f` is a path then.
         """
+        self._monitor.saves("save")
         if self._is_main:
             save_whole(obj, f, safe_serialization)
 
@@ -95,6 +97,7 @@ class Records:
         Raises:
             CheckpointError: it is a file, or weights have no data.
         """
+        self._monitor.saves("save_model")
         if self._is_main:
             state = self.get_state_dict(plain_model(model))
             save_weights(state, Path(save_directory), max_shard_size, safe_serialization)
@@ -118,7 +121,7 @@ class Records:
         Raises:
             CheckpointError: some process could not save its part, or the folder exists already.
         """
-        self._monitor.saves()
+        self._monitor.saves("save_state")
         return self._checkpoints.save(output_dir, safe_serialization)
 
     def load_state(

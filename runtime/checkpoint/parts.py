@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from ..errors import CheckpointError, CheckpointPathError
-from ..gradients.optimizer import Gate
+from ..gradients.optimizer import Gate, update_scale
 from ..strategies.unwrap import unwrap
 from .loaders import load_loader_state
 from .reading import check_readable, read
@@ -74,6 +74,7 @@ def write(state: Any, path: Path, what: str) -> None:
 
 def write_prepared(folder: Path, parts: Parts, scaler: torch.amp.GradScaler | None) -> None:
     """Optimizers, schedulers and the scaler."""
+    update_scale(parts.gates, scaler)
     for i, gate in enumerate(parts.gates):
         name = type(gate.optimizer).__name__
         write(gate.optimizer.state_dict(), folder / numbered("optimizer.bin", i), name)
@@ -114,6 +115,7 @@ def load_prepared(
     for i, loader in enumerate(parts.loaders):
         load_loader_state(loader, folder, i, rank)
     if scaler is not None:
+        update_scale(parts.gates, scaler)  # nothing is left that the loaded state would be judged by
         scaler.load_state_dict(read(_there(folder / SCALER)))
 
 

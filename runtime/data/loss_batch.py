@@ -48,10 +48,10 @@ def shares_of_loss(progress: Progress, loss: torch.Tensor, batch: Any, sums: boo
     """
     if batch is None:
         return None
-    if not progress.asks:
-        return _shares_that_are_even(progress)
     if not isinstance(batch, str):
         return _of_batch(progress, batch)
+    if not progress.asks:
+        return _shares_that_are_even(progress)
     if batch != CURRENT:
         raise WrongKindError(f'backward(batch={batch!r}): give a batch as the loader yielded it, None, or "{CURRENT}".')
     return _BatchOfLoss(progress, loss, sums).shares()
@@ -65,8 +65,11 @@ def _shares_that_are_even(progress: Progress) -> Shares | None:
 
 def _of_batch(progress: Progress, batch: Any) -> Shares | None:
     wanted = {memory_of(one) for one in tensors_in(batch) if one.numel()}
-    found = {held.shares for held in progress.held() if wanted & held.memories()}
+    held = progress.held() if progress.asks else [latest for one in progress.candidates() for latest in one.handed]
+    found = {one.shares for one in held if wanted & one.memories()}
     if not found:
+        if not progress.asks:  # of a batch before the latest ones, or of no prepared loader: nothing is asked
+            return None
         raise WrongKindError(
             "backward(batch=...) was given something that no prepared loader has yielded. Give the batch, or a tensor "
             "of it, as the loader yielded it (before it was changed or copied), or None for a loss of other data."
@@ -112,8 +115,12 @@ class _BatchOfLoss:
         for batch in self._progress.held_since(first.batch.event):  # of loops that have run to their end since
             if not self._agree(first, _Candidate(first.one, batch)) and self._in_graph(batch):
                 raise _unclear("the loss contains batches of two loaders", first.batch, batch)
-        if not (first.one.by_hand or self._certain(first.batch.plan)) and any(self._earlier(first)):
-            raise _unclear("the script holds several batches of a loader", first.batch)
+        if not (first.one.by_hand or self._certain(first.batch.plan)):
+            earlier = list(self._earlier(first))
+            if any(batch.alive() for batch in earlier):
+                raise _unclear("the script holds several batches of a loader", first.batch)
+            if earlier and not first.batch.alive() and not self._in_graph(first.batch):  # it has made copies of them
+                raise _unclear("several batches of a loader went out since the last backward pass", first.batch)
         return first.batch.shares
 
     def _by_hand(self, latest: _Candidate) -> _Candidate:
@@ -179,10 +186,10 @@ class _BatchOfLoss:
         return other.batch.looked > _LOOKS or not self._in_graph(other.batch)
 
     def _earlier(self, first: _Candidate) -> Iterator[HandedOut]:
-        """Batches of the same loop for which there was no backward pass, and which somebody still holds."""
+        """Batches of the same loop for which there was no backward pass."""
         for batch in first.one.handed:
             since = self._progress.backward_event < batch.event < first.batch.event
-            if since and self._serves(batch) and batch.alive():
+            if since and self._serves(batch):
                 yield batch
 
     def _by_graph(self, evaluating: list[_Candidate]) -> Shares | None:

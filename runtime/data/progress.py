@@ -169,6 +169,10 @@ def memory_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 
+def _nobody(_loader: Any, _batch: Any) -> None:
+    """Does not watch."""
+
+
 class Progress:
     """The passes of one accelerator: those that run (nested or side by side), and the latest one."""
 
@@ -180,6 +184,8 @@ class Progress:
         """What scripts read of all this, and of windows, under the names of Accelerate."""
         self.evaluates: Callable[[], bool] = lambda: False
         """All models are in evaluation mode."""
+        self.watch: Callable[[Any, Any], None] = _nobody
+        """Hears of every batch that may be trained on, of which no row is a duplicate: its loader, and the batch."""
         self.clear()
 
     def clear(self) -> None:
@@ -212,10 +218,10 @@ class Progress:
             "_left": deque(maxlen=_LATEST),
             "_held": [],
         }
-        return {name: value for name, value in {**vars(self), **gone}.items() if name != "evaluates"}
+        return {name: value for name, value in {**vars(self), **gone}.items() if name not in ("evaluates", "watch")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.evaluates = lambda: False
+        self.evaluates, self.watch = lambda: False, _nobody
         self.__dict__.update(state)
 
     def event(self) -> int:
@@ -233,6 +239,8 @@ class Progress:
         made = HandedOut(one, self.event(), self.evaluates())
         made.remember(batch)
         one.handed.append(made)
+        if made.trains and one.shares is not None and one.shares.exact and all(one.shares.rows):
+            self.watch(one.loader(), batch)
         if not one.plan.even:
             one.unspent = made.trains
         if self.asks:

@@ -58,7 +58,7 @@ def real_rows(
             found = _segments(one, each, id(one) in here)
             if found is not None:
                 if one not in known:
-                    _only_one(one, each.sizes, found)
+                    _only_one([*one.beside, *([] if one.runs else progress.running())], each.sizes, found)
                 return found
         return _unknown(progress, each.sizes, hint)
 
@@ -82,13 +82,13 @@ def _unknown(progress: Progress, sizes: tuple[int, ...], hint: Callable[[tuple[i
     )
 
 
-def _only_one(one: Pass, sizes: tuple[int, ...], found: list[Segment]) -> None:
-    """Loaders that hand out batches in turn must not give different answers."""
-    for other in one.beside:
+def _only_one(others: Iterable[Pass], sizes: tuple[int, ...], found: list[Segment]) -> None:
+    """Loaders that hand out batches in turn, or in a step of another loop, must not give different answers."""
+    for other in others:
         if other.runs and other.shares is not None and _fits(other, sizes) and _valid(other.shares, 1) != found:
             raise RemainderError(
-                f"gather_for_metrics: {list(sizes)} rows match the batches of two loaders that are read in turn, and "
-                "these have different duplicates. Pass a tensor of the batch together with its results: "
+                f"gather_for_metrics: {list(sizes)} rows match the batches of two loaders, and these have different "
+                "duplicates. Pass a tensor of the batch together with its results: "
                 "accelerator.gather_for_metrics((output, target))."
             )
 

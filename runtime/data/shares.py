@@ -119,9 +119,10 @@ def rounds(batches: Iterable[list[Any]], rules: RoundRules) -> Iterator[tuple[li
     """
     Hand script batches to the processes in turn, a round at a time.
 
-    The last round may be short. With `even`, it is completed with rows from the start of the pass; without, processes
-    for which there is no batch get an empty one, and their pass is over. With `drop_last` it is left out. Batches of
-    no fixed size are never completed row by row: a process without a batch gets the first one of the round, weight 0.
+    A batch is a step of the script: whatever its rows are, it counts like the others of its round. The last round
+    may be short. With `even`, it is completed with rows from the start of the pass; without, processes for which
+    there is no batch get an empty one, and their pass is over. With `drop_last` it is left out. Batches of no fixed
+    size are never completed row by row: a process without a batch gets the first one of the round, weight 0.
     """
     waiting: list[list[Any]] = []
     first_rows: list[Any] = []
@@ -143,15 +144,16 @@ def rounds(batches: Iterable[list[Any]], rules: RoundRules) -> Iterator[tuple[li
         yield waiting, _own(waiting)
     elif fixed is None:
         valid = tuple(len(batch) for batch in waiting) + (0,) * (rules.size - len(waiting))
+        weights = tuple(rules.size / len(waiting) if rows else 0.0 for rows in valid)
         waiting += [list(waiting[0]) for _ in range(rules.size - len(waiting))]
-        yield waiting, weighted(tuple(len(batch) for batch in waiting), valid)
+        yield waiting, Shares(tuple(len(batch) for batch in waiting), valid, weights)
     else:
         yield _complete(waiting, first_rows, rules.size, fixed)
 
 
 def _own(parts: list[list[Any]]) -> Shares:
     rows = tuple(len(part) for part in parts)
-    return uniform(rows[0], len(rows)) if len(set(rows)) == 1 else weighted(rows, rows)
+    return Shares(rows, rows, (1.0,) * len(rows))
 
 
 def _complete(waiting: list[list[Any]], first_rows: list[Any], size: int, fixed: int) -> tuple[list[list[Any]], Shares]:

@@ -8,7 +8,7 @@ instance, its class and its hooks stay its own, and a scheduler may have put its
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ class Gate:
         optimizer: the script's.
         windows: tell whether this is a time to step.
         scaler: for fp16; None otherwise.
-        agree: makes the loss of this process that of all; None on one process.
+        agree: calls a closure, and makes the loss that it returns that of all processes; None on one process.
         before: called on all processes before a step is made, or left out because of an overflow: the one place for it.
     """
 
@@ -44,6 +44,8 @@ class Gate:
         """How many steps were really made."""
         self.unscaled = False
         """The gradients of this step are free of the scale already."""
+        self.stepped = False
+        """A step was made, or left out, with gradients of the scale as it is."""
         self.made_in_loop = False
         """The last step was made inside of a loop over a prepared loader."""
         self.had_scheduler = hasattr(optimizer.step, "_wrapped_by_lr_sched")
@@ -77,7 +79,7 @@ class Gate:
         agree = self._agree
         if agree is None or not callable(value):
             return value
-        return lambda: agree(value())
+        return lambda: agree(value)
 
     @property
     def skipped(self) -> bool:
@@ -98,8 +100,7 @@ class Gate:
             result = scaler.step(self.optimizer, *args, **kwargs)
         finally:
             self._from_scaler = False
-        scaler.update()
-        self.unscaled = False
+        self.stepped = True
         return result
 
     def unscale(self) -> None:
@@ -107,6 +108,10 @@ class Gate:
         if self._scaler is not None and not self.unscaled:
             self._scaler.unscale_(self.optimizer)
             self.unscaled = True
+
+    def renew(self) -> None:
+        """The scale is another one now: the next gradients are not free of it."""
+        self.unscaled = self.stepped = False
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """Drop the gradients, unless a window is still collecting them."""
@@ -152,6 +157,20 @@ def gate_of(optimizer: object) -> Gate | None:
     """The gate of a prepared optimizer; None for any other object."""
     gate = getattr(optimizer, "__dict__", {}).get(_KEY)
     return gate if isinstance(gate, Gate) else None
+
+
+def update_scale(gates: Iterable[Gate], scaler: torch.amp.GradScaler | None) -> None:
+    """
+    Let the scaler judge its scale, once for all optimizers that have stepped, or had their gradients unscaled, with it.
+
+    It comes before the next loss is scaled, not after each step: gradients of one pass belong to several optimizers.
+    """
+    if scaler is not None:
+        used = [gate for gate in gates if gate.stepped or gate.unscaled]
+        if used:
+            scaler.update()
+        for gate in used:
+            gate.renew()
 
 
 def state_to_device(optimizer: Optimizer) -> None:

@@ -25,8 +25,9 @@ NamesOf: TypeAlias = "Callable[[int, str], tuple[str, list[str]]]"
 """The class of the prepared model with a number, and the names of its WEIGHTS or BUFFERS."""
 _CAUSES = {
     WEIGHTS: "weights that one rank loads, initialises or changes after prepare; an optimizer step or a clipping that "
-    "only some ranks make; gradients that one rank changes after backward; a learning rate that depends on a rank's "
-    "own metric; optimizer steps inside no_sync. If the weights should differ, write `with "
+    "only some ranks make; gradients that one rank changes after backward; random numbers drawn after prepare (weights "
+    "that are reset or perturbed), which differ per rank; a learning rate that depends on a rank's own metric; "
+    "optimizer steps inside no_sync. If the weights should differ, write `with "
     "accelerator.unsynchronized(model):` around the training.",
     BUFFERS: "a buffer that only some ranks register, or whose class ignores what is copied into it. If they should "
     "differ: Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)]).",
@@ -80,10 +81,13 @@ def loose(said: dict[int, Any], size: int) -> SharedVerdict | None:
 
 def _not_prepared(said: dict[int, Any], one: int, other: int) -> str:
     value = said[one]
+    remedy = "Pass it to accelerator.prepare with its optimizer."
+    if not value["variable"]:
+        remedy = "Put it into an nn.Module that is prepared, or average its gradients with accelerator.reduce."
     return (
         f"{value['optimizer']}.step(){value['at']} trains {_model(value)}, which is not part of a prepared model: "
         f"rank {one} and rank {other} have different gradients for it, so their weights diverge (step "
-        f"{value['step']}). Pass it to accelerator.prepare with its optimizer. If each rank should train its own, "
+        f"{value['step']}). {remedy} If each rank should train its own, "
         f"write `with accelerator.unsynchronized({value['variable']}):` around its training."
     )
 
@@ -112,13 +116,23 @@ def same_rows(said: dict[int, Any], size: int) -> SharedVerdict | None:
     if len(said) < size:
         return None
     first = said[min(said)]
-    different = list(_different(first["batches"]))
-    if any(value["batches"] != first["batches"] for value in said.values()) or not different:
+    alike = all(value["batches"] == first["batches"] for value in said.values()) and list(_different(first["batches"]))
+    whole = first["whole"] and all(value["whole"] == first["whole"] for value in said.values())
+    if not alike and not whole:
         return None
+    if alike:
+        seen = f"yields the same rows on all {size} ranks in a training loop: each rank does all the work"
+    else:
+        seen = f"goes through all rows on each of the {size} ranks, in an order of its own: each rank does all the work"
+    remedy = "Pass the loader to accelerator.prepare, which gives each rank its own rows"
+    if first["prepared"]:
+        remedy = (
+            "Its data set or its sampler ignores the indices of the rank, or draws rows by the generator of Python or "
+            "NumPy, which is equal on all ranks. Draw by torch, or seed by the rank"
+        )
     text = (
-        f"{first['loader']}{first['at']} yields the same rows on all {size} ranks in a training loop: each rank does "
-        "all the work. Pass the loader to accelerator.prepare, which gives each rank its own rows. If this is "
-        "intended, filter this warning, or set TORCHLIFT_MONITOR=0."
+        f"{first['loader']}{first['at']} {seen}. {remedy}. If this is intended, filter this warning, or set "
+        "TORCHLIFT_MONITOR=0."
     )
     return SharedVerdict("", text)
 

@@ -7,6 +7,7 @@ agree, all processes get an error at their next step, or at their next exchange.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,9 +16,11 @@ from zlib import crc32
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from .. import torch_internals as internals
 from ..process import watched_calls
 from . import checksums, judges, script
 from .rows import Rows
@@ -37,7 +40,6 @@ class _PreparedModel:
         self.number = number
         self.model = weakref.ref(model)
         self.optimizers = 0
-        self.saves = 0
         self.buffers = 0
         """How often they were made equal."""
 
@@ -50,8 +52,12 @@ class _Steps:
         self.due = 1
         self.names: dict[int, int] = {}
         """Which optimizer it is of those of a prepared model, by the number of that."""
-        self.loose = 0
-        """Which one it is of those of weights alike that no prepared model holds."""
+        self.loose = ""
+        """Which one it is of those that step weights alike at the same place and time, and no prepared model holds."""
+        self.version = -1
+        """Counts the changes of the weights in place, after the last step; -1 before the first one."""
+        self.touched = 0
+        """How often the script has changed weights between two steps."""
 
 
 class _Process:
@@ -65,10 +71,16 @@ class _Process:
         """So many contexts say that weights may differ for now."""
         self.meant: list[nn.Module] = []
         """Models that every process trains by itself, on purpose."""
-        self.loose: dict[int, int] = {}
-        """How many optimizers there were of weights alike."""
+        self.loose: dict[str, int] = {}
+        """How many optimizers there were of weights alike, by where and when they stepped first."""
+        self.sharing = False
+        """A loader gives every process its own rows."""
         self.by_hand = False
         """The script shares its batches out itself."""
+        self.steps = 0
+        """Of all optimizers."""
+        self.saved = (-1, -1)
+        """When weights were saved last: the collectives before that, and the steps."""
         self.rows = Rows()
         self.hooked = False
 
@@ -89,6 +101,7 @@ class Monitor:
         if active and not _HERE.hooked:
             _HERE.hooked = True
             judges.enter(_names_of)
+            register_optimizer_step_pre_hook(_before_step)
             register_optimizer_step_post_hook(_after_step)
 
     def keeps_equal(self, model: nn.Module) -> None:
@@ -127,6 +140,15 @@ class Monitor:
         finally:
             del _HERE.meant[-len(models) :]
 
+    def shares_rows(self) -> None:
+        """A loader gives every process its own rows."""
+        _HERE.sharing = True
+
+    def handed_out(self, loader: Any, batch: Any) -> None:
+        """A prepared loader yields a batch that may be trained on."""
+        if self._active:
+            _HERE.rows.note_prepared(loader, batch)
+
     def shared_by_hand(self) -> None:
         """The script gives every process its own part of something: batches may be equal before that."""
         _HERE.by_hand = True
@@ -139,12 +161,14 @@ class Monitor:
             if entry.buffers <= _OFTEN or entry.buffers % _RARELY == 0:
                 _state_buffers(entry)
 
-    def saves(self) -> None:
-        """All processes save what they have trained."""
-        if self._active and not _HERE.quiet:
+    def saves(self, what: str) -> None:
+        """This process saves what it has trained. Others may do so too: then they have the same at the same time."""
+        now = watched_calls.chain(), _HERE.steps
+        if self._active and not _HERE.quiet and now != _HERE.saved:
+            _HERE.saved = now
             for entry in list(_HERE.prepared.values()):
-                entry.saves += 1
-                _state_weights(entry, f"save {entry.saves}", f"in save_state (call {entry.saves})")
+                when = f"in {what}, after {_HERE.steps} optimizer step{'' if _HERE.steps == 1 else 's'}"
+                _state_weights(entry, f"save {now}", when)
 
 
 def kept_equal(weights: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -172,6 +196,19 @@ def _names_of(number: int, kind: str) -> tuple[str, list[str]]:
 # ---------------------------------------------------------------- steps
 
 
+def _before_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+    """Called by torch before every step of every optimizer: were weights changed since the last one?"""
+    steps: _Steps | None = optimizer.__dict__.get(_KEY)
+    if steps is not None and steps.version >= 0 and not _HERE.quiet and _version(optimizer) != steps.version:
+        steps.touched += 1
+        if steps.touched & (steps.touched - 1) == 0:  # some scripts do so at every step: the first time, 2nd, 4th ...
+            steps.due = 0
+
+
+def _version(optimizer: Optimizer) -> int:
+    return internals.changes_of(one for group in optimizer.param_groups for one in group["params"])
+
+
 def _after_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
     """Called by torch after every step of every optimizer: a look at a counter, as a rule."""
     if not _HERE.quiet:
@@ -179,9 +216,11 @@ def _after_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         if steps is None:
             steps = optimizer.__dict__[_KEY] = _Steps()
         steps.made += 1
+        _HERE.steps += 1
         if steps.made >= steps.due and not torch.compiler.is_compiling():
             steps.due = 2 if steps.made == 1 else (steps.made // _RARELY + 1) * _RARELY
             _look(optimizer, steps)
+        steps.version = _version(optimizer)
     watched_calls.heed()
 
 
@@ -234,9 +273,12 @@ def _state_loose(optimizer: Optimizer, steps: _Steps, weights: list[torch.Tensor
     norms = checksums.norms(gradients)
     if not any(norms):
         return
-    shapes = crc32("".join(f"{tuple(one.shape)}{one.dtype}" for one in weights).encode())
     if not steps.loose:
-        _HERE.loose[shapes] = steps.loose = _HERE.loose.get(shapes, 0) + 1
+        shapes = crc32("".join(f"{tuple(one.shape)}{one.dtype}" for one in weights).encode())
+        # one that a rank steps alone must not shift the numbers of those that all ranks step later, elsewhere
+        occasion = f"{shapes} {type(optimizer).__name__}{_at()} {watched_calls.chain()}"
+        _HERE.loose[occasion] = _HERE.loose.get(occasion, 0) + 1
+        steps.loose = f"{occasion} {_HERE.loose[occasion]}"
     variable, model = script.model_with(weights[0])
     said = {
         "step": steps.made,
@@ -246,9 +288,16 @@ def _state_loose(optimizer: Optimizer, steps: _Steps, weights: list[torch.Tensor
         "model": model,
         "count": len(weights),
         "norms": norms,
-        "prepared": _HERE.count,
+        "prepared": _HERE.count or _HERE.sharing or (steps.made == 2 and _in_a_wrapper(weights)),
     }
-    watched_calls.say(judges.LOOSE, f"{shapes}, optimizer {steps.loose} step {steps.made}", said)
+    watched_calls.say(judges.LOOSE, f"{steps.loose} step {steps.made}", said)
+
+
+def _in_a_wrapper(weights: list[torch.Tensor]) -> bool:
+    """The script keeps them equal by a DistributedDataParallel of its own. Asked once for an optimizer."""
+    wrappers = [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)]
+    wanted = set(map(id, weights))
+    return any(id(parameter) in wanted for wrapper in wrappers for parameter in wrapper.parameters())
 
 
 def _state_rows(steps: _Steps) -> None:
@@ -257,7 +306,13 @@ def _state_rows(steps: _Steps) -> None:
         return
     for one in _HERE.rows.stepped():
         if len(one.steps) == 2:
-            said = {"loader": one.loader, "at": one.at, "batches": [list(batch) for batch in one.steps]}
+            said = {
+                "loader": one.loader,
+                "at": one.at,
+                "prepared": one.prepared,
+                "whole": 0 if _HERE.sharing else one.whole,
+                "batches": [list(batch) for batch in one.steps],
+            }
             watched_calls.say(judges.ROWS, f"{one.at} {steps.made}", said)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from typing import Any
+from zlib import crc32
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from .. import torch_internals as internals
 from ..process.call_log import OURS
@@ -14,6 +15,8 @@ from . import checksums, script
 
 _Iterators: Any = internals.iterators_of_loaders()
 """Without it, no loader is looked at."""
+_DEEPEST = 4
+_LONGEST = 200
 _BATCHES = 200
 """After so many without a step nobody trains: these loops are no training loops."""
 
@@ -21,9 +24,12 @@ _BATCHES = 200
 class _Seen:
     """The batches of one loader since the last step, or those before it."""
 
-    def __init__(self, loader: str, at: str) -> None:
+    def __init__(self, loader: str, at: str, prepared: bool = False, whole: int = 0) -> None:
         self.loader = loader
         self.at = at
+        self.prepared = prepared
+        self.whole = whole
+        """Identifies the data set where a pass goes through all of its rows in an order of this rank; else 0."""
         self.steps: list[tuple[int, bool]] = []
         """What each step was made from."""
         self.latest: tuple[int, bool] | None = None
@@ -67,7 +73,21 @@ class Rows:
         line = script.line()
         key = line, id(internals.data_of(iterator))
         if key not in self._seen:
-            self._seen[key] = _Seen(_called(iterator), f" at {line}" if line else "")
+            self._seen[key] = _Seen(_called(iterator), f" at {line}" if line else "", whole=_whole(iterator))
+        self._seen[key].latest = checksums.rows(batch)
+
+    def note_prepared(self, loader: Any, batch: Any) -> None:
+        """A prepared loader yields a batch: its data set, or a sampler of the script, may ignore the rank."""
+        if self._left <= 0 or self._original is None:
+            return
+        self._left -= 1
+        line = script.line()
+        key = line, id(loader)
+        if key not in self._seen:
+            name, _ = script.variable_of(lambda value: value is loader)
+            kind = f"of {type(getattr(loader, 'dataset', None)).__name__}"
+            named = f"the prepared loader `{name}` ({kind})" if name else f"a prepared loader {kind}"
+            self._seen[key] = _Seen(named, f" at {line}" if line else "", prepared=True)
         self._seen[key].latest = checksums.rows(batch)
 
     def stepped(self) -> list[_Seen]:
@@ -78,6 +98,40 @@ class Rows:
             one.steps.append(one.latest)
             one.latest = None
         return found
+
+
+def _whole(iterator: Any) -> int:
+    """
+    A checksum of what is in the data set, if a pass reads all rows of it once, in random order; else 0.
+
+    It is of the attributes that hold rows; no row is read. A data set that is a part of another one names its rows.
+    """
+    data, sampler = internals.data_of(iterator), internals.sampler_of(iterator)
+    if type(sampler) is not RandomSampler or sampler.replacement or sampler.num_samples != len(data):
+        return 0
+    return _contents(data)
+
+
+def _contents(data: Any, depth: int = 0) -> int:
+    total, found = crc32(type(data).__name__.encode()), False
+    for name, value in sorted(getattr(data, "__dict__", {}).items()):
+        one = 0
+        if isinstance(value, Dataset) and depth < _DEEPEST:
+            one = _contents(value, depth + 1)
+        elif isinstance(value, (list, tuple, str, int, range, torch.Tensor)) or type(value).__module__ == "numpy":
+            one = checksums.rows(_ends(value))[0]
+        if one:
+            total, found = crc32(f"{name} {one}".encode(), total), True
+    return total if found else 0
+
+
+def _ends(value: Any) -> Any:
+    """What tells a long list or an array from another one: its length, and its first and last elements."""
+    if isinstance(value, (torch.Tensor, str, int)) or not getattr(value, "ndim", 1):
+        return value
+    few = [value[index] for index in (0, -1)] if len(value) else []
+    plain = [one if isinstance(one, (torch.Tensor, str, int, float)) else repr(one)[:_LONGEST] for one in few]
+    return [len(value), *plain]
 
 
 def _called(iterator: Any) -> str:

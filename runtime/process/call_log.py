@@ -8,6 +8,7 @@ If the checksums of two processes differ at the same number, there is a collecti
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ import torch
 OURS = str(Path(__file__).parent.parent)
 BETWEEN = (OURS, str(Path(torch.__file__).parent), contextmanager.__code__.co_filename)
 """Frames of these places are between the script and a collective."""
+LIBRARIES = (*BETWEEN, *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
+"""Frames of these places are, as a rule, no lines of the script."""
 _LENGTH = 4096
 _SPOKEN = {
     "goes_first": "main_process_first",

@@ -7,7 +7,6 @@ import faulthandler
 import logging
 import os
 import sys
-import sysconfig
 import threading
 import time
 import traceback
@@ -24,7 +23,7 @@ from torch.distributed.rendezvous import rendezvous
 from ..errors import TopologyError, TorchliftError
 from ..torch_internals import default_store
 from . import watched_calls
-from .call_log import BETWEEN
+from .call_log import LIBRARIES
 from .topology import Topology
 from .watchdog import Watch
 
@@ -33,6 +32,8 @@ _LEAVING_SECONDS = 10.0
 _DYING_SECONDS = 3.0
 """How long a process that has failed may take to free what it holds."""
 _POLL_SECONDS = 0.01
+_LOOK_EVERY = 20
+"""So many times it is asked who has come, between two comparisons of the processes."""
 _LINE = 300
 """How much of an error the others are told."""
 _LEFT = "torchlift/left"
@@ -146,10 +147,8 @@ def _watch_for_failure() -> None:
 def _described(error: BaseException, trace: TracebackType | None) -> str:
     """In one line: what was raised, and the innermost line of the script."""
     line = traceback.format_exception_only(error)[-1].strip()
-    libraries = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    between = (*BETWEEN, *libraries)
     places = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(trace)]
-    own = [place for place in places if not place[0].startswith(between)] or places
+    own = [place for place in places if not place[0].startswith(LIBRARIES)] or places
     return f"{line[:_LINE]}, at {own[-1][0]}:{own[-1][1]}." if own else f"{line[:_LINE]}."
 
 
@@ -238,7 +237,11 @@ def _destroy_or_die(waited_for: bool) -> None:
 def _count_down(store: Any, world_size: int, watching: Watch | None) -> None:
     left = store.add(_LEFT, 1)
     until = time.monotonic() + _LEAVING_SECONDS
+    looks = 0
     while left < world_size and time.monotonic() < until and not store.check([_FAILED]):
+        looks += 1
+        if watching is not None and looks % _LOOK_EVERY == 0:
+            watching.look()  # somebody may wait for this process, in a collective that it does not come to
         time.sleep(_POLL_SECONDS)
         left = store.add(_LEFT, 0)
     if watching is not None and left >= world_size:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -68,6 +69,11 @@ class Board:
         with self._lock:
             self._own.append((kind, topic, value))
         self.fresh.set()
+
+    def warn(self) -> None:
+        """Give the warnings that have come up. For the main thread."""
+        while self.warnings:
+            warnings.warn(self.warnings.popleft(), stacklevel=4)
 
     def post(self, store: Any) -> None:
         """Let the others read what has been said since."""

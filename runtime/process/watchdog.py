@@ -230,6 +230,18 @@ class Watch(threading.Thread):
         sys.stderr.flush()
         os._exit(1)
 
+    def look(self) -> None:
+        """
+        Compare, or hear what has been found. For the main thread, when this one has been stopped.
+
+        Raises:
+            CollectiveMismatch: the processes made different calls.
+            TorchliftError: what the processes have stated does not agree.
+        """
+        if self.verdict is None:
+            self._listen()
+        self.check()
+
     def last_look(self) -> None:
         """
         Compare once more, when all have told how their script has ended.
@@ -250,6 +262,7 @@ class Watch(threading.Thread):
                 break
             time.sleep(0.01)
         self.check()
+        self.board.warn()
 
     def last_word(self) -> None:
         """

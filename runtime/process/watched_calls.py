@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -129,8 +128,8 @@ def heed() -> None:
     if watch is not None:
         if watch.verdict is not None:
             watch.check()
-        while watch.board.warnings:
-            warnings.warn(watch.board.warnings.popleft(), stacklevel=3)
+        if watch.board.warnings:
+            watch.board.warn()
 
 
 def fail(text: str) -> None:

@@ -84,6 +84,8 @@ class DataParallelEngine(PrecisionEngine):
         """Exchanges gradients while inputs may be uneven; None at other times."""
         self.when_equal: list[Callable[[DataParallelEngine], None]] = []
         """Called on all processes when the gradients of a pass are those of all of them: the one place for it."""
+        self.when_plain: list[Callable[[], None]] = []
+        """Called on all processes at the end of a pass that the script has begun by itself, before the exchange."""
         self.name = f"model {next(_NUMBERS)}"
         self._model = model
         self._options = options or DistributedDataParallelKwargs()
@@ -185,6 +187,8 @@ class DataParallelEngine(PrecisionEngine):
     def _over(self, number: int) -> None:
         """A pass that the script has begun by itself is over."""
         self._check_kept(self._passes.pop(number, []))
+        for call in self.when_plain:
+            call()
         self.look()  # layers that were called by themselves may be new: no forward pass of the model has come by
         self._exchange()
 

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from ..classes import Front, in_front
+from ..errors import MixedUseError
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,20 @@ def extend(model: nn.Module, engine: Engine) -> None:
     """
     Send the calls of this instance through `engine`.
 
-    A class that cannot be extended (a scripted module) is left alone: its gradients are exchanged all the same.
+    A class that cannot be extended (a scripted module) is left alone: its gradients are exchanged all the same. So is a
+    model whose class is extended already: another accelerator has prepared it.
+
+    Raises:
+        MixedUseError: that one has another precision.
     """
     cls = type(model)
+    if isinstance(model, _Extended):
+        if model._torchlift_engine.mixed != engine.mixed:
+            raise MixedUseError(
+                f"this {cls.__name__} was prepared by another Accelerator, with another mixed_precision. Prepare it "
+                "once, or give both the same."
+            )
+        return
     if isinstance(model, torch.jit.ScriptModule):
         log.warning("%s is a scripted module: it runs in the precision that it was made for", cls.__name__)
         return

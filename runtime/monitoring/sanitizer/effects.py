@@ -18,8 +18,10 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _NO_FILES = ("/dev/", "/proc/", "/sys/")
 _BREAKS = re.compile(r"\r\n|\n|\r")
 _LONGEST = 500
-_SPEAKS_FOR_THE_SCRIPT = ("logging", "tqdm", "contextlib.py", "traceback.py", "pprint.py", "print.py")
+_SPEAKS_FOR_THE_SCRIPT = ("logging", "tqdm", "contextlib.py", "traceback.py", "pprint.py", "print.py", "warnings.py")
 """Libraries by which a script prints; what others print is theirs."""
+_WRITES_LINES = frozenset({"write", "writelines", "flush"})
+"""Methods of a stream of the script's own in the place of `sys.stdout`: it hands on what others print."""
 
 
 class Streams:
@@ -63,14 +65,17 @@ class Streams:
 
     def _speaker(self) -> str:
         """The line of the script that prints; empty when a library does so on its own."""
-        frame = sys._getframe(3)
+        frame, warned = sys._getframe(3), False
         while frame is not None:
             file = frame.f_code.co_filename
-            if self._log.is_script(file):
+            own = self._log.is_script(file)
+            if own and frame.f_code.co_name not in _WRITES_LINES:
                 return place(frame)
+            by_warning = "warnings.py" in file
             speaks = file.startswith(OURS) or any(part in file for part in _SPEAKS_FOR_THE_SCRIPT)
-            if not speaks:
+            if not own and (not speaks or (warned and not by_warning)):  # a warning of a library is not the script's
                 return ""
+            warned = warned or by_warning
             frame = frame.f_back  # type: ignore[assignment]
         return ""
 
@@ -101,8 +106,26 @@ class Files:
 
         torch.save = save
         torch.serialization.save = save
+        self._watch_safetensors()
+
+    def _watch_safetensors(self) -> None:
+        """They are written in Rust."""
+        try:
+            import safetensors.torch as saver
+        except ImportError:
+            return
+        for name in ("save_file", "save_model"):
+            original = getattr(saver, name)
+
+            def save(what: Any, filename: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
+                self._opened(os.fsdecode(filename))
+                return _original(what, filename, *args, **kwargs)
+
+            setattr(saver, name, wraps(original)(save))
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename" and not self._busy:  # the usual way to write a file as a whole
+            self._opened(os.fsdecode(arguments[1]))
         if event != "open":
             return
         path, mode, flags = arguments

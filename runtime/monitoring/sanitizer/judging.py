@@ -138,7 +138,7 @@ def _collectives(records: list[RankRecord]) -> Iterator[Report]:
         if len(mine) != len(theirs) and first.ended and record.ended:
             longer, rank = (mine, first.rank) if len(mine) > len(theirs) else (theirs, record.rank)
             event = longer[min(len(mine), len(theirs))]
-            yield Report("collective calls differ", event["at"], f"only rank {rank} makes this {event['op']}")
+            yield Report("collective calls differ", event["at"], f"only rank {rank} makes this call: {_name(event)}")
             return
 
 
@@ -159,20 +159,32 @@ def short(at: str) -> str:
 
 
 def _compared(records: list[RankRecord]) -> Iterator[Report]:
+    """One report for each expression: the first time that ranks took different branches, or else its first time."""
+    found: dict[tuple[str, str], Report] = {}
+    seen: Counter[tuple[str, str]] = Counter()
+    parted: Counter[tuple[str, str]] = Counter()
     for said in _together(records, "compared", _turn):
         first, *others = said.values()
         other = next((one for one in others if one["way"] != first["way"]), None)
-        parted = other is not None
+        apart = other is not None
         if other is None:
             other = next((one for one in others if not _same(one["v"], first["v"])), None)
         if other is None or _names_ranks(said):
             continue
         whole = all(isinstance(value, (bool, int)) for one in (first, other) for value in one["v"])
-        if parted or not (whole or first["time"]):
-            ways = "they took different branches" if parted else "both took the same branch this time"
-            values = _two(said, first, other)
-            text = f"`{first['x']}`: {', '.join(values)}; {ways}"
-            yield Report("compared value differs", first["at"], text, of=first["x"])
+        if apart or not (whole or first["time"]):
+            about = first["at"], first["x"]
+            seen[about] += 1
+            parted[about] += apart
+            if about not in found or (apart and parted[about] == 1):
+                found[about] = Report("compared value differs", first["at"], ", ".join(_two(said, first, other)))
+    for about, one in found.items():
+        ways = "both took the same branch each time"
+        if parted[about]:
+            ways = "they took different branches" + (
+                f", {parted[about]} of {seen[about]} times" if seen[about] > 1 else ""
+            )
+        yield one._replace(text=f"`{about[1]}`: {one.text}; {ways}", times=seen[about], of=about[1])
 
 
 def _two(said: Said, first: Event, other: Event) -> list[str]:
@@ -221,7 +233,11 @@ def _values(records: list[RankRecord], kind: str, training: set[str]) -> tuple[l
             natural.append(event["at"])
             continue
         name = f"`{event['x']}`" + (f", entry `{key}`" if key else "")
-        values = [f"{_number(said[rank]['v'].get(key, 'none'))} on rank {rank}" for rank in (one, other)]
+        pair = [said[rank]["v"].get(key, "none") for rank in (one, other)]
+        values = [f"{_number(value)} on rank {rank}" for value, rank in zip(pair, (one, other), strict=True)]
+        kinds = {str(value).partition(" ")[0] for value in pair if isinstance(value, str)}
+        if len(kinds) == 1 and all(isinstance(value, str) and " " in value for value in pair):  # checksums
+            values = [f"another {kinds.pop()} on rank {one} than on rank {other}"]
         reports.append(Report(f"{kind} value differs", event["at"], f"{name}: {', '.join(values)}", of=event["x"]))
     return reports, natural
 
@@ -271,11 +287,16 @@ def _lines(records: list[RankRecord]) -> Iterator[Report]:
         for event in record.of("line"):
             shape = event["at"], " ".join(_NUMBER.sub("#", event["x"]).split())
             printed.setdefault(shape, {}).setdefault(record.rank, []).append(event["x"])
+    others = Counter(at for (at, _), said in printed.items() if len(said) > 1)
+    shown_at: set[str] = set()
     telling = {at for (at, _), said in printed.items() if len(said) > 1 and _tell_ranks(said)}
     for (at, _), said in printed.items():
         if len(said) > 1 and at not in telling:
             text = said[min(said)][0].strip()
             shown = repr(text if len(text) <= 60 else text[:57] + "...")
+            if at not in shown_at and others[at] > 1:
+                shown += f" and {others[at] - 1} other text{'s' if others[at] > 2 else ''}"
+            shown_at.add(at)
             yield Report(
                 "line printed by several ranks", at, f"{shown}, by {_list(said)}", min(map(len, said.values()))
             )

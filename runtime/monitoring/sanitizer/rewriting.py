@@ -7,6 +7,7 @@ The text of the script stays as it is; only what Python runs is different, and i
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import NamedTuple
 
 from .words import Nature
@@ -19,11 +20,13 @@ _LOGS = frozenset(
     "log_scalar log_scalars add_scalar add_scalars report_scalar".split()
 )
 _SAVES = frozenset("save save_file dump savez savez_compressed savetxt".split())
-_NO_LOGS = frozenset("math torch np numpy F tf jnp".split())
-"""Modules whose `log` is a logarithm."""
+_NO_LOGS = frozenset("math cmath torch np numpy F tf tensorflow jnp jax os".split())
+"""Modules whose `log` is a logarithm, and whose `write` writes bytes."""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LONGEST = 60
+_LINE = 10_000
+"""Columns of a line: one of a later line of the same call is counted on from these."""
 
 
 class Site(NamedTuple):
@@ -57,6 +60,14 @@ class _Rewriter(ast.NodeTransformer):
         self._file = file
         self._attributes: dict[str, str] = {}
         self._natures = [Nature(module, self._attributes)]
+        self._modules = {
+            alias.asname: alias.name.partition(".")[0]
+            for node in ast.walk(module)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+            if alias.asname
+        }
+        """What modules are imported as another name."""
         self._rows: list[set[str]] = [set()]
         """Targets of the loops around, in this function: what is compared with them is a row."""
 
@@ -131,9 +142,9 @@ class _Rewriter(ast.NodeTransformer):
         if base is None:
             logs, saves = name == "print", name in _SAVES
         else:
-            logs, saves = name in _LOGS and base not in _NO_LOGS, name in _SAVES
+            logs, saves = name in _LOGS and self._modules.get(base, base) not in _NO_LOGS, name in _SAVES
         if (logs or saves) and not self._names_the_rank(node):
-            wrap = self._logged if logs else self._saved
+            wrap = self._logged if logs else partial(self._saved, call=node)
             node.args = [one if isinstance(one, ast.Starred) else wrap(one) for one in node.args]
             for keyword in node.keywords:
                 if keyword.arg != "file":
@@ -177,10 +188,11 @@ class _Rewriter(ast.NodeTransformer):
             return _call(LOGGED, [self._site(node, False), node], node)
         return node
 
-    def _saved(self, node: ast.expr) -> ast.expr:
+    def _saved(self, node: ast.expr, call: ast.Call) -> ast.expr:
+        """An argument of a call that saves; all of them have the line of the call: one is the path of the others."""
         if isinstance(node, ast.Constant):
             return node
-        return _call(SAVED, [self._site(node, False), node], node)
+        return _call(SAVED, [self._site(node, False, call), node], node)
 
     def _differentiated(self, node: ast.Call) -> None:
         """The loss is the first argument (`accelerator.backward(loss)`), or what `backward` is called on."""
@@ -189,8 +201,10 @@ class _Rewriter(ast.NodeTransformer):
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
             node.func.value = _loss(node.func.value)
 
-    def _site(self, node: ast.expr, time: bool) -> ast.expr:
-        SITES.append(Site(self._file, node.lineno, node.col_offset, _text(node), time))
+    def _site(self, node: ast.expr, time: bool, call: ast.Call | None = None) -> ast.expr:
+        line = node.lineno if call is None else call.lineno
+        column = node.col_offset + _LINE * (node.lineno - line)
+        SITES.append(Site(self._file, line, column, _text(node), time))
         return ast.Constant(len(SITES) - 1)
 
 

@@ -183,7 +183,7 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
             elif hasattr(leaf, "tobytes"):  # an array
                 yield key, f"array {crc32(leaf.tobytes()):x}"
     for key, total in zip(tensors, checksums.sums(list(tensors.values())), strict=True):
-        yield key, f"tensor {total:x}"
+        yield key, f"tensor {total & 0xFFFFFFFFFFFFFFFF:x}"
 
 
 def _leaves(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:

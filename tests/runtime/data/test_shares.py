@@ -75,11 +75,11 @@ def test_even_batches_loop_back_to_the_start_as_documented():
     assert [parts for parts, _ in rounds([[0]], rules)] == [[[0, 0, 0, 0], [0, 0, 0, 0]]]
 
 
-def test_batches_without_a_fixed_size_go_round_with_exact_weights():
+def test_batches_without_a_fixed_size_go_round_and_count_alike():
     rules = RoundRules(size=2, batch_size=None, drop_last=False, even=True)
     steps = list(rounds([[0], [1, 2, 3], [4, 5]], rules))
     assert [parts for parts, _ in steps] == [[[0], [1, 2, 3]], [[4, 5], [4, 5]]]
-    assert steps[0][1].weights == (0.5, 1.5)
+    assert steps[0][1].weights == (1.0, 1.0)
     assert steps[1][1].valid == (2, 0)
     assert steps[1][1].weights == (2.0, 0.0)
 

@@ -308,6 +308,28 @@ def a_frozen_model_that_one_process_calls(backward):
     same_everywhere(frozen.buffers())
 
 
+def a_model_that_is_empty_when_it_is_prepared(backward):
+    heads = accelerator.prepare(nn.ModuleDict())
+    heads["a"] = nn.Linear(3, 2).double()  # of other values on each process
+    optimizer = accelerator.prepare(torch.optim.SGD(heads.parameters(), lr=0.1))
+    for _ in range(2):
+        optimizer.zero_grad()
+        backward(heads["a"](rows()).square().mean())
+        optimizer.step()
+        same_everywhere(heads.parameters())
+
+
+def two_accelerators_with_one_model(backward):
+    net = Accelerator().prepare(accelerator.prepare(Net()))
+    compare(net, lambda m, x: m(x).square().mean(), backward)
+    try:
+        Accelerator(mixed_precision="bf16").prepare(net)
+    except MixedUseError as error:
+        assert "another mixed_precision" in str(error)
+    else:
+        raise AssertionError("it would run in the precision of the first one")
+
+
 def different_changes_are_refused(backward):
     net = accelerator.prepare(Net())
     net.head = nn.Linear(4, 1 + rank).double()

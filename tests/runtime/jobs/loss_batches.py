@@ -272,6 +272,69 @@ def with_a_batch_a_process_nothing_is_asked():
     assert gradient() == (size + 1) / 2
 
 
+def batches_of_other_sizes_count_alike_where_each_is_a_step():
+    """As in DDP: the mean over the processes of each one's own mean; and one loader's rows say nothing of another's."""
+    each = Accelerator(split_batches=False)
+    rows = data(3 * size + 2)
+    uneven = [[0], [1, 2, 3], [4, 5], *([row] for row in range(6, 2 * size))][:size]
+    wanted = sum(sum(row + 1.0 for row in batch) / len(batch) for batch in uneven) / size
+    for (x,), _ in zip(
+        each.prepare(DataLoader(rows, batch_sampler=uneven)), loader(8 * size, 2, to=each), strict=False
+    ):
+        each.backward(loss_of(x))
+        assert abs(gradient() - wanted) < 1e-12
+        each.backward(loss_of(x), batch=x)
+        assert abs(gradient() - wanted) < 1e-12
+
+
+def copies_of_batches_that_were_fetched_ahead():
+    """A prefetcher hands out what it has made of a batch, and has made the next one already: the batches are gone."""
+    batches = iter(loader(7, 4))
+
+    def fetch():
+        return [x * 1.0 for x in next(batches)]
+
+    now, _following = fetch(), fetch()
+    refuses(loss_of(now[0].clone()))
+    for number, (x,) in enumerate(loader(11, 4)):  # one that was passed over: what the loop holds is what is trained
+        if number != 1:
+            trains(loss_of(x * 1.0), (2.5, 0, 10.0)[number])
+
+
+def a_loss_of_other_data_in_a_closure():
+    """What an optimizer is told is the mean over all rows, whatever loss the closure was differentiated for last."""
+    optimizer = accelerator.prepare(torch.optim.LBFGS(net.parameters(), max_iter=1))
+    for (x,) in loader(2 * size + 1, 2 * size + 1):
+        before = net.weight.item()
+
+        def closure(x=x):
+            optimizer.zero_grad()
+            loss = loss_of(x)
+            accelerator.backward(loss)
+            penalty = net.weight.square().sum()
+            accelerator.backward(penalty, batch=None)
+            return loss + penalty
+
+        told = optimizer.step(closure).item()
+        assert abs(told - ((size + 1) * before + before**2)) < 1e-9, told
+    with torch.no_grad():
+        net.weight.fill_(before)
+    net.weight.grad = None
+
+
+def a_backward_pass_of_the_script_has_no_weight():
+    for (x,) in loader(7, 4):
+        with pytest.raises(UnclearBatchError, match=r"only accelerator.backward\(loss\) does that"):
+            loss_of(x).backward()
+        net.weight.grad = None
+        break
+    accelerator._progress.clear()
+    for (x,) in loader(4 * size, 2 * size):
+        loss_of(x).backward()
+        assert gradient() == (1 + 2 * size) / 2
+        break
+
+
 def nothing_here_keeps_a_batch_alive():
     batches = iter(loader(7, 4))
     (x,) = next(batches)
@@ -287,5 +350,5 @@ for check in CHECKS:
         accelerator._progress.clear()
         print(check.__name__, flush=True)
         check()
-assert len(CHECKS) == 20, len(CHECKS)
+assert len(CHECKS) == 24, len(CHECKS)
 print("RESULT true", flush=True)

@@ -144,9 +144,22 @@ def a_loader_that_was_never_prepared_is_named():
     assert any("`never` was never prepared" in str(one.message) for one in said)
 
 
+def rows_of_a_batch_after_a_loop_in_its_step():
+    """The other loop has ended, and its last batch looks like the one in hand: the rows alone do not tell."""
+    for accelerator in (split, each):
+        batch, others = (2 * size, 2 * size + 1) if accelerator is split else (2, 4 * size - 1)
+        training, validation = loader(accelerator, 4 * size, batch), loader(accelerator, others, batch)
+        for (x,) in training:
+            for _ in validation:
+                pass
+            with pytest.raises(RemainderError, match="match the batches of two loaders"):
+                accelerator.gather_for_metrics(x.clone())
+            assert len(accelerator.gather_for_metrics((x.clone(), x))[0]) == 2 * size
+
+
 CHECKS = [one for one in list(globals().values()) if inspect.isfunction(one) and not inspect.signature(one).parameters]
 for check in CHECKS:
     print(check.__name__, flush=True)
     check()
-assert len(CHECKS) == 7, len(CHECKS)
+assert len(CHECKS) == 8, len(CHECKS)
 print("RESULT true", flush=True)

@@ -7,14 +7,16 @@ One process imports torch, and forks two for every case; all cases run at the sa
 
 import json
 import os
+import random
 import sys
+import sysconfig
 import time
 import traceback
 import warnings
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
 
 from torchlift.runtime import Accelerator
 from torchlift.runtime.local_sgd import LocalSGD
@@ -116,6 +118,34 @@ def quiet_the_same_steps_on_all_ranks(accelerator):
         time.sleep(0.2)
 
 
+def quiet_a_probe_of_one_rank_and_then_one_of_all(accelerator):
+    """They have the same shapes, and nothing to do with one another."""
+    accelerator.prepare(nn.Linear(2, 2))
+    if accelerator.is_main_process:
+        probe = net()
+        fit(accelerator, probe, sgd(probe), DataLoader(rows(), batch_size=4, shuffle=True))
+    accelerator.wait_for_everyone()
+    probe = net()
+    fit(accelerator, probe, sgd(probe), DataLoader(rows(), batch_size=4))
+
+
+def quiet_a_model_that_the_script_keeps_equal(accelerator):
+    for wraps in (True, False):
+        model = net()
+        own = nn.parallel.DistributedDataParallel(model) if wraps else model
+        optimizer = sgd(model)
+        drawn = torch.Generator().manual_seed(accelerator.process_index)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            own(torch.randn(3, 4, generator=drawn)).square().mean().backward()
+            if not wraps:
+                for parameter in model.parameters():
+                    parameter.grad = accelerator.reduce(parameter.grad, "mean")
+            optimizer.step()
+            time.sleep(0.1)
+        accelerator.prepare(DataLoader(rows()))  # of the second one nothing else tells that its rows are shared
+
+
 # ---------------------------------------------------------------- weights that differ
 
 
@@ -152,6 +182,27 @@ def weights_that_differ_when_they_are_saved(accelerator):
     accelerator.wait_for_everyone()
     time.sleep(1.5)
     accelerator.wait_for_everyone()
+
+
+def weights_that_differ_when_a_file_is_written(accelerator):
+    model, optimizer, loader = trained(accelerator)
+    fit(accelerator, model, optimizer, loader, 1)
+    if accelerator.is_main_process:
+        nn.init.zeros_(model[0].weight)
+    accelerator.save(accelerator.get_state_dict(model), f"{sys.argv[1]}/{os.environ['MASTER_PORT']}.pt")
+    time.sleep(1.5)
+    accelerator.wait_for_everyone()
+
+
+def weights_that_are_reset_by_random_numbers(accelerator):
+    model, optimizer, loader = trained(accelerator)
+    for number, (x, y) in enumerate(loader):
+        if number == 2:
+            model[2].reset_parameters()
+        optimizer.zero_grad()
+        accelerator.backward(nn.functional.mse_loss(model(x), y))
+        optimizer.step()
+        time.sleep(0.3)
 
 
 def buffers_that_do_not_become_equal(accelerator):
@@ -232,6 +283,76 @@ def a_loader_that_was_not_prepared(accelerator):
     fit(accelerator, model, optimizer, training_rows)
 
 
+def a_loader_that_every_rank_shuffles(accelerator):
+    model = net()
+    model, optimizer = accelerator.prepare(model, sgd(model))
+    training_rows = DataLoader(rows(), batch_size=2, shuffle=True)
+    fit(accelerator, model, optimizer, training_rows)
+
+
+class Drawn(TensorDataset):
+    """Draws its rows by Python's generator, whatever index is asked for."""
+
+    def __getitem__(self, index):
+        return super().__getitem__(random.randrange(len(self)))
+
+
+def a_prepared_loader_whose_data_ignore_the_rank(accelerator):
+    random.seed(0)
+    model = net()
+    model, optimizer, loader = accelerator.prepare(model, sgd(model), DataLoader(Drawn(*rows().tensors), batch_size=2))
+    fit(accelerator, model, optimizer, loader)
+
+
+BAR = """
+def bar(rows, disable):
+    if disable:
+        for row in rows:
+            yield row
+        return
+    for number, row in enumerate(rows):
+        yield row
+"""
+
+
+def a_loader_in_a_progress_bar(accelerator):
+    """The bar is one of another package, and disabled on one rank."""
+    package = {}
+    exec(compile(BAR, os.path.join(sysconfig.get_path("purelib"), "bars.py"), "exec"), package)
+    model = net()
+    model, optimizer = accelerator.prepare(model, sgd(model))
+    training_rows = DataLoader(rows(), batch_size=2)
+    fit(accelerator, model, optimizer, package["bar"](training_rows, disable=not accelerator.is_main_process), 1)
+
+
+def a_warning_of_the_last_step(accelerator):
+    model = net()
+    model, optimizer = accelerator.prepare(model, sgd(model))
+    training_rows = DataLoader(rows(4), batch_size=2)
+    for x, y in training_rows:
+        accelerator.backward(nn.functional.mse_loss(model(x), y))
+        optimizer.step()
+    accelerator.end_training()
+
+
+def quiet_shards_that_the_script_shuffles(accelerator):
+    model = net()
+    model, optimizer = accelerator.prepare(model, sgd(model))
+    mine = Subset(rows(), range(accelerator.process_index, 16, 2))
+    fit(accelerator, model, optimizer, DataLoader(mine, batch_size=2, shuffle=True))
+
+
+def quiet_anchors_beside_a_prepared_loader(accelerator):
+    model, optimizer, loader = trained(accelerator)
+    anchors = iter(DataLoader(rows(), batch_size=2, shuffle=True))
+    for x, y in loader:
+        optimizer.zero_grad()
+        seen, _ = next(anchors)
+        accelerator.backward(nn.functional.mse_loss(model(x), y) + model(seen).square().mean())
+        optimizer.step()
+        time.sleep(0.1)
+
+
 def quiet_a_loader_with_a_sampler_of_its_own(accelerator):
     model = net()
     model, optimizer = accelerator.prepare(model, sgd(model))
@@ -287,7 +408,7 @@ def rank_0_raises_while_the_other_trains(accelerator):
         optimizer.step()
 
 
-HELPERS = {"net", "rows", "sgd", "fit", "own", "trained", "child", "main", "get_free_port"}
+HELPERS = {"Drawn", "net", "rows", "sgd", "fit", "own", "trained", "child", "main", "get_free_port"}
 CASES = [
     one
     for name, one in list(globals().items())

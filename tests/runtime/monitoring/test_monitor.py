@@ -6,9 +6,11 @@ import math
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, RandomSampler, Subset, TensorDataset
 
 from torchlift.runtime.config.environment import read_environment
 from torchlift.runtime.monitoring import checksums, judges
+from torchlift.runtime.monitoring.rows import _whole
 from torchlift.runtime.process.statements import JUDGES, Board, SharedVerdict
 
 NOT_PREPARED = {
@@ -18,11 +20,17 @@ NOT_PREPARED = {
     "a_script_that_ends_at_once": ["`head` (a Sequential)", "(step 1)"],
 }
 DIFFERENT = {
+    "weights_that_are_reset_by_random_numbers": [
+        "after step 3:",
+        "is `2.weight`",
+        "random numbers drawn after prepare",
+    ],
+    "weights_that_differ_when_a_file_is_written": ["in get_state_dict, after ", "is `0.weight`"],
     "weights_of_one_rank": ["after step 1:", "the first parameter that differs is `2.weight`"],
     "gradients_of_one_rank": ["after step 2:", "the first parameter that differs is `0.bias`"],
     "buffers_that_do_not_become_equal": ["after backward pass 1", "the first buffer that differs is `1.statistics`"],
     "weights_that_differ_when_they_are_saved": [
-        "in save_state (call 1):",
+        "in save_state, after ",
         "the first parameter that differs is `0.weight`",
     ],
 }
@@ -50,7 +58,7 @@ def test_weights_that_differ(seen, case):
 
 def test_nobody_else_is_disturbed(seen):
     quiet = {case: told for case, told in seen.items() if case.startswith("quiet_")}
-    assert len(quiet) == 13
+    assert len(quiet) == 17
     assert {case: told for case, told in quiet.items() if told != [["", []], ["", []]]} == {}
 
 
@@ -59,6 +67,25 @@ def test_the_loader_is_named_once(seen):
     assert (error, other, len(warned)) == ("", ["", []], 1)
     assert warned[0].startswith("the loader `loader` (of TensorDataset), which was not prepared, at ")
     assert "the same rows on all 2 ranks" in warned[0]
+
+
+SHUFFLED = "goes through all rows on each of the 2 ranks"
+PREPARED = "the prepared loader `loader` (of Drawn) at "
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("a_loader_that_every_rank_shuffles", ["the loader `loader` (of TensorDataset)", SHUFFLED]),
+        ("a_prepared_loader_whose_data_ignore_the_rank", [PREPARED, "the same rows", "generator of Python or NumPy"]),
+        ("a_loader_in_a_progress_bar", ["the loader `training_rows`", "monitoring.py:"]),
+        ("a_warning_of_the_last_step", ["the loader `training_rows`", "the same rows on all 2 ranks"]),
+    ],
+)
+def test_loaders_that_give_all_ranks_all_rows(seen, case, words):
+    (error, warned), other = seen[case]
+    assert (error, other, len(warned)) == ("", ["", []], 1)
+    assert [part for part in words if part not in warned[0]] == []
 
 
 def test_who_has_gone_and_where_and_why(seen):
@@ -134,8 +161,9 @@ def test_gradients_of_the_same_rows():
     assert not judges.alike([1.0], [1.0, 1.0])
 
 
-def rows(*batches):
-    return {"loader": "a loader", "at": "", "batches": [list(batch) for batch in batches]}
+def rows(*batches, whole=0, prepared=False):
+    told = {"loader": "a loader", "at": "", "prepared": prepared, "whole": whole}
+    return {**told, "batches": [list(batch) for batch in batches]}
 
 
 def test_rows_of_data_that_has_more_than_one():
@@ -145,6 +173,30 @@ def test_rows_of_data_that_has_more_than_one():
     assert judges.same_rows({0: rows((1, True), (2, True)), 1: rows((3, True), (2, True))}, 2) is None
     one_value = {rank: rows((1, False), (1, False)) for rank in range(2)}
     assert judges.same_rows(one_value, 2) is None
+
+
+def test_rows_that_all_ranks_shuffle_by_themselves():
+    def said(mine, other):
+        batches = {0: [(1, True), (2, True)], 1: [(3, True), (4, True)]}
+        return {rank: rows(*batches[rank], whole=whole) for rank, whole in enumerate((mine, other))}
+
+    assert "goes through all rows on each of the 2 ranks" in judges.same_rows(said(7, 7), 2).text
+    assert judges.same_rows(said(7, 8), 2) is None
+    assert judges.same_rows(said(0, 0), 2) is None
+
+
+def pass_over(data, **options):
+    return iter(DataLoader(data, **options))
+
+
+def test_what_is_in_a_data_set_identifies_it():
+    one, other = TensorDataset(torch.arange(6.0)), TensorDataset(torch.arange(6.0) + 1)
+    assert _whole(pass_over(one, shuffle=True)) == _whole(pass_over(TensorDataset(torch.arange(6.0)), shuffle=True)) > 0
+    assert _whole(pass_over(one, shuffle=True)) != _whole(pass_over(other, shuffle=True))
+    assert _whole(pass_over(one)) == 0
+    assert _whole(pass_over(one, sampler=RandomSampler(one, replacement=True))) == 0
+    halves = [Subset(one, range(rank, 6, 2)) for rank in range(2)]
+    assert len({_whole(pass_over(half, shuffle=True)) for half in halves}) == 2
 
 
 class Store(dict):

@@ -103,6 +103,25 @@ def test_a_branch_that_ranks_do_not_share_is_said():
     assert text == "`x < y`: 1 on rank 0, 2.5 on rank 1; they took different branches"
 
 
+def test_different_branches_come_before_equal_ones_and_are_counted():
+    mine = [compared(1.0, 2, turn=(turn, 1)) for turn in range(3)]
+    theirs = [compared(1.5, 2, turn=(0, 1)), *(compared(2.5, 2, way=False, turn=(turn, 1)) for turn in (1, 2))]
+    ((_, _, text, times),) = reports(mine, theirs)
+    assert (text, times) == ("`x < y`: 1 on rank 0, 2.5 on rank 1; they took different branches, 2 of 3 times", 3)
+    ((_, _, text, _),) = reports(mine[:1], theirs[:1])
+    assert text.endswith("both took the same branch each time")
+
+
+def test_checksums_are_not_shown():
+    ((_, _, text, _),) = reports([logged("tensor 1", kind="saved")], [logged("tensor 2", kind="saved")])
+    assert text == "`x`: another tensor on rank 0 than on rank 1"
+
+
+def test_texts_of_one_line_are_counted():
+    found = reports(*[[line("one thing"), line("another"), line("a third")]] * 2)
+    assert [text for _, _, text, _ in found] == ["'one thing' and 2 other texts, by ranks 0 and 1"]
+
+
 def test_values_of_a_training_loop_are_listed_apart():
     step = {"e": "step", "at": "/job/a.py:2", "of": 1, "n": [0, 1], "sums": ["a"], "loops": ["/job/a.py:1"]}
     mine, theirs = ([step, logged(value, loops=["/job/a.py:1"])] for value in (1.0, 1.5))
@@ -123,7 +142,9 @@ def test_collectives_that_one_rank_makes_alone():
     mine = [collective("gather"), collective("reduce", "/job/a.py:4")]
     theirs = [collective("gather"), collective("barrier", "/job/a.py:9")]
     assert reports(mine, theirs) == [("collective calls differ", "/job/a.py:4", text, 1)]
-    assert reports(mine, theirs[:1]) == [("collective calls differ", "/job/a.py:4", "only rank 0 makes this reduce", 1)]
+    assert reports(mine, theirs[:1]) == [
+        ("collective calls differ", "/job/a.py:4", "only rank 0 makes this call: reduce", 1)
+    ]
     assert reports(mine, theirs[:1], ended=False) == []  # nobody knows what it would have done
 
 
