@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup
 OF_THE_REWRITER := tests/rewriter tests/codemods tests/hazards tests/test_fixtures.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-null test-all corpus public public-judge lint format docs bench build clean mutants test-accelerate
+.PHONY: help demo test test-null test-all corpus public public-judge public-faults lint format docs bench build clean mutants test-accelerate
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -46,6 +46,9 @@ public: $(READY) $(if $(QUICK),,$(PUBLIC_READY))  ## run the ledger of public pr
 
 public-judge: $(READY)  ## enter one verdict, after its difference was read: ENTRY=NAME VERDICT=... WHY=... [BY=...]
 	@$(BIN)/python -m tests.public --entry '$(ENTRY)' --verdict '$(VERDICT)' --why '$(subst ','\'',$(WHY))' --by '$(BY)'
+
+public-faults: $(READY)  ## plant faults in what is emitted for the ledger's right programs: PUBLIC=FOLDER [ONLY=NAME] (half an hour)
+	@$(BIN)/python -m tests.public.faults '$(PUBLIC)' $(if $(ONLY),--only '$(ONLY)')
 
 test-accelerate: $(READY)  ## run Accelerate's own tests against the runtime: CHECKOUT=FOLDER [COMMIT=HASH] [ONLY=NAME] [ACCEPT=1] (half an hour)
 	@$(BIN)/python -m tests.accelerate_suite '$(CHECKOUT)' --check

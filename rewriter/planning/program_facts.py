@@ -181,7 +181,9 @@ class _Analyses(ProgramFacts):
             collected[unit].findings.append(finding)
         way, flag = self._way_with_settings(collected, plan_), self.flag
         if flag is not None and flag.text and way.home is not None and "cpu" not in dict(way.home[1].arguments):
-            collected[flag.unit].findings.append(unread(flag))
+            lost = unread(self.state, flag)
+            if lost is not None:
+                collected[flag.unit].findings.append(lost)
         return collected, way
 
     def _early(self, plan_: PreparePlan, call: cst.Call, model: Origin) -> bool:

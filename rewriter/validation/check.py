@@ -13,7 +13,7 @@ from ..facts.module_paths import ModulePaths
 from . import bound_names, collectives, coverage, effects, gradients, loaders, preparation, signatures
 from .guards import Guards
 from .program import EmittedProgram
-from .violation import Violation
+from .violation import CodePlace, Violation
 
 _SIMPLE: tuple[Callable[[EmittedProgram], Iterator[Violation]], ...] = (
     preparation.together,
@@ -63,7 +63,7 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
         writes = []
     read_before = {_read(v) for unit in before.reach.units if unit.name in named for v in _names(unit)}
     found = [violation for violation in found if violation.key not in known]
-    found += [*writes, *_more(cuts, gradients.cut(before))]
+    found += [*writes, *_more(after, cuts, gradients.cut(before))]
     found += [violation for violation in reads if _read(violation) not in read_before]
     gaps = [violation for violation in found if violation.invariant == coverage.INVARIANT]
     return Checked(tuple(v for v in found if v not in gaps), tuple(gaps))
@@ -75,12 +75,25 @@ def _found(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
     yield from collectives.apart(program, guards)
 
 
-def _more(after: Sequence[Violation], before: Iterable[Violation]) -> Iterator[Violation]:
-    """The violations in functions that have more of them than before. They are counted, because an edit may change the
-    text of an old one."""
-    left = Counter(violation.place.key[:2] for violation in before)
-    now = Counter(violation.place.key[:2] for violation in after)
-    yield from (violation for violation in after if now[violation.place.key[:2]] > left[violation.place.key[:2]])
+def _more(after: EmittedProgram, found: Sequence[Violation], before: Iterable[Violation]) -> Iterator[Violation]:
+    """
+    The violations in functions that have more of them than before, or others in the place of old ones.
+
+    They are counted, because an edit may change the text of an old one. One whose text is still there is no longer
+    found where a new one comes before it.
+    """
+    old = Counter(violation.place.key for violation in before)
+    new = Counter(violation.place.key for violation in found)
+    left, now = (Counter(key[:2] for key in counted.elements()) for counted in (old, new))
+    hidden = (old - new).keys() and {key[:2] for key in (old - new).keys() & _calls(after)}
+    for violation in found:
+        place = violation.place.key
+        if now[place[:2]] > left[place[:2]] or (place[:2] in hidden and place not in old):
+            yield violation
+
+
+def _calls(program: EmittedProgram) -> set[tuple[str, str, str]]:
+    return {CodePlace(unit, call).key for unit in program.reach.units for call in unit.names.calls}
 
 
 def _names(unit: Unit) -> Iterator[Violation]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.module import Placement
+from ...facts.roles import Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import External, State, Unit, origins
@@ -61,8 +62,14 @@ def cpu_flag(
     ]
 
 
-def unread(flag: Flag) -> Finding:
-    """What is said of a condition that the place where the accelerator is created cannot read."""
+def unread(state: State, flag: Flag) -> Finding | None:
+    """
+    What is said of a condition that the place where the accelerator is created cannot read.
+
+    One that asks the script's device follows from that device, which becomes the accelerator's.
+    """
+    if any(origins(state.values.get(node), Role.DEVICE) for node in descendants(flag.test)):
+        return None
     code = flag.unit.names.module.code_for_node(flag.test)
     return Finding(
         "device-flag",
