@@ -199,7 +199,9 @@ def _names_of(number: int, kind: str) -> tuple[str, list[str]]:
 def _before_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
     """Called by torch before every step of every optimizer: were weights changed since the last one?"""
     steps: _Steps | None = optimizer.__dict__.get(_KEY)
-    if steps is not None and steps.version >= 0 and not _HERE.quiet and _version(optimizer) != steps.version:
+    if steps is None or steps.version < 0 or _HERE.quiet or torch.compiler.is_compiling():
+        return
+    if _version(optimizer) != steps.version:
         steps.touched += 1
         if steps.touched & (steps.touched - 1) == 0:  # some scripts do so at every step: the first time, 2nd, 4th ...
             steps.due = 0
@@ -211,16 +213,19 @@ def _version(optimizer: Optimizer) -> int:
 
 def _after_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
     """Called by torch after every step of every optimizer: a look at a counter, as a rule."""
-    if not _HERE.quiet:
-        steps: _Steps | None = optimizer.__dict__.get(_KEY)
-        if steps is None:
-            steps = optimizer.__dict__[_KEY] = _Steps()
+    steps: _Steps | None = optimizer.__dict__.get(_KEY)
+    if steps is None:
+        steps = optimizer.__dict__[_KEY] = _Steps()
+    if _HERE.quiet:
+        steps.version = -1
+    else:
+        compiled = torch.compiler.is_compiling()
         steps.made += 1
         _HERE.steps += 1
-        if steps.made >= steps.due and not torch.compiler.is_compiling():
+        if steps.made >= steps.due and not compiled:
             steps.due = 2 if steps.made == 1 else (steps.made // _RARELY + 1) * _RARELY
             _look(optimizer, steps)
-        steps.version = _version(optimizer)
+        steps.version = -1 if compiled else _version(optimizer)
     watched_calls.heed()
 
 
