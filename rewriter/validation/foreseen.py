@@ -8,7 +8,7 @@ _TRAINED_APART = ("model-prepared", "optimizer-prepared", "each-definition", "ba
 _GRADIENTS = ("gradient-gathered", "gradient-cut")
 
 FORESEEN: Mapping[str, tuple[str, ...]] = {
-    "runs": ("name-bound", "call-fits", "prepare-order"),
+    "runs": ("name-bound", "call-fits", "prepare-order", "backward"),
     "waits": ("collective-apart",),
     "steps": ("loader-prepared", "each-definition"),
     "losses": ("loader-prepared", *_GRADIENTS),

@@ -10,6 +10,8 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.walk import descendants
+from ..analysis.training.training import outside_name
+from ..facts.torch_api.questions import asks_existence, fetches, writes
 from .program import EmittedProgram
 from .violation import CodePlace
 
@@ -66,13 +68,24 @@ class Guards:
 
     def _parts(self, unit: Unit, above: cst.CSTNode, below: cst.CSTNode) -> bool:
         if isinstance(above, (cst.If, cst.IfExp, cst.While)):
-            return below is not above.test and self.asks(unit, above.test)
+            parts = self.asks(unit, above.test) or self._looks_for_own_file(unit, above)
+            return below is not above.test and parts
         if isinstance(above, cst.BooleanOperation):
             return below is above.right and self.asks(unit, above.left)
         if isinstance(above, cst.With):
             calls = [item.item for item in above.items if isinstance(item.item, cst.Call)]
             return below is above.body and any(last_name(call.func) in TURNS for call in calls)
         return isinstance(above, HANDLERS)
+
+    def _looks_for_own_file(self, unit: Unit, statement: cst.CSTNode) -> bool:
+        """Whether a condition asks for a file that the block under it makes: who comes later finds it, and goes by."""
+        if not isinstance(statement, cst.If) or not any(map(asks_existence, self._names_called(unit, statement.test))):
+            return False
+        return any(writes(name) or fetches(name) for name in self._names_called(unit, statement.body))
+
+    def _names_called(self, unit: Unit, node: cst.CSTNode) -> Iterator[str]:
+        calls = self.program.state.calls
+        return (outside_name(calls[one]) for one in descendants(node) if isinstance(one, cst.Call) and one in calls)
 
     def _left(self, unit: Unit, block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The earlier statements of a block at which some processes leave it."""

@@ -184,6 +184,12 @@ def draws_alike(name: str) -> bool:
     return found is not None and found.generator in ("python", "numpy")
 
 
+def asks_existence(name: str) -> bool:
+    """Whether a call asks if there is a file or a folder."""
+    found = transfer(name, outside.Read)
+    return found is not None and found.what == "existence"
+
+
 def lists(name: str) -> bool:
     """Whether a call lists a folder."""
     found = transfer(name, outside.Read)
@@ -192,9 +198,8 @@ def lists(name: str) -> bool:
 
 def keeps_path(name: str) -> bool:
     """Whether an outside callable makes a path or a text from its arguments."""
-    found, read = row(name), transfer(name, outside.Read)
-    asks = read is not None and read.what == "existence"
-    return asks or (
+    found = row(name)
+    return asks_existence(name) or (
         found is not None and isinstance(found.transfer, (outside.TextOf, outside.PerProcess, tensors.Same))
     )
 

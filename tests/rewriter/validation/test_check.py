@@ -206,3 +206,10 @@ def test_a_function_that_one_process_leaves_out_of_a_loop() -> None:
     helper = f"def look():\n    for n in range(3):\n        {RANK}\n            return\n    if True:\n{late}look()\n"
     assert broken(AFTER + helper) == {"collective-apart"}
     assert broken(AFTER + helper.replace("            return", "            break")) == set()
+
+
+def test_a_block_that_makes_the_file_that_it_asks_for() -> None:
+    """The first process makes it; whoever asks later goes by, and the first one waits."""
+    block = "if not os.path.exists('a'):\n    {make}\n    accelerator.wait_for_everyone()\n"
+    assert broken(AFTER + block.format(make="torch.save({}, 'a')")) >= {"collective-apart"}
+    assert "collective-apart" not in broken(AFTER + block.format(make="print('a')"))

@@ -40,7 +40,7 @@ _GAN = (
 )
 FAULTS = {
     "backward not swapped": Fault(
-        "module_level", "accelerator.backward(loss)", "loss.backward()", "weights", "fc1.weight differs"
+        "module_level", "accelerator.backward(loss)", "loss.backward()", "runs", "only accelerator.backward(loss) does"
     ),
     "model not prepared": Fault(
         "mnist_functions",
