@@ -297,4 +297,14 @@ def mutants(tree: cst.Module) -> Iterator[tuple[str, cst.CSTNode, cst.Module]]:
             if new is not None:
                 mutant = tree.visit(_At(node, new))
                 assert isinstance(mutant, cst.Module)
-                yield operator, node, cst.parse_module(mutant.code)
+                if is_python(mutant.code):
+                    yield operator, node, cst.parse_module(mutant.code)
+
+
+def is_python(text: str) -> bool:
+    """Whether a text compiles: a `break` outside of a loop is no fault to be found."""
+    try:
+        compile(text, "mutant", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True

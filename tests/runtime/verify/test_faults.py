@@ -40,7 +40,7 @@ _GAN = (
 )
 FAULTS = {
     "backward not swapped": Fault(
-        "module_level", "accelerator.backward(loss)", "loss.backward()", "runs", "only accelerator.backward(loss) does"
+        "module_level", "accelerator.backward(loss)", "loss.backward()", "runs", "UnclearBatchError at after.py"
     ),
     "model not prepared": Fault(
         "mnist_functions",
