@@ -250,6 +250,12 @@ def tables(model: nn.Module) -> list[Table]:
     return [table for part in parts for table in (part._parameters, part._modules)]
 
 
+def buffers_in(parts: Iterable[nn.Module]) -> list[torch.Tensor]:
+    """The buffers that these modules hold themselves, each once, in their order."""
+    found = {id(one): one for part in parts for one in part._buffers.values() if one is not None}
+    return list(found.values())
+
+
 _LENDING = ("functional_call.py", "stateless.py")
 """The files of `torch.func.functional_call`, which puts other tensors in the place of weights for one call."""
 

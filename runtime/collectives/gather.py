@@ -91,7 +91,8 @@ def gather(world: World, tree: Tree) -> Tree:
     else:
         per_rank = [unpack(row, shapes, dtypes) for row, shapes in zip(rows, all_shapes, strict=True)]
         whole = [torch.cat(pieces) for pieces in zip(*per_rank, strict=True)]
-    return rebuild(tree, [new.to(old.device) for new, old in zip(whole, tensors, strict=True)])
+    pairs = zip(whole, tensors, strict=True)
+    return rebuild(tree, [new if new.device == old.device else new.to(old.device) for new, old in pairs])
 
 
 def pad_across_processes(world: World, tree: Tree, dim: int = 0, pad_index: float = 0, pad_first: bool = False) -> Tree:

@@ -225,7 +225,7 @@ class World:
         if self._room:
             after = torch.zeros(self._room // 8, dtype=torch.int64) if small is None else small.view(torch.int64)
             head = torch.cat((head, after))
-        gathered = self._gather_rows(head, lambda rows: bool(rest) or bool(rows[:, _MORE].any()))
+        gathered = self._gather_rows(head, lambda rows: bool(rest) or any(rows[:, _MORE].tolist()))
         rows: list[list[int]] = gathered[:, : len(mine)].tolist()
         if any(row[:_MORE] != mine[:_MORE] for row in rows):
             watched_calls.disagreement()

@@ -18,7 +18,7 @@ def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
     """
     if isinstance(tree, torch.Tensor) or not is_container(tree):
         return function(tree)
-    return map_items(lambda item: map_tree(function, item), tree)
+    return map_items(lambda item: function(item) if type(item) is torch.Tensor else map_tree(function, item), tree)
 
 
 def is_container(tree: object) -> bool:
@@ -35,6 +35,8 @@ def map_items(function: Callable[..., Any], tree: Tree, *others: Any) -> Tree:
         tree: dict-like, a list, a tuple or a named tuple.
         others: containers with the same keys, or of the same length.
     """
+    if type(tree) is dict and not others:
+        return {key: function(item) for key, item in tree.items()}
     if isinstance(tree, Mapping):
         return _like_mapping(tree, {key: function(tree[key], *(one[key] for one in others)) for key in tree})
     return _like_sequence(tree, [function(*items) for items in zip(tree, *others, strict=True)])

@@ -89,16 +89,17 @@ def average_gradients(world: World, parameters: Sequence[nn.Parameter], name: st
         return
     numbers = sum([value.numel() for value in values])
     watched_calls.note("backward", f"{name}, {len(values)} parameters, {numbers} numbers", (name,))
-    last = torch.tensor([_layout(gradient) for gradient in gradients], dtype=values[0].dtype, device=world.device)
+    last = values[0].new_ones(len(values))
+    if not plain:
+        last = torch.tensor([_layout(one) for one in gradients], dtype=values[0].dtype, device=world.device)
     flat = as_one([*values, last])
     flat /= world.size
     world.reduce([flat], Reduction.SUM, [flat.numel()])
-    having = flat[numbers:].tolist()
     averages = like(flat, values)
     if plain:
         copy_each(plain, averages)
     else:
-        _put(parameters, averages, [round(each * world.size) for each in having])
+        _put(parameters, averages, [round(each * world.size) for each in flat[numbers:].tolist()])
 
 
 def _plain(world: World, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:

@@ -97,7 +97,7 @@ class DataParallelEngine(PrecisionEngine):
         self._passes: dict[int, list[torch.Tensor]] = {}
         """What other passes that are under way (they may be nested) have come by."""
         self._collected: set[int] = set()
-        """The parameters that have been given gradients since the last exchange."""
+        """The parameters that have been given gradients since the last exchange, in passes that are over."""
         self._hooks: dict[int, Any] = {}
         self._reached: list[torch.Tensor] = []
         """What the pass that `Accelerator.backward` runs has come by."""
@@ -174,10 +174,11 @@ class DataParallelEngine(PrecisionEngine):
 
     def _hear(self, parameter: torch.Tensor) -> None:
         """A gradient has been added. In a pass that the script has begun by itself: exchange when it is over."""
-        self._collected.add(id(parameter))
-        if self._told:
+        if self._told:  # short on purpose: it is run at every step, for each parameter
             self._reached.append(parameter)
-        elif self._sync:
+            return
+        self._collected.add(id(parameter))
+        if self._sync:
             number = backward_pass()
             if number not in self._passes:
                 self._passes[number] = []
@@ -215,10 +216,10 @@ class DataParallelEngine(PrecisionEngine):
             graph: asks what it will reach; None where that is not all that matters.
         """
         self.look()
+        self._reached.clear()
         if not self._sync:
             return
         self._told = True
-        self._reached.clear()
         self._passes.clear()  # of passes that have failed
         possible = self._during is not None and self.roll is None and not self._collected
         if self._during is not None and possible and graph is not None:
@@ -240,6 +241,7 @@ class DataParallelEngine(PrecisionEngine):
                 self._equal()
                 return
             self._renew_reducer()
+        self._collected.update(map(id, self._reached))
         if self._sync and self._reached:
             self._check_kept(self._reached)
             self._exchange()
@@ -267,6 +269,7 @@ class DataParallelEngine(PrecisionEngine):
             goes_on: the script may go on.
         """
         self._told = False
+        self._collected.update(map(id, self._reached))
         if self._during is not None and self._during.armed:
             try:
                 if goes_on:
@@ -299,7 +302,7 @@ class DataParallelEngine(PrecisionEngine):
     def _equalise_buffers(self) -> None:
         self._forwarded = False
         if self._options.broadcast_buffers:
-            equalise(self._world, list(self._model.buffers()))
+            equalise(self._world, self._weights.buffers)
 
     def another_is_equal(self) -> None:
         """Another model has exchanged gradients. Buffers of one that is frozen for that time follow rank 0, too."""

@@ -24,18 +24,19 @@ class Graph:
         self.plain = True
         """No function of a script is in it: such a one may run a backward pass of its own (checkpoints, reversible
         layers), and nothing tells beforehand what that will reach."""
-        if loss.grad_fn is None:
+        root = loss.grad_fn
+        if root is None:
             self.leaves[id(loss)] = None
-        waiting = [loss.grad_fn]
-        seen: set[object] = set()
-        while waiting:
+            return
+        waiting, seen = [root], {root}
+        while waiting:  # short on purpose: it is run at every step, for hundreds of nodes
             node = waiting.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
             after = node.next_functions
             if not after:
                 self.leaves[id(getattr(node, "variable", None))] = node
             elif isinstance(node, BackwardCFunction) and node.name() != _KNOWN:
                 self.plain = False
-            waiting.extend([one for one, _ in after])
+            for one, _ in after:
+                if one is not None and one not in seen:
+                    seen.add(one)
+                    waiting.append(one)

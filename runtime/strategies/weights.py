@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import is_
+from itertools import chain
+from operator import attrgetter, is_, methodcaller
 from zlib import crc32
 
 import torch
@@ -12,7 +13,10 @@ from torch import nn
 from ..collectives.gather import overwrite_tensors
 from ..collectives.world import World
 from ..errors import MixedUseError
-from ..torch_internals import Table, tables
+from ..torch_internals import Table, buffers_in, tables
+
+_KIND = attrgetter("dtype", "requires_grad")
+_VALUES = methodcaller("values")
 
 
 class Weights:
@@ -32,6 +36,7 @@ class Weights:
         """Take stock. Returns the parameters that were not there before."""
         self.parameters = list(self._model.parameters())
         self._tables: list[Table] = tables(self._model)
+        self._parts = list(self._model.modules())
         self._things = self._listed()
         self._kinds = self._kinds_now()
         new = [parameter for parameter in self.parameters if id(parameter) not in self._known]
@@ -48,11 +53,16 @@ class Weights:
         now = self._listed()
         return len(now) != len(self._things) or not all(map(is_, now, self._things)) or self._kinds != self._kinds_now()
 
+    @property
+    def buffers(self) -> list[torch.Tensor]:
+        """The buffers of the parts that were there then, each once."""
+        return buffers_in(self._parts)
+
     def _listed(self) -> list[object]:
-        return [thing for table in self._tables for thing in table.values()]
+        return list(chain.from_iterable(map(_VALUES, self._tables)))
 
     def _kinds_now(self) -> list[tuple[torch.dtype, bool]]:
-        return [(parameter.dtype, parameter.requires_grad) for parameter in self.parameters]
+        return list(map(_KIND, self.parameters))
 
 
 def check_same(world: World, model: nn.Module, what: str = "hand in different models") -> None:
