@@ -143,8 +143,13 @@ def guard_opened(node: cst.CSTNode) -> cst.CSTNode | None:
     """A write that only the main process made, as every process would do it."""
     if not isinstance(node, cst.If) or node.orelse is not None or not writes(node.body):
         return None
-    asks = isinstance(node.test, cst.Attribute) and node.test.attr.value in ("is_main_process", "is_local_main_process")
-    return node.with_changes(test=cst.Name("True")) if asks else None
+    return node.with_changes(test=cst.Name("True")) if is_guard(node) else None
+
+
+def is_guard(node: cst.CSTNode) -> bool:
+    """A condition that only the main process meets."""
+    asks = ("is_main_process", "is_local_main_process")
+    return isinstance(node, cst.If) and isinstance(node.test, cst.Attribute) and node.test.attr.value in asks
 
 
 def writes(node: cst.CSTNode) -> bool:
@@ -291,10 +296,11 @@ def nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def mutants(tree: cst.Module) -> Iterator[tuple[str, cst.CSTNode, cst.Module]]:
     """Every program with one fault: the operator, the node that it has changed, and the text with the fault."""
+    guarded = {one for node in nodes(tree) if is_guard(node) for one in nodes(node.body)}  # type: ignore[attr-defined]
     for node in nodes(tree):
         for operator, mutate in OPERATORS.items():
             new = mutate(node)
-            if new is not None:
+            if new is not None and not (mutate is unguarded and node in guarded):  # a second guard is no fault
                 mutant = tree.visit(_At(node, new))
                 assert isinstance(mutant, cst.Module)
                 if is_python(mutant.code):

@@ -23,7 +23,7 @@ from ..analysis.dataflow.values import origins
 from ..analysis.training.training import method_name
 from ..facts.roles import Role
 from ..findings import Finding, Severity
-from ..validation import gradients, preparation
+from ..validation import gradients, preparation, prepare_order
 from ..validation.violation import Violation
 from .program import AuditedProgram
 from .rule import AuditRule, Found
@@ -47,7 +47,7 @@ def misprepared(program: AuditedProgram) -> Found:
 
 
 def _preparation(program: AuditedProgram) -> Iterator[Violation]:
-    for invariant in (preparation.together, preparation.ordered, preparation.early):
+    for invariant in (preparation.together, prepare_order.ordered, prepare_order.early):
         yield from invariant(program)
 
 

@@ -31,10 +31,24 @@ def unbound(unit: Unit) -> Iterator[Violation]:
             yield from _Paths(unit, scope).run()
 
 
-def unknown(unit: Unit) -> Iterator[Violation]:
-    """The reads of a module of names that nothing binds."""
-    if unit.names.stars:
+def late(unit: Unit) -> Iterator[Violation]:
+    """The reads in functions of names that the module binds on some of its paths only."""
+    names = unit.names
+    ended = _Paths(unit, names.scopes[names.module]).ended()
+    if ended is None:
         return
+    for binding in names.scopes[names.module].bindings.values():
+        own = all(names.function(definition) is names.module for definition in binding.definitions)
+        if binding in ended or not binding.definitions or not own:
+            continue
+        for read in binding.reads:
+            if names.function(read) is not names.module:
+                words = f"`{binding.name}` is read here, but the module binds it on some paths only"
+                yield Violation("name-bound", CodePlace(unit, read), words, CodePlace(unit, binding.definitions[0]))
+
+
+def unknown(unit: Unit) -> Iterator[Violation]:
+    """The reads of a module of names that nothing binds; with a star import, of those that it may bring, too."""
     for name in unit.names.every(cst.Name):
         assert isinstance(name, cst.Name)
         if name not in unit.names.within or name.value in _GIVEN or unit.names.binding(name) is not None:
@@ -83,6 +97,8 @@ class _Paths:
         self.found: dict[cst.CSTNode, Binding] = {}
         self.turns: list[tuple[list[_Known | None], list[_Known | None]]] = []
         """For each enclosing loop: what is known at its exits, and at the start of its next iteration."""
+        self.as_script = False
+        """`if __name__ == "__main__":` holds."""
 
     def run(self) -> Iterator[Violation]:
         node = self.scope.node
@@ -96,6 +112,13 @@ class _Paths:
             other = CodePlace(self.unit, binding.definitions[0]) if binding.definitions else None
             words = f"`{binding.name}` is read here, but on some path to this place it has no value"
             yield Violation("name-bound", CodePlace(self.unit, read), words, other)
+
+    def ended(self) -> frozenset[Binding] | None:
+        """What is bound at the end of a module that runs as a script; None where no path leads there."""
+        assert isinstance(self.scope.node, cst.Module)
+        self.as_script = True
+        end = self._block(self.scope.node, _Known(frozenset(), {}))
+        return end.bound if end is not None else None
 
     def _is_parameter(self, definition: cst.CSTNode) -> bool:
         return isinstance(definition, cst.Param) or isinstance(self.unit.names.parents.get(definition), cst.Param)
@@ -165,6 +188,8 @@ class _Paths:
         state = self._expressions([node.test], state)
         text, yes = self._condition(node.test)
         then = self._block(node.body, self._entered(node.test, state, True))
+        if (self.as_script and "__name__" in text and "__main__" in text) or (yes and text == "True"):
+            return then
         other: _Known | None = self._entered(node.test, state, False)
         if isinstance(node.orelse, cst.If):
             other = self._statement(node.orelse, other) if other is not None else None

@@ -10,7 +10,18 @@ import libcst as cst
 
 from ..analysis.dataflow.values import Unit
 from ..facts.module_paths import ModulePaths
-from . import bound_names, collectives, coverage, effects, gradients, loaders, preparation, signatures
+from . import (
+    bound_names,
+    collectives,
+    coverage,
+    effects,
+    gradients,
+    loaders,
+    placement,
+    preparation,
+    prepare_order,
+    signatures,
+)
 from .guards import Guards
 from .program import EmittedProgram
 from .violation import CodePlace, Violation
@@ -18,12 +29,14 @@ from .violation import CodePlace, Violation
 _SIMPLE: tuple[Callable[[EmittedProgram], Iterator[Violation]], ...] = (
     preparation.together,
     preparation.each_definition,
-    preparation.ordered,
-    preparation.early,
+    prepare_order.ordered,
+    prepare_order.early,
+    placement.placed,
     loaders.prepared,
     gradients.backwards,
     gradients.joined,
     signatures.misfits,
+    signatures.strangers,
 )
 
 
@@ -59,12 +72,12 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
         return Checked()
     before = EmittedProgram([(text.name, text.before) for text in texts], assume, layout)
     known = {violation.key for violation in (*_found(before, Guards(before)), *coverage.unseen(before))}
-    if effects.is_distributed(before):
-        writes = []
-    read_before = {_read(v) for unit in before.reach.units if unit.name in named for v in _names(unit)}
+    if effects.is_distributed(before):  # its author decided which process writes
+        writes = list(_beyond(writes, effects.repeated(before, Guards(before))))
+    read_before = {key for unit in before.reach.units if unit.name in named for key in _read_before(unit)}
     found = [violation for violation in found if violation.key not in known]
     found += [*writes, *_more(after, cuts, gradients.cut(before))]
-    found += [violation for violation in reads if _read(violation) not in read_before]
+    found += [violation for violation in reads if read_before.isdisjoint(_keys(violation))]
     gaps = [violation for violation in found if violation.invariant == coverage.INVARIANT]
     return Checked(tuple(v for v in found if v not in gaps), tuple(gaps))
 
@@ -92,6 +105,14 @@ def _more(after: EmittedProgram, found: Sequence[Violation], before: Iterable[Vi
             yield violation
 
 
+def _beyond(found: Sequence[Violation], before: Iterable[Violation]) -> Iterator[Violation]:
+    """The violations in functions that have more of them than before."""
+    old = list(before)
+    left, now = (Counter(violation.place.key[:2] for violation in one) for one in (old, found))
+    keys = {violation.key for violation in old}
+    yield from (v for v in found if now[v.place.key[:2]] > left[v.place.key[:2]] and v.key not in keys)
+
+
 def _calls(program: EmittedProgram) -> set[tuple[str, str, str]]:
     return {CodePlace(unit, call).key for unit in program.reach.units for call in unit.names.calls}
 
@@ -99,8 +120,19 @@ def _calls(program: EmittedProgram) -> set[tuple[str, str, str]]:
 def _names(unit: Unit) -> Iterator[Violation]:
     yield from bound_names.unbound(unit)
     yield from bound_names.unknown(unit)
+    yield from bound_names.late(unit)
 
 
-def _read(violation: Violation) -> tuple[str, str, str]:
-    """Identifies a variable by its module, the function that reads it, and its name."""
-    return violation.place.key
+def _read_before(unit: Unit) -> Iterator[tuple[str, ...]]:
+    """Identifies the reads that the original cannot be certain of; with a star import, all names that it reads."""
+    for violation in _names(unit):
+        yield violation.place.key
+    if unit.names.stars:
+        for name in unit.names.every(cst.Name):
+            yield unit.name, getattr(name, "value", "")
+
+
+def _keys(violation: Violation) -> tuple[tuple[str, ...], ...]:
+    """Identifies a read by its module, its function and its name; and by its module and name alone."""
+    module, _, name = violation.place.key
+    return violation.place.key, (module, name)

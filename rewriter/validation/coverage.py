@@ -34,8 +34,8 @@ def unseen(program: EmittedProgram) -> Iterator[Violation]:
                 yield Violation(INVARIANT, CodePlace(unit, call), "this backward pass was not understood")
             elif name in _OURS and not program.reach.called(call) and _is_accelerator(call.func.value):
                 yield Violation(INVARIANT, CodePlace(unit, call), "this call of the accelerator was not understood")
-    if training.models and not training.optimizers:
-        return  # the script updates the parameters by itself
+    if program.updated_by_hand or (training.models and not training.optimizers):
+        return
     for record in training.backwards:
         if not any(origins(s.receiver, Role.OPTIMIZER, Role.SCALER) for s in training.steps):
             yield Violation(INVARIANT, program.at(record), "no step of an optimizer was found for this backward pass")

@@ -8,7 +8,7 @@ _TRAINED_APART = ("model-prepared", "optimizer-prepared", "each-definition", "ba
 _GRADIENTS = ("gradient-gathered", "gradient-cut")
 
 FORESEEN: Mapping[str, tuple[str, ...]] = {
-    "runs": ("name-bound", "call-fits", "prepare-order", "backward"),
+    "runs": ("name-bound", "call-fits", "prepare-order", "backward", "model-placed"),
     "waits": ("collective-apart",),
     "steps": ("loader-prepared", "each-definition"),
     "losses": ("loader-prepared", *_GRADIENTS),
@@ -21,6 +21,6 @@ FORESEEN: Mapping[str, tuple[str, ...]] = {
     "lines": (),
     "files": ("effect-once",),
     "checkpoints": (),
-    "devices": ("loader-prepared",),
+    "devices": ("loader-prepared", "model-placed"),
 }
 """The id of a promise -> the names of invariants. A promise without any is about values, which no invariant follows."""

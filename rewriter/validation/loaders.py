@@ -1,4 +1,8 @@
-"""Every loader that a training loop iterates is prepared, or its batches are moved to the accelerator's device."""
+"""
+Loaders are prepared, or their batches are moved to the accelerator's device.
+
+The second is not enough where a loop trains, or gathers what it computes: every process would have the same rows.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +11,53 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.values import origins
-from ..analysis.training.training import method_name
+from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
 from .program import EmittedProgram
 from .violation import CodePlace, Violation
 
+_SHARES = frozenset({"shard_batch", "split_between_processes"})
 _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 
 
 def prepared(program: EmittedProgram) -> Iterator[Violation]:
-    """The loaders whose batches are not moved to the device of the model."""
+    """The loaders whose batches every process trains on or gathers, or that are not on the device of the model."""
     if not program.accelerated:
         return
     moved = _moved(program)
+    shared = _shared_by_hand(program)
     for loop in (*program.training.train_loops, *program.training.eval_loops):
         unit = program.unit_of(loop)
         if unit is None:
             continue
         for loader in program.reach.loaders(loop):
-            if loader in program.prepared or loader in moved or program.replaced(unit, _iterated(loop), loader):
+            if loader in program.prepared or program.replaced(unit, _iterated(loop), loader):
                 continue
             words = "this loop iterates a loader that is not prepared, and its batches are not moved"
+            if loader in moved:
+                trains = loop in program.training.train_loops
+                if shared or not (trains or _gathers(program, loop)):
+                    continue
+                verb = "trains on" if trains else "gathers"
+                words = f"this loop iterates a loader that is not prepared: every process {verb} all of its batches"
             yield Violation("loader-prepared", CodePlace(unit, _iterated(loop)), words, program.made(loader))
 
 
 def _iterated(loop: cst.CSTNode) -> cst.CSTNode:
     return loop.iter if isinstance(loop, (cst.For, cst.CompFor)) else loop
+
+
+def _shared_by_hand(program: EmittedProgram) -> bool:
+    """Whether the program gives each process its own part of something itself."""
+    cuts = any(method_name(record.node) in _SHARES for record in program.accelerated)
+    return cuts or any(questions.is_distributed_sampler(outside_name(record)) for record in program.records)
+
+
+def _gathers(program: EmittedProgram, loop: cst.CSTNode) -> bool:
+    """Whether a loop joins the rows of its batches over the processes."""
+    calls = (program.state.calls.get(node) for node in program.reach.runs_in(loop) if isinstance(node, cst.Call))
+    return any(method_name(r.node) == "gather_for_metrics" for r in calls if r is not None and r in program.accelerated)
 
 
 def _moved(program: EmittedProgram) -> set[Origin]:

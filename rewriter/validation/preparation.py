@@ -1,4 +1,4 @@
-"""Models and optimizers are prepared together: at each definition, before the training, in the order of the names."""
+"""Models and optimizers are prepared together, at each definition."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import method_name, whole
+from ..analysis.training.training import method_name
 from ..facts.roles import Origin, Role
 from .program import EmittedProgram
 from .violation import CodePlace, Violation
 
 
 def together(program: EmittedProgram) -> Iterator[Violation]:
-    """Each optimizer that steps is prepared, and so is each model whose parameters it holds."""
-    for record in program.training.steps if program.accelerated else ():
+    """Each optimizer that steps is prepared, and so is each model whose parameters it holds, or the script updates."""
+    if not program.accelerated:
+        return
+    for record in program.training.steps:
         for optimizer in origins(record.receiver, Role.OPTIMIZER):
             prepare = program.preparing(optimizer)
             if prepare is None and _is_shown_only(program, optimizer):
@@ -27,10 +29,60 @@ def together(program: EmittedProgram) -> Iterator[Violation]:
                 words = "this optimizer steps, but it is never prepared"
                 yield Violation("optimizer-prepared", program.at(record), words, program.made(optimizer))
                 continue
-            for model in _models(program, optimizer):
-                if program.preparing(model) is None:
+            for model in program.models_of(optimizer):
+                if program.preparing(model) is None or _only_another(program, prepare, optimizer, model):
                     words = "the optimizer is prepared here, but a model whose parameters it holds is not"
                     yield Violation("model-prepared", program.at(prepare), words, program.made(model))
+    for model in program.updated_by_hand:
+        if program.preparing(model) is None:
+            words = "this backward pass trains a model that is never prepared"
+            yield Violation("model-prepared", program.at(program.training.backwards[0]), words, program.made(model))
+
+
+def _only_another(program: EmittedProgram, prepare: CallRecord, optimizer: Origin, model: Origin) -> bool:
+    """
+    Whether the variable whose parameters a prepared optimizer holds is not prepared, but another one is.
+
+    A function that makes several models makes one origin of them all. So their variables are compared.
+    """
+    unit, names = prepare.unit, prepare.unit.names
+    if program.unit_of(optimizer.node) is not unit:
+        return False
+    code = names.function(prepare.node)
+    if names.function(optimizer.node) is not code:
+        return False
+    mine = {b for name in _names_behind(program, unit, optimizer.node) if (b := names.binding(name)) is not None}
+    mine = {b for b in mine if any(model in origins(program.state.values.get(read)) for read in b.reads)}
+    by_name = [binding for binding in _prepared_names(program) if binding.scope is names.scopes[code]]
+    holding = [b for b in by_name if any(model in origins(program.state.values.get(read)) for read in b.reads)]
+    makes = {call for binding in (*mine, *holding) for call in _calls_that_make(program, unit, binding)}
+    return bool(mine) and bool(holding) and mine.isdisjoint(by_name) and len(makes) > 1
+
+
+def _names_behind(program: EmittedProgram, unit: Unit, node: cst.CSTNode) -> list[cst.Name]:
+    """The names in an expression, and in the values of those that are variables of the same code."""
+    found: list[cst.Name] = []
+    pending = [n for n in descendants(node) if isinstance(n, cst.Name)]
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        found.append(name)
+        binding = unit.names.binding(name)
+        for definition in unshadowed(unit.names, binding, name) if binding is not None else ():
+            value = program.value(unit, definition)
+            if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+                pending += [n for n in descendants(value.func) if isinstance(n, cst.Name)]
+    return found
+
+
+def _calls_that_make(program: EmittedProgram, unit: Unit, binding: Binding) -> Iterator[cst.Call]:
+    """The calls that give a variable its values."""
+    for definition in binding.definitions:
+        assign = next(unit.names.enclosing(definition, cst.Assign), None)
+        if isinstance(assign, cst.Assign) and isinstance(assign.value, cst.Call):
+            if method_name(assign.value) != "prepare":
+                yield assign.value
 
 
 def _is_shown_only(program: EmittedProgram, origin: Origin) -> bool:
@@ -41,17 +93,9 @@ def _is_shown_only(program: EmittedProgram, origin: Origin) -> bool:
         return False
     name = assign.targets[0].target
     binding = unit.names.binding(name)
-    return binding is not None and not _trains(program, unit, binding, name)
-
-
-def _models(program: EmittedProgram, optimizer: Origin) -> list[Origin]:
-    """The whole models whose parameters an optimizer holds; of a name that was bound twice, only the last."""
-    held = origins(program.state.related.get(optimizer), Role.PARAMETERS)
-    models = [p.source for p in held if p.source is not None and p.source.role is Role.MODEL]
-    unit = program.unit_of(optimizer.node)
-    if unit is not None:
-        models = [model for model in models if not program.replaced(unit, optimizer.node, model)]
-    return list(dict.fromkeys(whole(program.state, model) for model in models))
+    if binding is None or _trains(program, unit, binding, name):
+        return False
+    return any(_trains(program, unit, binding, other) for other in binding.definitions if other is not name)
 
 
 def each_definition(program: EmittedProgram) -> Iterator[Violation]:
@@ -118,91 +162,3 @@ def _prepared_names(program: EmittedProgram) -> dict[Binding, list[tuple[CallRec
             if binding is not None and binding.scope is scope and isinstance(name, cst.Name):
                 found.setdefault(binding, []).append((record, name))
     return found
-
-
-def ordered(program: EmittedProgram) -> Iterator[Violation]:
-    """The results of ``prepare`` are assigned to the names of its arguments, in the same order."""
-    for record in program.prepares:
-        assign = record.unit.names.parents.get(record.node)
-        if method_name(record.node) != "prepare" or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
-            continue
-        code = record.unit.names.module.code_for_node
-        target = assign.targets[0].target
-        names = [code(e.value) for e in target.elements] if isinstance(target, cst.Tuple) else [code(target)]
-        given = [code(argument.value) for argument in record.node.args]
-        if any(argument.star or argument.keyword for argument in record.node.args):
-            continue
-        if len(given) > 1 and isinstance(target, cst.Tuple) and len(names) != len(given):
-            words = f"`prepare` returns {len(given)} things, but {len(names)} names take them"
-            yield Violation("prepare-order", program.at(record), words)
-        elif sorted(names) == sorted(given) and names != given:
-            words = "`prepare` returns what it is given in the same order, but the names that take it are in another"
-            yield Violation("prepare-order", program.at(record), words)
-
-
-def early(program: EmittedProgram) -> Iterator[Violation]:
-    """Models and optimizers are prepared before the loop that trains them."""
-    for loop in program.training.train_loops:
-        unit = program.unit_of(loop)
-        for record in program.prepares:
-            if (
-                unit is not None
-                and record.unit is unit
-                and unit.names.function(loop) is unit.names.function(record.node)
-            ):
-                if _follows(unit, loop, record) and _steps(program, loop, record):
-                    words = "this is prepared only after a loop that trains it"
-                    yield Violation("prepared-late", program.at(record), words, CodePlace(unit, loop))
-    for record in program.prepares:
-        if (call := _trained_before(program, record)) is not None:
-            words = "this is prepared only after a call that trains it"
-            yield Violation("prepared-late", program.at(record), words, program.at(call))
-
-
-def _trained_before(program: EmittedProgram, record: CallRecord) -> CallRecord | None:
-    """An earlier call of the same code that is given something of what a call prepares, and steps an optimizer."""
-    names = record.unit.names
-    taken = {
-        o for a in record.node.args for o in origins(program.state.values.get(a.value), Role.MODEL, Role.OPTIMIZER)
-    }
-    code, place = names.function(record.node), names.order(record.node)
-    for call, other in program.state.calls.items():
-        if other.unit is not record.unit or names.function(call) is not code or names.order(call) >= place:
-            continue
-        same = (arg.value for arg in call.args if not _bound_between(record.unit, arg.value, call, record.node))
-        given = {o for value in same for o in origins(program.state.values.get(value))}
-        if not taken.isdisjoint(given) and program.steps_below(call):
-            return other
-    return None
-
-
-def _bound_between(unit: Unit, value: cst.BaseExpression, first: cst.CSTNode, last: cst.CSTNode) -> bool:
-    """Whether a variable is bound anew between two places, so that it may hold something else at the second."""
-    binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
-    order = unit.names.order
-    return binding is not None and any(order(first) < order(d) < order(last) for d in binding.definitions)
-
-
-def _follows(unit: Unit, loop: cst.CSTNode, record: CallRecord) -> bool:
-    around = next(iter(reversed(list(unit.names.enclosing(loop, cst.For, cst.While)))), loop)
-    return unit.names.order(record.node) > unit.names.end(around)
-
-
-def _stepped(program: EmittedProgram, step: CallRecord) -> list[Origin]:
-    """The optimizers that a call can step."""
-    if isinstance(step.node.func, cst.Attribute):
-        held = program.held(step.unit, step.node.func.value)
-        return [origin for origin in held if origin.role is Role.OPTIMIZER]
-    return origins(step.receiver, Role.OPTIMIZER)
-
-
-def _steps(program: EmittedProgram, loop: cst.CSTNode, record: CallRecord) -> bool:
-    unit = record.unit
-    stepped = {
-        optimizer
-        for node in program.reach.runs(loop, unit)
-        if isinstance(node, cst.Call) and (call := program.state.calls.get(node)) in program.training.steps and call
-        for optimizer in _stepped(program, call)
-    }
-    mine = {o for o, by in program.prepared.items() if by is record}
-    return not stepped.isdisjoint(mine)

@@ -39,6 +39,25 @@ class EmittedProgram:
         """The values that a backward pass may go through."""
         return GradientPath(self.reach, self.training)
 
+    def models_of(self, optimizer: Origin) -> list[Origin]:
+        """The whole models whose parameters an optimizer holds; of a name that was bound twice, only the last."""
+        held = origins(self.state.related.get(optimizer), Role.PARAMETERS)
+        models = [p.source for p in held if p.source is not None and p.source.role is Role.MODEL]
+        unit = self.unit_of(optimizer.node)
+        if unit is not None:
+            models = [model for model in models if not self.replaced(unit, optimizer.node, model)]
+        return list(dict.fromkeys(whole(self.state, model) for model in models))
+
+    @cached_property
+    def updated_by_hand(self) -> list[Origin]:
+        """Without an optimizer: the models that losses are computed with, whose parameters the script updates."""
+        training = self.training
+        if training.optimizers or not training.backwards:
+            return []
+        calls = [call for call in training.forwards if call in self.gradient_path.nodes]
+        outside = [call for call in calls if not self.in_class(self.state.calls[call])]
+        return list(dict.fromkeys(whole(self.state, training.forwards[call]) for call in outside))
+
     @cached_property
     def records(self) -> list[CallRecord]:
         """The calls of the code that the script reaches, in the order of the modules and of their text."""
@@ -142,6 +161,10 @@ class EmittedProgram:
     def steps_below(self, call: cst.Call) -> bool:
         """Whether a call runs a function in which an optimizer is stepped."""
         return any(function in self._stepping for function in self.reach.called(call))
+
+    def in_class(self, record: CallRecord) -> bool:
+        """Whether a call is a part of a class: of a model's own forward pass, for one."""
+        return any(isinstance(above, cst.ClassDef) for above in record.unit.names.ancestors(record.node))
 
     def at(self, record: CallRecord) -> CodePlace:
         """The place of a call."""

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..analysis.dataflow.values import CallRecord, Klass, Unit, decorators
+from ..analysis.dataflow.call_binding import argument_of
+from ..analysis.dataflow.values import CallRecord, Klass, Unit, decorators, origins
 from ..analysis.syntax.nodes import FunctionNode, positional
+from ..analysis.syntax.scopes import Binding
+from ..facts.roles import Role
 from .program import EmittedProgram
 from .violation import CodePlace, Violation
 
@@ -26,19 +29,55 @@ def misfits(program: EmittedProgram) -> Iterator[Violation]:
                         yield Violation("call-fits", program.at(site), words, CodePlace(unit, function), True)
 
 
+def strangers(program: EmittedProgram) -> Iterator[Violation]:
+    """The arguments that are no accelerator, for parameters whose functions call its methods."""
+    used = {id(record.receiver) for record in program.accelerated}
+    for unit in program.reach.units:
+        for function in unit.names.functions:
+            if isinstance(function, cst.FunctionDef):
+                bindings = unit.names.scopes[function].bindings
+                for place, param in enumerate(positional(function)):
+                    if _is_accelerator(program, unit, bindings.get(param.name.value), used):
+                        yield from _given_else(program, unit, function, place, param)
+
+
+def _is_accelerator(program: EmittedProgram, unit: Unit, parameter: Binding | None, used: set[int]) -> bool:
+    """Whether a parameter is used as an accelerator: some call gives it one, or its name says so."""
+    if parameter is None:
+        return False
+    named = parameter.name == "accelerator" and parameter.reads
+    return bool(named) or any(id(program.state.values.get(read)) in used for read in parameter.reads)
+
+
+def _given_else(
+    program: EmittedProgram, unit: Unit, function: cst.FunctionDef, place: int, param: cst.Param
+) -> Iterator[Violation]:
+    for site in program.sites(function):
+        given = argument_of(site.node, param, place - _firsts(unit, function, site)[-1])
+        strange = given is not None and not origins(program.state.values.get(given.value), Role.ACCELERATOR)
+        if not strange or not _calls(function, site):
+            continue
+        name = param.name.value
+        words = f"`{function.name.value}` needs the accelerator as `{name}`, and this call gives something else"
+        yield Violation("call-fits", program.at(site), words, CodePlace(unit, function), True)
+
+
 def _misfit(unit: Unit, function: FunctionNode, site: CallRecord) -> str:
     """What is wrong with a call; empty if it fits, or if stars hide its arguments."""
     assert isinstance(function, cst.FunctionDef)
     if any(argument.star for argument in site.node.args) or not _calls(function, site):
         return ""
-    scope = unit.names.within.get(function)
-    method = scope is not None and isinstance(scope.node, cst.ClassDef)
-    firsts = [0]
-    if method and not unit.function(function).decorated("staticmethod"):
-        through = site.receiver.things if site.receiver is not None else ()
-        firsts = [0, 1] if any(isinstance(thing, Klass) for thing in through) else [1]
-    found = [_wrong(function, site.node, first) for first in firsts]
+    found = [_wrong(function, site.node, first) for first in _firsts(unit, function, site)]
     return "" if "" in found else found[0]
+
+
+def _firsts(unit: Unit, function: cst.FunctionDef, site: CallRecord) -> list[int]:
+    """Which parameter the first argument of a call fills, where that is certain; else all that it may fill."""
+    scope = unit.names.within.get(function)
+    if scope is None or not isinstance(scope.node, cst.ClassDef) or unit.function(function).decorated("staticmethod"):
+        return [0]
+    through = site.receiver.things if site.receiver is not None else ()
+    return [0, 1] if any(isinstance(thing, Klass) for thing in through) else [1]
 
 
 def _calls(function: cst.FunctionDef, site: CallRecord) -> bool:

@@ -18,9 +18,13 @@ class CodePlace(NamedTuple):
     @property
     def key(self) -> tuple[str, str, str]:
         """Identifies the place in another text of the same module: by module, function and code."""
-        names = self.unit.names
-        scope = names.scopes[names.function(self.node)]
-        return self.unit.name, scope.qualname, names.module.code_for_node(self.node).strip()
+        names, node = self.unit.names, self.node
+        scope = names.scopes[names.function(node)]
+        if isinstance(
+            node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+        ):  # comments above it are no part of it
+            node = node.with_changes(leading_lines=())
+        return self.unit.name, scope.qualname, names.module.code_for_node(node).strip()
 
 
 class Violation(NamedTuple):

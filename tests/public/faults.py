@@ -108,7 +108,7 @@ def planted(arguments: Sequence[str]) -> list[tuple[str, str, bool]]:
         return checks(modules, assume, layout, **more)
 
     pipeline.diagnoses = noted
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
         run(CATALOGUE, ["--no-cache", "--output-format", "json", *arguments])
     if not emitted:
         return []

@@ -60,6 +60,7 @@ class MadeOnHost:
 
     def _ways(self, unit: Unit, node: cst.CSTNode) -> frozenset[_Memory]:
         if node not in self._known:
+            self._known[node] = frozenset()  # what comes from itself, in an earlier turn of a loop, adds no way
             found: set[_Memory] = set()
             seen: set[cst.CSTNode] = set()
             pending = [_At(unit, node)]

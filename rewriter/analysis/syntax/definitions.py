@@ -22,7 +22,11 @@ def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CST
 
 
 def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """The definitions that a read can see, those left out that a later one certainly replaces before the read."""
+    """
+    The definitions that a read can see, those left out that a later one certainly replaces before the read.
+
+    One of an earlier turn of a loop is replaced by what is certainly assigned in each turn, before the read.
+    """
     seen, order = reaching(names, binding, read), names.order
     around = set(names.ancestors(read))
     certain = [
@@ -30,7 +34,15 @@ def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.C
         for d in seen
         if order(d) < order(read) and _block(names, d) in around and not isinstance(names.parents.get(d), cst.AugAssign)
     ]
-    return tuple(d for d in seen if max(certain) <= order(d) < order(read)) if certain else seen
+    last = max(certain, default=-1)
+
+    def replaced(definition: cst.CSTNode) -> bool:
+        if order(definition) < order(read):
+            return order(definition) < last
+        loops = names.enclosing(read, cst.For, cst.While)
+        return any(order(loop) < last for loop in loops if order(loop) < order(definition) <= names.end(loop))
+
+    return tuple(d for d in seen if not replaced(d))
 
 
 def _block(names: Names, node: cst.CSTNode) -> cst.CSTNode:

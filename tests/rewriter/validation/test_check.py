@@ -113,12 +113,12 @@ def test_a_model_made_anew_must_be_prepared_anew() -> None:
     assert broken(AFTER + text.replace("PREPARE", "optimizer = accelerator.prepare(optimizer)")) == {"model-prepared"}
 
 
-def test_batches_that_are_moved_need_no_prepared_loader() -> None:
+def test_a_loader_that_is_trained_on_is_prepared_also_where_its_batches_are_moved() -> None:
     after = with_(PREPARE, "model, optimizer = accelerator.prepare(model, optimizer)\n")
-    assert (
-        broken(after.replace("loader:\n", "loader:\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n"))
-        == set()
-    )
+    moved = "loader:\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n"
+    assert broken(after.replace("loader:\n", moved)) == {"loader-prepared"}
+    cut = moved + "    x, y = accelerator.shard_batch((x, y))\n"
+    assert broken(after.replace("loader:\n", cut)) == set()
 
 
 def test_a_name_bound_under_a_condition_is_bound_wherever_the_condition_stands_again() -> None:
@@ -213,3 +213,142 @@ def test_a_block_that_makes_the_file_that_it_asks_for() -> None:
     block = "if not os.path.exists('a'):\n    {make}\n    accelerator.wait_for_everyone()\n"
     assert broken(AFTER + block.format(make="torch.save({}, 'a')")) >= {"collective-apart"}
     assert "collective-apart" not in broken(AFTER + block.format(make="print('a')"))
+
+
+MADE = "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+
+
+def test_an_optimizer_that_a_function_makes_or_a_list_holds_is_prepared() -> None:
+    function = f"def build(model):\n    {MADE}    return optimizer\n"
+    made = AFTER.replace(MADE, "optimizer = build(model)\n").replace("model = nn", function + "model = nn", 1)
+    assert broken(made) == set()
+    assert broken(made.replace(PREPARE, PREPARE.replace("optimizer, ", ""))) == {"optimizer-prepared"}
+    listed = AFTER.replace("    optimizer.step()", "    for one in [optimizer]:\n        one.step()")
+    assert broken(listed) == set()
+    assert broken(listed.replace(PREPARE, PREPARE.replace("optimizer, ", ""))) == {"optimizer-prepared"}
+
+
+def test_two_models_of_one_function_are_told_apart_by_their_variables() -> None:
+    function = "def build():\n    net = nn.Linear(2, 2)\n    return net, 2\n"
+    first = AFTER.replace("model = nn.Linear(2, 2)", f"{function}model, _ = build()", 1)
+    second = """\
+    other, _ = build()
+    second = torch.optim.SGD(other.parameters(), 0.1)
+    other, second = accelerator.prepare(other, second)
+    for x, y in loader:
+        loss = F.cross_entropy(other(x), y)
+        accelerator.backward(loss)
+        second.step()
+    """
+    assert broken(first + dedent(second)) == set()
+    left_out = dedent(second).replace(
+        "other, second = accelerator.prepare(other, second)", "second = accelerator.prepare(second)"
+    )
+    assert "model-prepared" in broken(first + left_out)
+
+
+def test_a_model_that_the_script_updates_without_an_optimizer_is_prepared() -> None:
+    loop = """\
+    for _ in range(9):
+        loss = F.mse_loss(model(torch.ones(4, 2)), torch.ones(4, 2))
+        BACKWARD
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight -= 0.1 * weight.grad
+                weight.grad = None
+    """
+    before = HEAD + "model = nn.Linear(2, 2)\n" + dedent(loop).replace("BACKWARD", "loss.backward()")
+    made = HEAD + "from torchlift.runtime import Accelerator\naccelerator = Accelerator()\nmodel = nn.Linear(2, 2)\n"
+    after = made + "PREPARE" + dedent(loop).replace("BACKWARD", "accelerator.backward(loss)")
+    assert broken(after.replace("PREPARE", "model = accelerator.prepare(model)\n"), before) == set()
+    assert broken(after.replace("PREPARE", ""), before) == {"model-prepared"}
+
+
+def test_an_evaluation_that_gathers_reads_a_prepared_loader() -> None:
+    shown = """\
+    tests = DataLoader(test_data, 8)
+    PREPARE
+    right = 0
+    for x, y in tests:
+        x, y = x.to(accelerator.device), y.to(accelerator.device)
+        guesses = model(x).argmax(1)
+        GATHER
+        right += (guesses == y).sum()
+    """
+    gather = "guesses, y = accelerator.gather_for_metrics((guesses, y))"
+    text = AFTER + dedent(shown)
+    assert broken(text.replace("PREPARE", "tests = accelerator.prepare(tests)").replace("GATHER", gather)) == set()
+    assert broken(text.replace("PREPARE\n", "").replace("GATHER", "pass")) == set()
+    assert broken(text.replace("PREPARE\n", "").replace("GATHER", gather)) == {"loader-prepared"}
+
+
+def test_a_model_that_only_evaluates_is_on_the_device_of_its_batches() -> None:
+    shown = """\
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+        def forward(self, x):
+            return self.layer(x)
+    loaded = Net()
+    PREPARE
+    tests = accelerator.prepare(DataLoader(test_data, 8))
+    for x, y in tests:
+        print(loaded(x).argmax(1))
+    """
+    text = AFTER + dedent(shown)
+    assert broken(text.replace("PREPARE", "loaded = accelerator.prepare(loaded)")) == set()
+    assert broken(text.replace("PREPARE", "loaded = loaded.to(accelerator.device)")) == set()
+    assert broken(text.replace("PREPARE\n", "")) == {"model-placed"}
+
+
+def test_an_optimizer_is_prepared_before_it_steps_and_anew_where_a_loop_makes_it_anew() -> None:
+    step = "    optimizer.step()\n"
+    late = AFTER.replace(PREPARE, PREPARE.replace("optimizer, ", ""))
+    assert broken(late.replace(step, step + "    optimizer = accelerator.prepare(optimizer)\n")) == {"prepared-late"}
+    anew = f"    if loss < 1:\n        {MADE}        optimizer = accelerator.prepare(optimizer)\n"
+    whole = AFTER.replace("    optimizer.step()\n", "    optimizer.step()\n" + anew)
+    before = BEFORE.replace("    optimizer.step()\n", f"    optimizer.step()\n    if loss < 1:\n        {MADE}")
+    assert broken(whole, before) == set()
+    assert broken(whole.replace("        optimizer = accelerator.prepare(optimizer)\n", ""), before) == {
+        "each-definition",
+        "optimizer-prepared",
+    }
+
+
+def test_a_star_import_binds_no_name_that_only_the_edits_read() -> None:
+    star = "from helpers import *\n"
+    before, after = star + BEFORE, star + AFTER
+    assert broken(after + "show(model)\n", before + "show(model)\n") == set()
+    assert broken(after.replace("accelerator.prepare", "the_accelerator.prepare"), before) >= {"name-bound"}
+
+
+def test_a_name_of_the_module_that_functions_read_is_bound_on_all_its_paths() -> None:
+    function = "def told(text):\n    print(text)\n"
+    before = BEFORE.replace("model = nn", function + "model = nn", 1) + 'told("done")\n'
+    guarded = function.replace("print(text)", "if accelerator.is_main_process:\n        print(text)")
+    after = AFTER.replace("model = nn", guarded + "model = nn", 1) + 'told("done")\n'
+    assert broken(after, before) == set()
+    on_one_path = after.replace("accelerator = A", "if torch.cuda.is_available():\n    accelerator = A")
+    assert "name-bound" in broken(on_one_path, before)
+    lines = after[len(HEAD) :].replace(guarded, "").splitlines()
+    main = 'if __name__ == "__main__":\n' + "".join(f"    {line}\n" for line in lines if "import" not in line)
+    runtime = "from torchlift.runtime import Accelerator\n"
+    assert broken(HEAD + runtime + guarded + main, before) == set()
+
+
+def test_a_parameter_that_is_an_accelerator_is_given_one() -> None:
+    before = HEAD + "def shown(step, text=None):\n    print(step, text)\n" + BEFORE[len(HEAD) :] + 'shown(1, "done")\n'
+    function = (
+        "def shown(step, accelerator, text=None):\n    if accelerator.is_main_process:\n        print(step, text)\n"
+    )
+    after = AFTER.replace("model = nn", function + "model = nn", 1)
+    assert broken(after + 'shown(1, accelerator, "done")\n', before) == set()
+    assert broken(after + 'shown(1, "done")\n', before) == {"call-fits"}
+
+
+def test_a_comment_above_a_statement_is_no_part_of_its_place() -> None:
+    fetched = 'data = fetch_set("./", download=True)\n'
+    launched = "import torch.distributed as dist\ndist.init_process_group()\n"
+    before = launched + BEFORE + "# one\n" + fetched
+    assert broken(launched + AFTER + "# another\n" + fetched, before) == set()

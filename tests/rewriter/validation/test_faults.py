@@ -32,7 +32,7 @@ SURVIVORS = {
     (
         "torchrun_ddp",
         "a guard opened",
-    ): "the original is distributed by hand: its own guards are no business of the check",
+    ): "the original is distributed by hand: that its guards by rank are guards is no knowledge of the check",
 }
 """Fixture and operator -> why the check does not find it."""
 

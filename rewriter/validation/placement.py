@@ -1,0 +1,48 @@
+"""Models that compute with batches on a device are on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import origins
+from ..analysis.training.training import method_name, whole
+from ..facts.roles import Origin, Role
+from .program import EmittedProgram
+from .violation import Violation
+
+_LIBRARIES = ("torchvision.models.", "timm.")
+"""Where models with weights come from."""
+
+
+def placed(program: EmittedProgram) -> Iterator[Violation]:
+    """Each model that a loop over a prepared loader runs is prepared, or moved: the batches are on the device."""
+    moved = {
+        whole(program.state, origin)
+        for record in program.records
+        if method_name(record.node) in ("to", "cuda")
+        for origin in origins(record.receiver, Role.MODEL)
+    }
+    told = {model for optimizer in program.training.optimizers for model in program.models_of(optimizer)}
+    told.update(program.updated_by_hand)  # of those that are trained, more is asked
+    for loop in (*program.training.train_loops, *program.training.eval_loops):
+        if not any(loader in program.prepared for loader in program.reach.loaders(loop)):
+            continue
+        for call in program.reach.runs_in(loop):
+            model = program.training.forwards.get(call) if isinstance(call, cst.Call) else None
+            record = program.state.calls.get(call) if isinstance(call, cst.Call) else None
+            if model is None or record is None or program.in_class(record):
+                continue
+            model = whole(program.state, model)
+            if model not in moved and model not in told and _weighs(program, model) and not program.preparing(model):
+                told.add(model)
+                words = "this model computes with batches of a prepared loader, but it is not prepared, and not moved"
+                yield Violation("model-placed", program.at(record), words, program.made(model))
+
+
+def _weighs(program: EmittedProgram, model: Origin) -> bool:
+    """Whether a model has layers: a loss of the script may be a module without any, and need no device."""
+    parts = program.state.parts.get(model, {})
+    layers = any(isinstance(part, Origin) and part.role is Role.MODEL for part in parts)
+    return layers or model.qualified.startswith(_LIBRARIES)

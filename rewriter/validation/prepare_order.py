@@ -1,0 +1,116 @@
+"""What is prepared is prepared before it is trained, and taken by its own names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.training.training import method_name
+from ..facts.roles import Origin, Role
+from .program import EmittedProgram
+from .violation import CodePlace, Violation
+
+
+def ordered(program: EmittedProgram) -> Iterator[Violation]:
+    """The results of ``prepare`` are assigned to the names of its arguments, in the same order."""
+    for record in program.prepares:
+        assign = record.unit.names.parents.get(record.node)
+        if method_name(record.node) != "prepare" or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+            continue
+        code = record.unit.names.module.code_for_node
+        target = assign.targets[0].target
+        names = [code(e.value) for e in target.elements] if isinstance(target, cst.Tuple) else [code(target)]
+        given = [code(argument.value) for argument in record.node.args]
+        if any(argument.star or argument.keyword for argument in record.node.args):
+            continue
+        if len(given) > 1 and isinstance(target, cst.Tuple) and len(names) != len(given):
+            words = f"`prepare` returns {len(given)} things, but {len(names)} names take them"
+            yield Violation("prepare-order", program.at(record), words)
+        elif sorted(names) == sorted(given) and names != given:
+            words = "`prepare` returns what it is given in the same order, but the names that take it are in another"
+            yield Violation("prepare-order", program.at(record), words)
+
+
+def early(program: EmittedProgram) -> Iterator[Violation]:
+    """Models and optimizers are prepared before the loop that trains them."""
+    for loop in program.training.train_loops:
+        unit = program.unit_of(loop)
+        for record in program.prepares:
+            if (
+                unit is not None
+                and record.unit is unit
+                and unit.names.function(loop) is unit.names.function(record.node)
+            ):
+                if _follows(unit, loop, record) and _steps(program, loop, record):
+                    words = "this is prepared only after a loop that trains it"
+                    yield Violation("prepared-late", program.at(record), words, CodePlace(unit, loop))
+    for step in program.training.steps:
+        for optimizer in _stepped(program, step):
+            by = [r for r in program.prepares if any(optimizer in program.held(r.unit, a.value) for a in r.node.args)]
+            remade = program.unit_of(optimizer.node) is step.unit and _stands_behind(
+                step.unit, step.node, optimizer.node
+            )
+            if by and not remade and all(r.unit is step.unit and _stands_behind(r.unit, step.node, r.node) for r in by):
+                words = "this is prepared only after it has stepped"
+                yield Violation("prepared-late", program.at(by[0]), words, program.at(step))
+    for record in program.prepares:
+        if (call := _trained_before(program, record)) is not None:
+            words = "this is prepared only after a call that trains it"
+            yield Violation("prepared-late", program.at(record), words, program.at(call))
+
+
+def _stands_behind(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:
+    """Whether one node stands behind another one in the same code."""
+    names = unit.names
+    return names.function(first) is names.function(second) and names.order(second) > names.order(first)
+
+
+def _trained_before(program: EmittedProgram, record: CallRecord) -> CallRecord | None:
+    """An earlier call of the same code that is given something of what a call prepares, and steps an optimizer."""
+    names = record.unit.names
+    taken = {
+        o for a in record.node.args for o in origins(program.state.values.get(a.value), Role.MODEL, Role.OPTIMIZER)
+    }
+    code, place = names.function(record.node), names.order(record.node)
+    for call, other in program.state.calls.items():
+        if other.unit is not record.unit or names.function(call) is not code or names.order(call) >= place:
+            continue
+        same = (arg.value for arg in call.args if not _bound_between(record.unit, arg.value, call, record.node))
+        given = {o for value in same for o in origins(program.state.values.get(value))}
+        if not taken.isdisjoint(given) and program.steps_below(call):
+            return other
+    return None
+
+
+def _bound_between(unit: Unit, value: cst.BaseExpression, first: cst.CSTNode, last: cst.CSTNode) -> bool:
+    """Whether a variable is bound anew between two places, so that it may hold something else at the second."""
+    binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
+    order = unit.names.order
+    return binding is not None and any(order(first) < order(d) < order(last) for d in binding.definitions)
+
+
+def _follows(unit: Unit, loop: cst.CSTNode, record: CallRecord) -> bool:
+    around = next(iter(reversed(list(unit.names.enclosing(loop, cst.For, cst.While)))), loop)
+    return unit.names.order(record.node) > unit.names.end(around)
+
+
+def _stepped(program: EmittedProgram, step: CallRecord) -> list[Origin]:
+    """The optimizers that a call can step."""
+    if isinstance(step.node.func, cst.Attribute):
+        held = program.held(step.unit, step.node.func.value)
+        return [origin for origin in held if origin.role is Role.OPTIMIZER]
+    return origins(step.receiver, Role.OPTIMIZER)
+
+
+def _steps(program: EmittedProgram, loop: cst.CSTNode, record: CallRecord) -> bool:
+    unit = record.unit
+    stepped = {
+        optimizer
+        for node in program.reach.runs(loop, unit)
+        if isinstance(node, cst.Call) and (call := program.state.calls.get(node)) in program.training.steps and call
+        for optimizer in _stepped(program, call)
+    }
+    mine = {o for o, by in program.prepared.items() if by is record}
+    return not stepped.isdisjoint(mine)
