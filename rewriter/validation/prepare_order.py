@@ -49,10 +49,10 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
     for step in program.training.steps:
         for optimizer in _stepped(program, step):
             by = [r for r in program.prepares if any(optimizer in program.held(r.unit, a.value) for a in r.node.args)]
-            remade = program.unit_of(optimizer.node) is step.unit and _stands_behind(
+            remade = program.unit_of(optimizer.node) is step.unit and _comes_after(
                 step.unit, step.node, optimizer.node
             )
-            if by and not remade and all(r.unit is step.unit and _stands_behind(r.unit, step.node, r.node) for r in by):
+            if by and not remade and all(r.unit is step.unit and _comes_after(r.unit, step.node, r.node) for r in by):
                 words = "this is prepared only after it has stepped"
                 yield Violation("prepared-late", program.at(by[0]), words, program.at(step))
     for record in program.prepares:
@@ -61,8 +61,8 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
             yield Violation("prepared-late", program.at(record), words, program.at(call))
 
 
-def _stands_behind(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:
-    """Whether one node stands behind another one in the same code."""
+def _comes_after(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:
+    """Whether one node comes after another in the same code."""
     names = unit.names
     return names.function(first) is names.function(second) and names.order(second) > names.order(first)
 
