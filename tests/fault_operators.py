@@ -266,6 +266,8 @@ OPERATORS: dict[str, Mutate] = {
     "a guard opened": guard_opened,
     "a fetch in turn opened": in_turn_opened,
     "a collective in a handler": among("try:\n    print(end='')\nexcept ValueError:\n    pass\n"),
+    "a collective in a finally": among("try:\n    print(end='')\nfinally:\n    pass\n"),
+    "a collective in a loop over an own part": among("for _ in range({accelerator}.process_index, 4):\n    pass\n"),
     "a collective of one process by its number": among("if {accelerator}.process_index == 0:\n    pass\n"),
     "a collective in the other case": among("if {accelerator}.is_main_process:\n    print(end='')\nelse:\n    pass\n"),
     "a collective of each process in turn": among("with {accelerator}.main_process_first():\n    pass\n"),

@@ -19,8 +19,9 @@ _RANKS = frozenset({"process_index", "local_process_index", "is_last_process"})
 ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
 TURNS = frozenset({"main_process_first", "local_main_process_first"})
 _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
-HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
-_NESTED = (cst.BaseStatement, cst.BaseSuite, cst.Else, cst.Finally, *HANDLERS)
+HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally)
+"""Where an exception leads to: the process that it is raised in comes there, or comes there before the others."""
+_NESTED = (cst.BaseStatement, cst.BaseSuite, cst.Else, *HANDLERS)
 _CLOSED: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 
 
@@ -72,10 +73,29 @@ class Guards:
             return below is not above.test and parts
         if isinstance(above, cst.BooleanOperation):
             return below is above.right and self.asks(unit, above.left)
+        if isinstance(above, cst.For):
+            return below is above.body and self._is_own_part(unit, above.iter)
         if isinstance(above, cst.With):
             calls = [item.item for item in above.items if isinstance(item.item, cst.Call)]
             return below is above.body and any(last_name(call.func) in TURNS for call in calls)
         return isinstance(above, HANDLERS)
+
+    def _is_own_part(self, unit: Unit, iterated: cst.BaseExpression) -> bool:
+        """Whether a loop goes over a part that each process has of its own: the parts may differ in length."""
+        if asks_rank(iterated):
+            return True
+        for name in descendants(iterated):
+            binding = unit.names.binding(name) if isinstance(name, cst.Name) else None
+            for definition in binding.definitions if binding is not None else ():
+                item = next(unit.names.enclosing(definition, cst.WithItem), None)
+                if isinstance(item, cst.WithItem):
+                    given: cst.CSTNode | None = item.item
+                    if isinstance(given, cst.Call) and last_name(given.func) == "split_between_processes":
+                        return True
+                given = self.program.value(unit, definition)
+                if isinstance(given, cst.Subscript) and any(map(asks_rank, given.slice)):
+                    return True
+        return False
 
     def _looks_for_own_file(self, unit: Unit, statement: cst.CSTNode) -> bool:
         """Whether a condition asks for a file that the block under it makes: who comes later finds it, and goes by."""

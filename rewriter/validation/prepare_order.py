@@ -49,9 +49,7 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
     for step in program.training.steps:
         for optimizer in _stepped(program, step):
             by = [r for r in program.prepares if any(optimizer in program.held(r.unit, a.value) for a in r.node.args)]
-            remade = program.unit_of(optimizer.node) is step.unit and _comes_after(
-                step.unit, step.node, optimizer.node
-            )
+            remade = program.unit_of(optimizer.node) is step.unit and _comes_after(step.unit, step.node, optimizer.node)
             if by and not remade and all(r.unit is step.unit and _comes_after(r.unit, step.node, r.node) for r in by):
                 words = "this is prepared only after it has stepped"
                 yield Violation("prepared-late", program.at(by[0]), words, program.at(step))

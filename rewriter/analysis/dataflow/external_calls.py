@@ -86,7 +86,8 @@ def _computed(call: EvaluatedCall) -> Iterator[str]:
     values = bindings_value(names, binding) if binding is not None else []
     read = _read_of(call) if word is not None else set()
     for one in [word, *values] if word is not None else []:
-        start = family(ast.parse(names.module.code_for_node(one).strip(), mode="eval").body)
+        text = names.module.code_for_node(one)  # what brackets around it join over lines needs brackets of its own
+        start = family(ast.parse(f"({text.strip()})", mode="eval").body)
         for name in families.get(start, ()) if start is not None else ():
             unit = call.state.units.get(name)
             if unit is not None and read.issubset(unit.names.scope.bindings):

@@ -197,6 +197,7 @@ ASKED = {
     "formatted": 'found = import_module(f"nets.{name}")',
     "by percent": 'found = import_module("nets.%s" % name)',
     "by a variable": 'path = "nets." + name\nfound = import_module(path)',
+    "over two lines": 'found = import_module(\n    "nets"\n    f".{name}"\n)',
     "in a folder of the path": 'sys.path.append("nets")\nfound = import_module(name)',
 }
 

@@ -352,3 +352,19 @@ def test_a_comment_above_a_statement_is_no_part_of_its_place() -> None:
     launched = "import torch.distributed as dist\ndist.init_process_group()\n"
     before = launched + BEFORE + "# one\n" + fetched
     assert broken(launched + AFTER + "# another\n" + fetched, before) == set()
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "try:\n    model(x)\nfinally:\n    CALL",
+        "for _ in range(accelerator.process_index, 4):\n    CALL",
+        "mine = [1, 2, 3][accelerator.process_index :: accelerator.num_processes]\nfor _ in mine:\n    CALL",
+        "with accelerator.split_between_processes([1, 2, 3]) as mine:\n    for _ in mine:\n        CALL",
+    ],
+    ids=["finally", "by its number", "a slice", "a part"],
+)
+def test_a_collective_where_an_exception_or_an_own_part_leads_to(around: str) -> None:
+    assert broken(f"{AFTER}{around.replace('CALL', 'accelerator.wait_for_everyone()')}\n") == {"collective-apart"}
+    assert broken(f"{AFTER}{around.replace('CALL', 'accelerator.print(1)')}\n") == set()
+    assert broken(AFTER + "for _ in range(accelerator.num_processes):\n    accelerator.wait_for_everyone()\n") == set()
