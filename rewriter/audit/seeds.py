@@ -26,17 +26,6 @@ from ..findings import Finding, Severity
 from .program import AuditedProgram
 from .rule import AuditRule, Found
 
-_SEEDS = {
-    "torch.manual_seed": "torch", "torch.random.manual_seed": "torch", "torch.cuda.manual_seed": "cuda",
-    "torch.cuda.manual_seed_all": "cuda", "numpy.random.seed": "numpy", "random.seed": "random",
-}  # fmt: skip
-_DRAWS = {
-    "torch.randint": "torch", "torch.randperm": "torch", "numpy.random.randint": "numpy",
-    "numpy.random.choice": "numpy",
-    "numpy.random.permutation": "numpy", "random.randint": "random", "random.sample": "random",
-}  # fmt: skip
-_SPLITS = frozenset({"torch.utils.data.random_split", "torch.utils.data.dataset.random_split"})
-
 
 def seeds_that_differ(program: AuditedProgram) -> Found:
     """Random decisions that must be equal on all processes, but are seeded by rank or not at all."""
@@ -46,7 +35,7 @@ def seeds_that_differ(program: AuditedProgram) -> Found:
         if questions.is_distributed_sampler(name) and seed is not None and program.ranks.mentions(record.unit, seed):
             words = "the seed of this sampler differs between processes: their shards overlap"
             yield record.unit, _differs(record.node, words, "give every process the same seed")
-        if name in _SPLITS:
+        if (split := questions.splits(name)) is not None and split.generator == "torch":
             generator = keyword(record.node, "generator", 2)
             if generator is not None and program.ranks.mentions(record.unit, generator):
                 words = "the generator of this split differs between processes: they split the data differently"
@@ -60,7 +49,7 @@ def _loose(program: AuditedProgram, split: CallRecord) -> str:
     if program.ranks.mentions(split.unit, split.node):
         return ""
     for record in _seeding(program):
-        if _SEEDS.get(outside_name(record), "torch") != "torch":
+        if (questions.seeds(outside_name(record)) or "torch") != "torch":
             continue
         if record.node.args and _by_rank(program, record):
             return "this random split follows a seed that differs between processes: they split the data differently"
@@ -75,7 +64,7 @@ def _by_rank(program: AuditedProgram, record: CallRecord) -> bool:
 def _seeding(program: AuditedProgram) -> Iterator[CallRecord]:
     """The reached calls that seed something."""
     for record in program.records:
-        if outside_name(record) in _SEEDS or (
+        if questions.seeds(outside_name(record)) or (
             "seed" in method_name(record.node).lower() and not program.reach.called(record.node)
         ):
             yield record
@@ -91,9 +80,10 @@ def seeds_that_agree(program: AuditedProgram) -> Found:
         return
     seeded: dict[str, CallRecord] = {}
     for record in _seeding(program):
-        if _by_rank(program, record) or outside_name(record) not in _SEEDS:
+        generator = questions.seeds(outside_name(record))
+        if _by_rank(program, record) or not generator:
             return
-        seeded.setdefault(_SEEDS[outside_name(record)], record)
+        seeded.setdefault(generator, record)
     for unit, call, kind in _drawn(program):
         if kind in seeded and not program.ranks.mentions(unit, call):
             words = "the rows of each batch are drawn with the same seed on every process: all train on the same batch"
@@ -108,9 +98,10 @@ def _drawn(program: AuditedProgram) -> Iterator[tuple[Unit, cst.Call, str]]:
         loops = [n for n in program.reach.loops(record.node, record.unit) if isinstance(n, (cst.For, cst.While))]
         for node in program.reach.runs(loops[-1].body, record.unit) if loops else ():
             drawn = program.state.calls.get(node) if isinstance(node, cst.Call) else None
-            if drawn is not None and (kind := _DRAWS.get(outside_name(drawn))):
+            kind = questions.draws(outside_name(drawn)) if drawn is not None else None
+            if drawn is not None and kind is not None and kind.draws != "noise":
                 if keyword(drawn.node, "generator") is None:
-                    yield drawn.unit, drawn.node, kind
+                    yield drawn.unit, drawn.node, kind.generator
 
 
 DIFFERS = AuditRule("seed-differs", __doc__, seeds_that_differ)

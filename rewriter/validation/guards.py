@@ -15,7 +15,8 @@ from ..facts.torch_api.questions import asks_existence, fetches, writes
 from .program import EmittedProgram
 from .violation import CodePlace
 
-_RANKS = frozenset({"process_index", "local_process_index", "is_last_process"})
+_NUMBERS = frozenset({"process_index", "local_process_index"})
+_RANKS = _NUMBERS | {"is_last_process"}
 ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
 TURNS = frozenset({"main_process_first", "local_main_process_first"})
 _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
@@ -31,6 +32,11 @@ def asks_rank(expression: cst.CSTNode) -> bool:
         isinstance(part, cst.Attribute) and (part.attr.value.endswith("main_process") or part.attr.value in _RANKS)
         for part in descendants(expression)
     )
+
+
+def _has_number(expression: cst.CSTNode) -> bool:
+    """Whether an expression computes with the number of this process; a bar that is disabled elsewhere does not."""
+    return any(isinstance(part, cst.Attribute) and part.attr.value in _NUMBERS for part in descendants(expression))
 
 
 class Guards:
@@ -82,7 +88,7 @@ class Guards:
 
     def _is_own_part(self, unit: Unit, iterated: cst.BaseExpression) -> bool:
         """Whether a loop goes over a part that each process has of its own: the parts may differ in length."""
-        if asks_rank(iterated):
+        if _has_number(iterated):
             return True
         for name in descendants(iterated):
             binding = unit.names.binding(name) if isinstance(name, cst.Name) else None
@@ -93,7 +99,7 @@ class Guards:
                     if isinstance(given, cst.Call) and last_name(given.func) == "split_between_processes":
                         return True
                 given = self.program.value(unit, definition)
-                if isinstance(given, cst.Subscript) and any(map(asks_rank, given.slice)):
+                if isinstance(given, cst.Subscript) and any(map(_has_number, given.slice)):
                     return True
         return False
 

@@ -25,7 +25,7 @@ def prepared(program: EmittedProgram) -> Iterator[Violation]:
     """The loaders whose batches every process trains on or gathers, or that are not on the device of the model."""
     if not program.accelerated:
         return
-    moved = _moved(program)
+    on_device = moved(program)
     shared = _shared_by_hand(program)
     for loop in (*program.training.train_loops, *program.training.eval_loops):
         unit = program.unit_of(loop)
@@ -35,7 +35,7 @@ def prepared(program: EmittedProgram) -> Iterator[Violation]:
             if loader in program.prepared or program.replaced(unit, _iterated(loop), loader):
                 continue
             words = "this loop iterates a loader that is not prepared, and its batches are not moved"
-            if loader in moved:
+            if loader in on_device:
                 trains = loop in program.training.train_loops
                 if shared or not (trains or _gathers(program, loop)):
                     continue
@@ -60,7 +60,7 @@ def _gathers(program: EmittedProgram, loop: cst.CSTNode) -> bool:
     return any(method_name(r.node) == "gather_for_metrics" for r in calls if r is not None and r in program.accelerated)
 
 
-def _moved(program: EmittedProgram) -> set[Origin]:
+def moved(program: EmittedProgram) -> set[Origin]:
     """The loaders of which some batch is moved."""
     found: set[Origin] = set()
     for record in program.records:

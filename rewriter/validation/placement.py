@@ -9,6 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.values import origins
 from ..analysis.training.training import method_name, whole
 from ..facts.roles import Origin, Role
+from . import loaders
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -17,7 +18,13 @@ _LIBRARIES = ("torchvision.models.", "timm.")
 
 
 def placed(program: EmittedProgram) -> Iterator[Violation]:
-    """Each model that a loop over a prepared loader runs is prepared, or moved: the batches are on the device."""
+    """
+    Each model that a loop over batches on the device runs is prepared, or moved.
+
+    Batches of a prepared loader are there, and those that the script moves: an original that moves them, and not its
+    model, is broken already.
+    """
+    on_device = loaders.moved(program) | program.prepared.keys()
     moved = {
         whole(program.state, origin)
         for record in program.records
@@ -27,7 +34,7 @@ def placed(program: EmittedProgram) -> Iterator[Violation]:
     told = {model for optimizer in program.training.optimizers for model in program.models_of(optimizer)}
     told.update(program.updated_by_hand)  # of those that are trained, more is asked
     for loop in (*program.training.train_loops, *program.training.eval_loops):
-        if not any(loader in program.prepared for loader in program.reach.loaders(loop)):
+        if on_device.isdisjoint(program.reach.loaders(loop)):
             continue
         for call in program.reach.runs_in(loop):
             model = program.training.forwards.get(call) if isinstance(call, cst.Call) else None
@@ -37,7 +44,7 @@ def placed(program: EmittedProgram) -> Iterator[Violation]:
             model = whole(program.state, model)
             if model not in moved and model not in told and _weighs(program, model) and not program.preparing(model):
                 told.add(model)
-                words = "this model computes with batches of a prepared loader, but it is not prepared, and not moved"
+                words = "this model computes with batches on the device, but it is not prepared, and not moved"
                 yield Violation("model-placed", program.at(record), words, program.made(model))
 
 

@@ -229,3 +229,39 @@ def test_layers_are_followed(net: str, migrated: Migrated) -> None:
     model = net + "\nmodel = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
     loop = "for a, b in batches(x, y, 16):\n    loss = F.cross_entropy(model(a), b)\n"
     assert "a, b = accelerator.shard_batch((a, b))" in migrated(script(GENERATOR, loop, model))
+
+
+PAIR = """\
+data = source.read("digits")
+rows, latent = 32, 10
+G = nn.Sequential(nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 16))
+D = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1), nn.Sigmoid())
+optimizer = torch.optim.Adam(list(D.parameters()) + list(G.parameters()))
+"""
+
+
+def test_what_code_that_is_not_there_hands_out_is_cut_beside_the_noise(migrated: Migrated) -> None:
+    """The loss joins rows of both: 32 rows of one and 16 of the other crashed, and one row was broadcast silently."""
+    loop = """\
+    for _ in range(100):
+        z = torch.randn(rows, latent)
+        x, _ = data.train.next_batch(rows)
+        real = torch.from_numpy(x)
+        loss = -torch.mean(torch.log(D(real)) + torch.log(1 - D(G(z))))
+    """
+    text = migrated(script("import source", loop, PAIR))
+    assert "    z = accelerator.shard_batch(torch.randn(rows, latent))\n" in text
+    assert "    x, _ = accelerator.shard_batch(data.train.next_batch(rows))\n" in text
+    assert "accelerator.backward(loss)" in text
+
+
+def test_rows_that_meet_what_may_be_a_whole_batch_are_not_cut(result: Result) -> None:
+    loop = """\
+    for step in range(100):
+        z = torch.randn(rows, latent)
+        start = np.random.randint(0, 900)
+        real = table[start:start + rows]
+        loss = -torch.mean(torch.log(D(real)) + torch.log(1 - D(G(z))))
+    """
+    found = result(script("import source\ntable = source.table()", loop, PAIR))
+    assert found.after == found.source.data or b"real = accelerator.shard_batch(" in found.after

@@ -115,20 +115,18 @@ def _is_index(unit: Unit, draw: cst.Call) -> bool:
     return any(any(isinstance(a, cst.SubscriptElement) for a in unit.names.ancestors(place)) for place in places)
 
 
-_NOISE = frozenset(
-    f"numpy.random.{name}"
-    for name in "rand randn random normal uniform randint choice permutation standard_normal".split()
-)
-
-
 def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """Draws of numpy's generator in a training step: alike on all processes."""
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable or guarded(state, unit, call):
             continue
-        if outside_name(record) in _NOISE and any(
-            loop in training.train_loops for loop in reach.batch_loops(call, unit)
+        drawn = questions.draws(outside_name(record))
+        if (
+            drawn is not None
+            and drawn.generator == "numpy"
+            and (drawn.size is None or keyword(call, "size", drawn.size) is not None)
+            and any(loop in training.train_loops for loop in reach.batch_loops(call, unit))
         ):
             yield Finding(
                 "same-noise",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.effects import Folder, Received
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Trail, Unit, traces
@@ -17,7 +18,6 @@ from .handles import Handles, asks_existence
 
 _MAKING = frozenset("os.makedirs os.mkdir os.chdir".split())
 _REMOVED = "tempfile.TemporaryDirectory"
-_READING = frozenset("torch.load numpy.load json.load pickle.load os.chdir".split())
 
 
 def folders(state: State, unit: Unit, reach: Reach) -> Iterator[Folder]:
@@ -122,7 +122,7 @@ def _temporary(unit: Unit, source: cst.Call) -> Received | Finding:
 def _paths(state: State, unit: Unit, call: cst.Call) -> Iterator[cst.BaseExpression]:
     """The expressions that name the folder which a call makes, or the file which it reads on every process."""
     name = outside_name(state.calls[call])
-    if name in _MAKING or name in _READING:
+    if name in _MAKING or questions.reads(name):
         yield from (arg.value for arg in call.args[:1])
     elif method_name(call) == "mkdir" and isinstance(call.func, cst.Attribute):
         yield call.func.value

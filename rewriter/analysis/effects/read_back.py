@@ -12,6 +12,7 @@ import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Save
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
@@ -20,11 +21,8 @@ from .checkpoints import waits
 from .effects import opens_to_write
 from .existing_guards import guarded
 
-_READERS = frozenset(
-    "builtins.open io.open gzip.open numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_json "
-    "pandas.read_pickle pandas.read_parquet pandas.read_table pandas.read_excel joblib.load PIL.Image.open "
-    "safetensors.torch.load_file safetensors.safe_open scipy.io.loadmat yaml.safe_load h5py.File".split()
-)
+_LOADS = "torch.load"
+"""What it reads is a checkpoint, which waits by itself."""
 _READING_METHODS = frozenset({"read_text", "read_bytes"})
 _PATHS = (cst.Name, cst.Attribute, cst.SimpleString, cst.FormattedString, cst.Call, cst.BinaryOperation)
 _PASSED = (cst.For, cst.With, cst.IndentedBlock)
@@ -120,7 +118,9 @@ def _read(state: State, call: cst.Call) -> cst.BaseExpression | None:
     record = state.calls.get(call)
     if isinstance(call.func, cst.Attribute) and method_name(call) in _READING_METHODS:
         return call.func.value
-    return call.args[0].value if record is not None and call.args and outside_name(record) in _READERS else None
+    name = outside_name(record) if record is not None and call.args else ""
+    reads = (questions.reads(name) and name != _LOADS) or questions.opens(name)
+    return call.args[0].value if reads else None
 
 
 def _text(unit: Unit, node: cst.BaseExpression) -> str:

@@ -15,6 +15,7 @@ import libcst as cst
 
 from ...facts.module import Form, Gather, Side
 from ...facts.roles import Origin, Role
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, External, Instance, State, Unit, origins
 from ..syntax.definitions import reaching
@@ -27,8 +28,6 @@ _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ da
 """Attributes of a shard that are equal on all processes."""
 _SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_grad_".split())
 _JOINS = frozenset("gather gather_for_metrics reduce broadcast broadcast_object_list gather_object".split())
-_NOISE = ("torch.rand", "torch.bernoulli", "torch.multinomial", "torch.normal")
-"""Torch's generators differ from process to process."""
 _WRITING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Call)
 """The kinds of node by which something is written."""
 _STRIPPED = frozenset("tqdm trange track progress auto list iter islice reversed tqdm_notebook".split())
@@ -360,8 +359,10 @@ class Equality:
         return any(batch.source in prepared for batch in batches)
 
     def _is_noise(self, record: CallRecord) -> bool:
-        """Whether a training step draws from torch's generators: before ``prepare`` they are the same everywhere."""
-        if not outside_name(record).startswith(_NOISE):
+        """Whether a training step draws from torch's generators, which differ from process to process: before
+        ``prepare`` they are the same everywhere."""
+        drawn = questions.draws(outside_name(record))
+        if drawn is None or drawn.generator != "torch":
             return False
         return not self.shared.isdisjoint(self.reach.batch_loops(record.node, record.unit))
 

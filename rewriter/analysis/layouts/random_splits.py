@@ -11,28 +11,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit
 from ..training.training import method_name, outside_name
-
-_DRAWS = {
-    "torch": ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split", "torch.randperm"),
-    "numpy": ("numpy.random.shuffle", "numpy.random.permutation", "numpy.random.choice", "numpy.random.randint"),
-    "random": ("random.shuffle", "random.sample", "random.choice", "random.choices", "random.randint", "random.random"),
-}
-_VALUES = {
-    **{f"torch.{name}": "torch" for name in "rand randn randint normal bernoulli multinomial".split()},
-    **{f"numpy.random.{name}": "numpy" for name in "rand randn random normal uniform standard_normal".split()},
-}
-"""Draws that are data outside the loops over batches, and noise inside."""
-_SKLEARN = frozenset({"train_test_split", "ShuffleSplit", "StratifiedShuffleSplit", "GroupShuffleSplit"})
-_FOLDS = frozenset({"KFold", "StratifiedKFold"})
-_SEEDS = {
-    "torch.manual_seed": "torch",
-    "torch.random.manual_seed": "torch",
-    "numpy.random.seed": "numpy",
-    "random.seed": "random",
-}
 
 
 def unseeded(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
@@ -46,8 +28,8 @@ def unseeded(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
             if call in state.calls and unit.names.function(call) in reach.reachable:
                 name = outside_name(state.calls[call])
                 kind = _kind(call, name)
-                if kind is None and name in _VALUES and not reach.batch_loops(call, unit):
-                    kind = _VALUES[name]
+                if kind is None and not reach.batch_loops(call, unit):
+                    kind = _values(name)
                 if kind is not None and (kind not in seeded or _makes_seed(state, unit, call)):
                     found.append((unit, call))
     return found
@@ -59,7 +41,7 @@ def _makes_seed(state: State, unit: Unit, call: cst.Call) -> bool:
     if not isinstance(assign, cst.Assign) or assign.value is not call or len(assign.targets) != 1:
         return False
     target = assign.targets[0].target
-    seeds = (r.node for r in state.calls.values() if r.unit is unit and outside_name(r) in _SEEDS)
+    seeds = (r.node for r in state.calls.values() if r.unit is unit and questions.seeds(outside_name(r)))
     return any(arg.value.deep_equals(target) for seed in seeds for arg in seed.args)
 
 
@@ -69,8 +51,8 @@ def _seeded(state: State, reach: Reach) -> Iterator[str]:
         name = outside_name(record)
         if reach.function_of(call) not in reach.reachable:
             continue
-        if name in _SEEDS:
-            yield _SEEDS[name]
+        if generator := questions.seeds(name):
+            yield generator
         elif "seed" in method_name(call).lower() and not name.startswith(("torch.", "numpy.", "random.")):
             if not reach.called(call):  # what a function of the script seeds is seen there
                 yield "all"
@@ -81,12 +63,17 @@ def _kind(call: cst.Call, name: str) -> str | None:
     keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
     if keywords.keys() & {"generator", "random_state"}:
         return None
-    for kind, names in _DRAWS.items():
-        if name in names:
-            return kind
-    last = name.rpartition(".")[2]
-    if name.startswith("sklearn.model_selection."):
+    split = questions.splits(name)
+    if split is not None:
         shuffled = isinstance(keywords.get("shuffle"), cst.Name) and keywords["shuffle"].value == "True"  # type: ignore[attr-defined]
-        if last in _SKLEARN or (last in _FOLDS and shuffled):
-            return "numpy"
-    return None
+        return split.generator if split.shuffles == "always" or shuffled else None
+    drawn = questions.draws(name)
+    if drawn is None or drawn.draws == "noise" or (drawn.draws == "numbers" and drawn.generator == "torch"):
+        return None
+    return drawn.generator
+
+
+def _values(name: str) -> str | None:
+    """Whose numbers a call draws that are data outside the loops over batches, and noise inside."""
+    drawn = questions.draws(name)
+    return drawn.generator if drawn is not None and drawn.generator in ("torch", "numpy") else None

@@ -184,6 +184,34 @@ def draws_alike(name: str) -> bool:
     return found is not None and found.generator in ("python", "numpy")
 
 
+def draws(name: str) -> tensors.Random | None:
+    """What a call draws, and from which generator; None if it draws nothing."""
+    return transfer(name, tensors.Random)
+
+
+def splits(name: str) -> training.Split | None:
+    """How a call divides rows at random; None if it does not."""
+    return transfer(name, training.Split)
+
+
+def seeds(name: str) -> str:
+    """The generator that a call seeds: ``torch``, ``cuda``, ``numpy`` or ``python``; empty if it seeds none."""
+    found = transfer(name, training.Seed)
+    return found.generator if found is not None else ""
+
+
+def reads(name: str) -> bool:
+    """Whether a call reads a file whose path it is given."""
+    found = row(name)
+    read = found.transfer if found is not None else None
+    return isinstance(read, training.Checkpoint) or (isinstance(read, outside.Read) and read.what == "content")
+
+
+def opens(name: str) -> bool:
+    """Whether a call opens a file; its mode says what for."""
+    return transfer(name, outside.Open) is not None
+
+
 def asks_existence(name: str) -> bool:
     """Whether a call asks if there is a file or a folder."""
     found = transfer(name, outside.Read)

@@ -368,3 +368,24 @@ def test_a_collective_where_an_exception_or_an_own_part_leads_to(around: str) ->
     assert broken(f"{AFTER}{around.replace('CALL', 'accelerator.wait_for_everyone()')}\n") == {"collective-apart"}
     assert broken(f"{AFTER}{around.replace('CALL', 'accelerator.print(1)')}\n") == set()
     assert broken(AFTER + "for _ in range(accelerator.num_processes):\n    accelerator.wait_for_everyone()\n") == set()
+
+
+def test_a_model_that_the_original_never_moves_is_not_held_against_the_migration() -> None:
+    shown = """\
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+        def forward(self, x):
+            return self.layer(x)
+    loaded = Net()
+    tests = LOADER
+    for x, y in tests:
+        MOVED
+        print(loaded(x).argmax(1))
+    """
+    text = dedent(shown)
+    after = AFTER + text.replace("LOADER", "accelerator.prepare(DataLoader(test_data, 8))").replace("    MOVED\n", "")
+    before = BEFORE + text.replace("LOADER", "DataLoader(test_data, 8)")
+    assert broken(after, before.replace("MOVED", "x, y = x.cuda(), y.cuda()")) == set()
+    assert broken(after, before.replace("    MOVED\n", "")) == {"model-placed"}

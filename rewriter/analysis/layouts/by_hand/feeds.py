@@ -59,6 +59,16 @@ class Feeds:
             for statement in loop.body.body:
                 yield from self._of_call(statement, loop, sizes)
 
+    def asked(self, sizes: frozenset[str]) -> Iterator[Cut]:
+        """Of the batches that the turns of the training ask for, those that are asked for by a number of rows."""
+        sizes |= self._sizes()
+        for loop in self._loops():
+            for statement in loop.body.body:
+                found = next(self._of_call(statement, loop, sizes), [])
+                calls = (node for node in descendants(statement) if isinstance(node, cst.Call))
+                if any(dotted(arg.value) in sizes for call in calls for arg in call.args):
+                    yield from found
+
     def _loops(self) -> list[cst.For | cst.While]:
         """The loops around the steps that are in the code of the training, the innermost first."""
         found: dict[cst.For | cst.While, None] = {}

@@ -70,7 +70,12 @@ class Suggestions:
                         for binding, sizes in chosen
                         for read in self._reads(binding)
                     ]
-        yield from Feeds(self.state, self.reach, self._training).all()
+        feeds = Feeds(self.state, self.reach, self._training)
+        noise = [cut for cut in self._draws(noise=True) if cut.node in self.inside or self._only_trains(cut)]
+        asked = list(feeds.asked(frozenset(text for cut in noise for text in cut.sizes)))
+        if asked and noise:
+            yield [*asked, *noise]
+        yield from feeds.all()
 
     def _draws(self, noise: bool = False) -> Iterator[Cut]:
         """Random numbers that choose rows; with ``noise`` those that are rows themselves, too."""

@@ -59,7 +59,7 @@ class Trial:
         sizes = frozenset(text for cut in cuts for text in cut.sizes)
         counts: list[tuple[cst.CSTNode, cst.CSTNode]] = []
         for _ in range(_TRIES):
-            held = Interpreter(self.state, self.reach, Seeds(rows, sizes))
+            held = Interpreter(self.state, self.reach, Seeds(rows, sizes, cut=True))
             held.turns(self.loop, self.unit)
             obstacle = self._obstacle(held) or self._unread(held) or self._beside(held)
             size = obstacle[1] if obstacle is not None else None

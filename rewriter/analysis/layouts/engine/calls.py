@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
 from ....facts.roles import Origin, Role
+from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row
 from ...dataflow.containers import members
@@ -21,6 +22,7 @@ from .layout import (
     REPLICATED,
     Each,
     Layout,
+    Made,
     Partial,
     Replicated,
     Several,
@@ -31,6 +33,7 @@ from .layout import (
     inner,
     join,
     join_all,
+    meeting,
     settled,
     varies,
 )
@@ -105,6 +108,9 @@ class Calls(Expressions):
         tensor = base is not None and varies(base)
         if tensor:
             given.base = base
+        parts = [one for layout in (*given.layouts(), base or REPLICATED) for one in _parts(layout)]
+        if (met := meeting(parts, node)) is not None:
+            return met
         names = [f"torch.Tensor.{name}"] if tensor else [*outside_names(record), f"builtins.{name}"]
         if isinstance(node.func, cst.Name) and name in _BUILTINS and self._unit.names.binding(node.func) is None:
             return self._builtin(name, given)
@@ -112,11 +118,13 @@ class Calls(Expressions):
             found = row(full)
             layout = applied(found.transfer, given) if found is not None else None
             if layout is not None:
-                return layout
+                drawn = found is not None and isinstance(found.transfer, tensors.Random)
+                return self._foreign(layout) if drawn and not _is_one_row(layout) else layout
         held = [inner(layout) for layout in given.layouts()]
         self._note_shown(node, held)
         if not any(varies(layout) for layout in held):
-            return REPLICATED
+            known = any(row(full) is not None for full in (*names, f"torch.Tensor.{name}"))
+            return REPLICATED if known else self._foreign(REPLICATED)
         unknown = next((one for one in held if isinstance(one, Unclear)), None)
         if unknown is not None:
             return unknown
@@ -176,6 +184,8 @@ class Calls(Expressions):
     def _module(self, module: Origin, given: Arguments) -> Layout:
         found = row(module.qualified) if module.qualified else None
         kind = found.transfer if found is not None else None
+        if (met := meeting([one for layout in given.layouts() for one in _parts(layout)], given.node)) is not None:
+            return met
         if module.role is Role.CRITERION:
             default = kind.default if isinstance(kind, kinds.Criterion) else ""
             held = given.layouts()
@@ -279,6 +289,22 @@ class Calls(Expressions):
         if yielded:
             return Each(join_all(yielded))
         return join_all(given) if given else NEUTRAL
+
+
+def _is_one_row(layout: Layout) -> bool:
+    """Whether what is drawn is a number, or has a written length, so that it is broadcast over rows."""
+    return isinstance(layout, Made) and (not layout.sizes or isinstance(layout.sizes[0], cst.Integer))
+
+
+def _parts(layout: Layout) -> Iterator[Layout]:
+    """What a container holds, one by one; any other layout itself."""
+    if isinstance(layout, Several):
+        for item in layout.items:
+            yield from _parts(item)
+    elif isinstance(layout, Each):
+        yield from _parts(layout.element)
+    else:
+        yield layout
 
 
 def _length(of: Layout, node: cst.CSTNode) -> Layout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 
 import libcst as cst
@@ -14,7 +15,9 @@ from .layout import (
     NEUTRAL,
     REPLICATED,
     Each,
+    Foreign,
     Layout,
+    Made,
     Partial,
     Replicated,
     Several,
@@ -174,7 +177,18 @@ class Expressions(Memory):
             self._has_dimension(node.value, place)
             return sized(value.of, place) if isinstance(parts[0], cst.Index) else Unclear("a part of a shape", node)
         layouts = [self._eval(part.value) if isinstance(part, cst.Index) else self._bounds(part) for part in parts]
-        return indexed(value, parts, layouts, node)
+        found = indexed(value, parts, layouts, node)
+        return self._foreign(found) if _picks_rows(parts[0], layouts[0]) else found
+
+    def _foreign(self, layout: Layout) -> Layout:
+        """What a turn takes from somewhere, beside the batch that is cut: it may have as many rows as the whole batch.
+        In a model's own code it is a mask, or a table of places."""
+        in_module = any(isinstance(above, cst.ClassDef) for code in self._inside for above in self._around(code))
+        now = self.seeds.cut and not self._before_turns and not in_module
+        return Foreign() if now and isinstance(layout, Replicated) else layout
+
+    def _around(self, code: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        return self.reach.unit(code).names.ancestors(code)
 
     def _bounds(self, part: cst.BaseSlice) -> Layout:
         ends = [part.lower, part.upper] if isinstance(part, cst.Slice) else []
@@ -213,6 +227,14 @@ class Expressions(Memory):
         layout = self._result(node)
         self.given[node] = join(self.given[node], layout) if node in self.given else layout
         return layout
+
+
+def _picks_rows(part: cst.BaseSlice, layout: Layout) -> bool:
+    """Whether the first index takes rows of a table: a slice whose bounds are computed, or places that are drawn."""
+    if isinstance(part, cst.Slice):
+        ends = [end for end in (part.lower, part.upper) if end is not None]
+        return len(ends) == 2 and not all(isinstance(end, (cst.Integer, cst.UnaryOperation)) for end in ends)
+    return isinstance(layout, (Foreign, Made))
 
 
 def _is_two(node: cst.CSTNode) -> bool:

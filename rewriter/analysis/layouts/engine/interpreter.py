@@ -143,10 +143,10 @@ class Interpreter(Calls):
             self._looked_up[binding] = REPLICATED  # one that is defined by itself
             unit = next((u for u in self.reach.units if binding.scope.module is u.names.scope), None)
             if unit is not None:
-                here = self._returned, self._yielded
-                self._returned, self._yielded = [], []
+                here = self._returned, self._yielded, self._before_turns
+                self._returned, self._yielded, self._before_turns = [], [], True
                 self._looked_up[binding] = join_all(self._defined(binding, d, unit) for d in binding.definitions)
-                self._returned, self._yielded = here
+                self._returned, self._yielded, self._before_turns = here
                 if self._looked_up[binding] == NEUTRAL and len(binding.definitions) != 1:
                     self._looked_up[binding] = REPLICATED
         return self._looked_up[binding]

@@ -35,6 +35,11 @@ class WholeCount(Replicated):
 
 
 @dataclass(frozen=True)
+class Foreign(Replicated):
+    """What code that cannot be seen hands out: the same on all processes, and perhaps rows of the whole batch."""
+
+
+@dataclass(frozen=True)
 class Made(Replicated):
     """A tensor that is made with a shape that says nothing of rows."""
 
@@ -160,7 +165,7 @@ def join(one: Layout, other: Layout) -> Layout:
     if isinstance(one, Whole) and isinstance(other, Whole):
         return one
     if isinstance(one, Replicated) and isinstance(other, Replicated):
-        return one if isinstance(one, Made) else other
+        return one if isinstance(one, (Made, Foreign)) else other
     for a, b in ((one, other), (other, one)):
         if isinstance(a, (Whole, Shard)) and isinstance(b, Made):
             return a  # a state that is made anew before the first batch
@@ -247,15 +252,27 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
     if not shards:
         if any(isinstance(one, ShardSize) for one in held):
             return held[0] if len(held) == 1 else Unclear("it is computed from the number of rows", node)
-        return NEUTRAL if held and all(isinstance(one, Replicated) and one.neutral for one in held) else REPLICATED
+        foreign = next((one for one in held if isinstance(one, Foreign)), REPLICATED)
+        return NEUTRAL if held and all(isinstance(one, Replicated) and one.neutral for one in held) else foreign
     if any(isinstance(one, ShardSize) for one in held):
         return Unclear("each value is computed with the number of rows", node)
+    if (met := meeting(held, node)) is not None:
+        return met
     found: Layout = shards[0]
     for other in shards[1:]:
         found = _together(found, other, node)
     if isinstance(found, Partial) and not linear:
         return Unclear("a figure of the whole batch is changed by a function that is not linear", node)
     return found
+
+
+def meeting(layouts: Iterable[Layout], node: cst.CSTNode) -> Layout | None:
+    """What becomes of values that code which cannot be seen has handed out, in an operation; None without such."""
+    held = list(layouts)
+    foreign = next((one for one in held if isinstance(one, Foreign)), None)
+    if foreign is not None and any(isinstance(one, (Shard, ShardRow)) for one in held):
+        return Unclear("it may hold as many rows as the whole batch, and meets this process's rows", node)
+    return None if any(map(varies, held)) else foreign
 
 
 def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:

@@ -38,6 +38,8 @@ class Seeds:
     """Expressions whose values are cut into shards, and the layout of each."""
     sizes: frozenset[str] = frozenset()
     """The spellings of the number of rows of the whole batch."""
+    cut: bool = False
+    """They are cut out of a batch that the script makes: what else comes in has as many rows as that."""
 
 
 @dataclass
@@ -70,6 +72,8 @@ class Memory(ABC):
     _yielded: list[list[Layout]] = field(default_factory=list)
     _looked_up: dict[Binding, Layout] = field(default_factory=dict)
     _start: int = 0
+    _before_turns: bool = False
+    """What is evaluated was set before the loop."""
     _steps: int = 0
 
     @property

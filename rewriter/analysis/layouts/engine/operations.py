@@ -16,6 +16,7 @@ from .layout import (
     NEUTRAL,
     REPLICATED,
     Each,
+    Foreign,
     Layout,
     Made,
     Partial,
@@ -96,7 +97,7 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         )
         return masking(found) if method_name(given.node) in _TESTS else found
     if isinstance(transfer, tensors.Convert) and not varies(operand):
-        return REPLICATED
+        return operand if isinstance(operand, Foreign) else REPLICATED
     if isinstance(transfer, (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Passes)):
         return operand
     if isinstance(transfer, outside.TextOf):
@@ -394,7 +395,7 @@ def elements(layout: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(layout, Each):
         return layout.element
     if isinstance(layout, Replicated):
-        return REPLICATED
+        return layout if isinstance(layout, Foreign) else REPLICATED
     return layout if isinstance(layout, (Unclear, ShardRow)) else Unclear("it is looped over", node)
 
 

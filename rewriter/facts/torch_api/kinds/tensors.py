@@ -92,6 +92,8 @@ class Random(NamedTuple):
     generator: Literal["torch", "numpy", "python", "system"] = "torch"
     draws: Literal["noise", "numbers", "order", "choice"] = "numbers"
     """Noise: real numbers of a shape. Numbers: whole ones, or single ones. Order: a permutation. Choice: elements."""
+    size: int | None = None
+    """The position of the argument that says how many; without it a single number is drawn. None where that varies."""
     stamp: bool = False
     """Scripts use it in the names of files and runs."""
 

@@ -139,4 +139,4 @@ class Context(NamedTuple):
 class Seed(NamedTuple):
     """Sets the state of a random generator."""
 
-    generator: Literal["torch", "numpy", "python"] = "torch"
+    generator: Literal["torch", "cuda", "numpy", "python"] = "torch"

@@ -132,8 +132,9 @@ ROWS: Table = {
     "torch.cuda.memory_cached": ("per_process", {"why": "the memory of its device"}),
     # random generators
     "torch.manual_seed": ("seed", {}),
-    "torch.cuda.manual_seed": ("seed", {}),
-    "torch.cuda.manual_seed_all": ("seed", {}),
+    "torch.random.manual_seed": ("seed", {}),
+    "torch.cuda.manual_seed": ("seed", {"generator": "cuda"}),
+    "torch.cuda.manual_seed_all": ("seed", {"generator": "cuda"}),
     "torch.set_rng_state": ("seed", {}),
     # files
     "torch.save": ("write", {"path": 1, "data": 0}),
