@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
+import numpy as np
 import torch
 
-from ..device.placement import tensors_in
+from ..device.placement import map_tree, tensors_in
 from ..torch_internals import graph_clock
 from .shares import EVEN, History, ShardPlan, Shares
 
@@ -53,11 +54,21 @@ class HandedOut:
         """It was not read under `no_grad`."""
         self.trains = self.collects and not evaluates
         """Neither were all models in evaluation mode."""
-        self.tensors: list[tuple[weakref.ref[torch.Tensor], int]] = []
+        self.tensors: list[tuple[weakref.ref[Any], int]] = []
+        """Its tensors and arrays, and where each of them is."""
 
     def remember(self, batch: Any) -> None:
-        """Know its tensors again."""
-        self.tensors = [(weakref.ref(one), memory_of(one)) for one in tensors_in(batch) if one.numel()]
+        """Know its tensors and arrays again."""
+        found: list[tuple[weakref.ref[Any], int]] = []
+
+        def note(leaf: Any) -> None:
+            if isinstance(leaf, torch.Tensor) and leaf.numel():
+                found.append((weakref.ref(leaf), memory_of(leaf)))
+            elif isinstance(leaf, np.ndarray) and leaf.size:  # a tensor that is made of it has the same memory
+                found.append((weakref.ref(leaf), leaf.ctypes.data))
+
+        map_tree(note, batch)
+        self.tensors = found
 
     def alive(self) -> bool:
         """Somebody still holds a tensor of it: the script, or the graph of a loss."""

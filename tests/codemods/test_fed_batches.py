@@ -249,7 +249,7 @@ def test_what_code_that_is_not_there_hands_out_is_cut_beside_the_noise(migrated:
         real = torch.from_numpy(x)
         loss = -torch.mean(torch.log(D(real)) + torch.log(1 - D(G(z))))
     """
-    text = migrated(script("import source", loop, PAIR))
+    text = migrated(script("import source\n", loop, PAIR))
     assert "    z = accelerator.shard_batch(torch.randn(rows, latent))\n" in text
     assert "    x, _ = accelerator.shard_batch(data.train.next_batch(rows))\n" in text
     assert "accelerator.backward(loss)" in text
@@ -263,5 +263,5 @@ def test_rows_that_meet_what_may_be_a_whole_batch_are_not_cut(result: Result) ->
         real = table[start:start + rows]
         loss = -torch.mean(torch.log(D(real)) + torch.log(1 - D(G(z))))
     """
-    found = result(script("import source\ntable = source.table()", loop, PAIR))
+    found = result(script("import source\ntable = source.table()\n", loop, PAIR))
     assert found.after == found.source.data or b"real = accelerator.shard_batch(" in found.after

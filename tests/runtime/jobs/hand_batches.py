@@ -39,6 +39,16 @@ def the_whole_data_once():
     trains(net(x).sum(), 28 / 7, num_items=len(own(7)))
 
 
+def figures_of_arrays():
+    """What is made of an array counts by the rows of the array: in the loss, and in a mean over the processes."""
+    given = accelerator.shard_batch(np.arange(1.0, 8.0)[:, None])
+    x = torch.from_numpy(given)
+    trains(net(x).mean(), 4)
+    assert abs(accelerator.reduce(x.mean(), reduction="mean").item() - 4) < 1e-12
+    x = torch.from_numpy(given).float()  # a copy, while the array is still there
+    assert abs(accelerator.reduce(x.mean(), reduction="mean").item() - 4) < 1e-6
+
+
 def a_draw_of_rank_0_for_all():
     data = rows(10)
     generator = torch.Generator().manual_seed(rank)  # on purpose, every process draws others
@@ -194,5 +204,5 @@ for check in CHECKS:
     accelerator._progress.clear()
     print(check.__name__, flush=True)
     check()
-assert len(CHECKS) == 17, len(CHECKS)
+assert len(CHECKS) == 18, len(CHECKS)
 print("RESULT true", flush=True)
