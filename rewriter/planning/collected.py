@@ -13,6 +13,7 @@ from ..analysis.devices.device_fields import follows_field, redefined
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
+from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.devices.visible_gpus import chosen_for_others, left_to_launcher, visible_devices
 from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.differences import same_noise, same_rows, weighted
@@ -28,6 +29,7 @@ from ..analysis.layouts import metrics
 from ..analysis.layouts.batch_artifacts import (
     curved_batches,
     dropped_batches,
+    early_lengths,
     filled_batches,
     mean_of_batches,
     one_share,
@@ -194,9 +196,16 @@ class Collected:
             self.findings.extend(tied_shapes(self.unit, reach, training))
         else:
             self.findings.extend(mean_of_batches(state, self.unit, equality.shared))
+            self.findings.extend(early_lengths(state, self.unit, equality.shared, self._before_prepare))
             self.findings.extend(filled_batches(self.unit, training, self.gathers))
             self.findings.extend(curved_batches(state, self.unit, training, equality.shared))
             self.findings.extend(dropped_batches(state, self.unit, training, equality.shared))
+
+    def _before_prepare(self, call: cst.Call) -> bool:
+        """Whether a call that is given a variable comes before what prepares that."""
+        given = self.unit.names.module.code_for_node(call.args[0].value)
+        own = (Stands(unit, prepare) for unit, prepare in self.plan.prepares if given in prepare.names)
+        return any(stands.follows(self.unit, call) for stands in own)
 
     def _counts(self) -> Iterator[Count]:
         """What each process counts, or collects, for itself."""

@@ -5,7 +5,7 @@ sum of batch means that is divided by the number of samples.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import libcst as cst
 
@@ -73,6 +73,50 @@ def mean_of_batches(state: State, unit: Unit, shared: Container[cst.CSTNode]) ->
                         f"`{node.target.value}` adds up means over batches and is divided by {quotient[1]}",
                         "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
                     )
+
+
+def early_lengths(
+    state: State, unit: Unit, shared: Container[cst.CSTNode], is_early: Callable[[cst.Call], bool]
+) -> Iterator[Finding]:
+    """
+    Divisions by the length of a loader that was asked for before the loader is prepared: a loop over it is N times
+    shorter.
+
+    Args:
+        state: the solved program.
+        unit: a module.
+        shared: the loops whose loaders are prepared.
+        is_early: a call comes before `prepare`, in the same code.
+    """
+    looped = {o for loop, loaders in state.loaders.items() if loop in shared for o in loaders}
+    for call in unit.names.calls:
+        assign = unit.names.parents.get(call)
+        if method_name(call) != "len" or len(call.args) != 1 or not isinstance(assign, cst.Assign):
+            continue
+        target = assign.targets[0].target
+        binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
+        if binding is None or len(binding.definitions) != 1 or not is_early(call):
+            continue
+        if looped.isdisjoint(origins(state.values.get(call.args[0].value), Role.LOADER)):
+            continue
+        divided = next((read for read in binding.reads if _divides(unit, read)), None)
+        if divided is not None:
+            length = unit.names.module.code_for_node(call)
+            yield Finding(
+                "mean-of-batches",
+                divided,
+                f"`{binding.name}` is {length} from before the loader is prepared: on N processes a loop over it has N "
+                "times fewer batches, so what is divided by it is N times smaller",
+                f"ask for {length} where it is divided by, after the loader is prepared",
+            )
+
+
+def _divides(unit: Unit, read: cst.Name) -> bool:
+    """Whether a variable is what something is divided by."""
+    above = unit.names.parents.get(read)
+    if isinstance(above, cst.AugAssign):
+        return isinstance(above.operator, cst.DivideAssign)
+    return isinstance(above, cst.BinaryOperation) and above.right is read and isinstance(above.operator, cst.Divide)
 
 
 def curved_batches(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:

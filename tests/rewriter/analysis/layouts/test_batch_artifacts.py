@@ -45,6 +45,24 @@ def test_a_mean_over_the_batches_by_another_count(divisor: str, findings: list[s
     assert found == findings
 
 
+@pytest.mark.hazard("U13")
+@pytest.mark.parametrize(
+    ("use", "findings"),
+    [
+        ("print(total / steps)", ["mean-of-batches"]),
+        ("total /= steps\nprint(total)", ["mean-of-batches"]),
+        ("print(steps, total / len(held))", []),
+    ],
+    ids=["divided by it", "in place", "shown"],
+)
+def test_a_length_from_before_the_loader_is_prepared(use: str, findings: list[str], trained: Trained) -> None:
+    last = (
+        "held = DataLoader(data, batch_size=8)\nsteps = len(held)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)"
+    )
+    _, found = trained(built=last, source="held", step="total += loss.item()", epoch=use)
+    assert found == findings
+
+
 EVALUATED = """\
 held = torch.utils.data.DataLoader(other, batch_size=32, drop_last={drop})
 model.eval()
