@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..device.placement import map_tree, tensors_in
+from ..device.placement import map_tree
 from ..torch_internals import graph_clock
 from .shares import EVEN, History, ShardPlan, Shares
 

@@ -18,7 +18,7 @@ from ..types import Decorated, DistributedType
 from . import group
 from .guards import goes_first, only_when
 from .splitting import split
-from .topology import Topology, topology
+from .topology import ALONE, Topology, imported_by_worker, topology
 
 
 class PartialState:
@@ -76,8 +76,9 @@ class PartialState:
         PartialState.made_in = os.getpid()
         self.__dict__.clear()
         environment = read_environment()
-        place = topology(environment)
-        own = choose_device(place.local_rank, cpu or environment.cpu)
+        helper = imported_by_worker()
+        place = ALONE if helper else topology(environment)
+        own = choose_device(place.local_rank, cpu or environment.cpu or helper)
         device = own if environment.device is None else torch.device(environment.device)
         group.start(place, device, timeout, backend, init_method)
         self.__dict__.update(

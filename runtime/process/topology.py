@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from types import FrameType
 
 from ..config.environment import Environment
 from ..errors import TopologyError
@@ -43,6 +45,21 @@ class Topology:
 
 
 ALONE = Topology(rank=0, world_size=1, local_rank=0, local_world_size=1)
+
+
+def imported_by_worker() -> bool:
+    """
+    Whether this code runs because a worker process (of a loader, for one) imports the script anew.
+
+    So it is where workers are spawned, or come from a fork server. What the script makes at its top level belongs to
+    the process that it was started in: a worker has the same RANK, and must not take part in the job.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__mp_main__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def topology(environment: Environment) -> Topology:

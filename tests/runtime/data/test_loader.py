@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -88,3 +92,13 @@ def test_a_pass_that_drop_last_leaves_empty_says_so():
 def test_other_passes_say_nothing_of_that(rows, drop_last, skipped):
     """Batches for all, a data set that one process would find empty too, and the rest of a pass that goes on."""
     assert not _passes(rows, drop_last, skipped)[1]
+
+
+def test_workers_that_import_the_script_anew_do_not_join_the_job() -> None:
+    """A spawned worker has the RANK of its process; it tried to meet the others under that, and died."""
+    script = Path(__file__).parent.parent / "jobs" / "spawned_workers.py"
+    command = [Path(sys.executable).parent / "torchlift", "launch", "--num-processes", "2", "--cpu", script]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TORCHLIFT_", "ACCELERATE_", "MASTER_"))}
+    ended = subprocess.run(command, env=kept, capture_output=True, text=True, timeout=400)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("total 28 of 2") == 2
