@@ -157,7 +157,6 @@ READ_BEFORE = {
     "a cache": "if cached:\n    w = np.load('w.npy')\nelse:\n    np.save('w.npy', w)",
     "added to": "with open(p, 'w') as out:\n    out.write('a')\nwith open(p, 'a') as out:\n    out.write('b')",
     "by the main process": "for k in range(2):\n    with open(p, 'w') as out:\n        out.write(open(p).read())",
-    "another function": "def load(path):\n    return np.load(path)\n\nnp.save(path, w)\nload(path)",
     "a row": "class Rows:\n    def __getitem__(self, i):\n        np.save(p, i)\n        return np.load(p)\nRows()[0]",
 }
 
@@ -247,3 +246,39 @@ def test_all_wait_once(between: str, migrated: Callable[[str], str]) -> None:
     text = migrated(WRITTEN_WITH_ACCELERATE + SAVED + between + LOADED)
     assert text.endswith(f"{SAVED}{WAIT}\n{LOADED}")
     assert text.count(WAIT) == 1 and "from torchlift.runtime import Accelerator" in text
+
+
+BUILDER = """\
+import json
+
+
+class Words:
+    def __init__(self):
+        self.path = "words.json"
+        self.build()
+
+    def build(self):
+        with open(self.path, "w") as out:
+            json.dump(["a", "b"], out)
+        {between}self.read()
+
+    def read(self):
+        with open(self.path) as file:
+            self.words = json.load(file)
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "waits"), [("", True), ("return\n        ", False)], ids=["after the writing", "never reached"]
+)
+def test_a_file_that_a_function_reads_which_is_called_after_the_writing_is_waited_for(
+    between: str, waits: bool, lines: Lines
+) -> None:
+    """On the first run every process but the first read a file that was not there yet."""
+    new = lines(top=BUILDER.format(between=between), built="words = Words()")[1]
+    assert any(line.strip().endswith(".wait_for_everyone()") for line in new) is waits
+
+
+def test_so_is_one_that_a_function_without_a_class_reads(migrated: Callable[[str], str]) -> None:
+    end = "def load(path):\n    return np.load(path)\n\nnp.save(path, w)\nload(path)"
+    assert f"{WAIT}\nload(path)" in migrated(f"{IMPORTS}\n{TRAINS}{end}\n")

@@ -1,7 +1,7 @@
 """
 Files that the main process has just written, and that every process reads: all of them wait in between.
 
-Told by the text of the path, within one function, where whoever reads has come past the writing on its way.
+Told by the text of the path, where whoever reads, or calls what reads, has come past the writing in the same function.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Save
 from ...facts.torch_api import questions
-from ..dataflow.call_graph import Reach
+from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name
@@ -53,23 +53,26 @@ def read_back(
         for call in below:
             for path in _given(call) if isinstance(call, cst.Call) else ():
                 paths.setdefault(_text(unit, path), []).append(node)
-    found: dict[cst.CSTNode, None] = {}
+    reads: dict[Code, set[str]] = {}
     for call in unit.names.calls:
         read = _read(state, call)
-        if read is None or call in inside:
-            continue
         code = unit.names.function(call)
-        writers = paths.get(_text(unit, read), ())
-        if (
-            not writers
-            or code in rows
-            or code not in reach.reachable
-            or opens_to_write(call, 1)
-            or guarded(state, unit, call)
-        ):
+        usual = call not in inside and code not in rows and code in reach.reachable
+        if read is not None and usual and not opens_to_write(call, 1) and not guarded(state, unit, call):
+            reads.setdefault(code, set()).add(_text(unit, read))
+    found: dict[cst.CSTNode, None] = {}
+    for call in unit.names.calls:
+        code = unit.names.function(call)
+        if call in inside or guarded(state, unit, call):
             continue
-        statement = unit.names.statement(call)
-        for meeting in (_meeting(unit, node, statement) for node in writers):
+        own = _read(state, call)
+        read_here = (
+            {_text(unit, own)} & reads.get(code, set()) if own is not None and not opens_to_write(call, 1) else set()
+        )
+        for function in reach.called(call):  # `self.load()`, after the writing
+            read_here.update(text for below in reach.below(function) for text in reads.get(below, ()))
+        writers = dict.fromkeys(node for text in read_here for node in paths.get(text, ()))
+        for meeting in (_meeting(unit, node, unit.names.statement(call)) for node in writers):
             if meeting is not None and not waits(unit, meeting):
                 found[meeting] = None
     yield from found
