@@ -8,15 +8,17 @@ import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Count, Gather
-from ...facts.roles import SHARES, Role
+from ...facts.roles import SHARES, TENSORS, Role
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import Training
+from ..training.training import Training, method_name
 
 _LISTS = frozenset(("append",))
+_FIGURES = frozenset({"mean", "sum"})
+_ON_BARS = frozenset({"set_postfix", "set_postfix_str", "set_description", "set_description_str"})
 _TEXTS = (cst.SimpleString, cst.FormattedString)
 
 
@@ -43,25 +45,47 @@ def running_figures(
         here = set(descendants(loop))
         joined = {text for gather in gathered if gather.node in here for text in (*gather.names, *gather.means)}
         own = [name for name in shown if name not in whole and not _is_joined(unit, name, joined)]
-        yield from _of_steps(state, loop, own, told)
+        yield from _of_steps(state, unit, loop, own, told)
         yield from _left_behind(state, unit, loop, own, told)
 
 
 def _is_joined(unit: Unit, name: cst.Name, joined: set[str]) -> bool:
-    """Whether a figure is made of what the loop gathers."""
-    binding = unit.names.binding(name)
-    values = bindings_value(unit.names, binding) if binding is not None else []
-    read = {n.value for value in values for n in descendants(value) if isinstance(n, cst.Name)}
-    return name.value in joined or not joined.isdisjoint(read)
+    """Whether a figure is made of what the loop gathers, in some steps."""
+    pending, seen = [name], set[Binding]()
+    while pending:
+        read = pending.pop()
+        if read.value in joined:
+            return True
+        binding = unit.names.binding(read)
+        if binding is not None and binding not in seen:
+            seen.add(binding)
+            values = bindings_value(unit.names, binding)
+            pending += [n for value in values for n in descendants(value) if isinstance(n, cst.Name)]
+    return False
 
 
-def _of_steps(state: State, loop: cst.CSTNode, shown: Iterable[cst.Name], told: set[str]) -> Iterator[Count]:
+def _of_steps(
+    state: State, unit: Unit, loop: cst.CSTNode, shown: Iterable[cst.Name], told: set[str]
+) -> Iterator[Count]:
     """What the loop prints of the batch in hand: a loss, an accuracy."""
     inside = set(descendants(loop)) - {n for part in _collectors(loop) for n in descendants(part)}
     for name in shown:
-        if name in inside and name.value not in told and origins(state.values.get(name), Role.LOSS, Role.LOCAL):
+        if name not in inside or name.value in told:
+            continue
+        if origins(state.values.get(name), Role.LOSS, Role.LOCAL) or _is_figure(state, unit, name):
             told.add(name.value)
             yield Count(name, "figure", name.value)
+
+
+def _is_figure(state: State, unit: Unit, name: cst.Name) -> bool:
+    """Whether a variable holds a mean or a sum over the rows of a batch: ``accuracy = (guess == y).float().mean()``."""
+    binding = unit.names.binding(name)
+    for value in bindings_value(unit.names, binding) if binding is not None else ():
+        calls = [n for n in descendants(value) if isinstance(n, cst.Call) and method_name(n) in _FIGURES]
+        parts = (part for call in calls for part in descendants(call) if isinstance(part, cst.Name))
+        if any(origins(state.values.get(part), *TENSORS) for part in parts):
+            return True
+    return False
 
 
 def _left_behind(
@@ -85,15 +109,16 @@ def _set(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
 
 def _shown(unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.Name]:
     """The names in what is printed, and in the texts that are made for it."""
-    for effect in effects:
-        if effect.kind is EffectKind.PRINT and effect.node in unit.names.parents:
-            for name in (n for n in descendants(unit.names.parents[effect.node]) if isinstance(n, cst.Name)):
-                yield name
-                binding = unit.names.binding(name)
-                for value in bindings_value(unit.names, binding) if binding is not None else ():
-                    parts = list(descendants(value))
-                    if any(isinstance(part, _TEXTS) for part in parts):
-                        yield from (n for n in parts if isinstance(n, cst.Name))
+    printed = [e.node for e in effects if e.kind is EffectKind.PRINT and e.node in unit.names.parents]
+    printed += [call for call in unit.names.calls if method_name(call) in _ON_BARS]
+    for node in printed:
+        for name in (n for n in descendants(unit.names.parents[node]) if isinstance(n, cst.Name)):
+            yield name
+            binding = unit.names.binding(name)
+            for value in bindings_value(unit.names, binding) if binding is not None else ():
+                parts = list(descendants(value))
+                if any(isinstance(part, _TEXTS) for part in parts):
+                    yield from (n for n in parts if isinstance(n, cst.Name))
 
 
 def _collected(state: State, node: cst.CSTNode) -> tuple[cst.Name | None, cst.BaseExpression | None]:

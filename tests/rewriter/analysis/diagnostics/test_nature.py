@@ -106,3 +106,20 @@ def test_a_figure_of_the_last_steps_that_is_printed_after_the_loop(collect: str,
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
     assert [trait.name for trait in file.traits if trait.kind == "figure"] == names
+
+
+@pytest.mark.hazard("E6")
+@pytest.mark.parametrize(
+    ("collect", "log", "names"),
+    [
+        ("hits = (model(x).argmax(1) == y).float().mean()", "print(hits.item())", ["hits"]),
+        ("bar = tqdm(range(3))", "bar.set_postfix(loss=loss.item())", ["loss"]),
+        ("pass", "print(i)", []),
+    ],
+    ids=["an accuracy", "on a bar", "a number"],
+)
+def test_a_figure_of_a_step_that_is_shown(collect: str, log: str, names: list[str]) -> None:
+    text = "from tqdm import tqdm\n" + RUNNING.replace("COLLECT", collect).replace("LOG", log)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
+    assert [trait.name for trait in file.traits if trait.kind == "figure"] == names
