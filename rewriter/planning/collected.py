@@ -164,9 +164,24 @@ class Collected:
             *contradictions(program.state, unit, program.reach),
         ]
 
-    def leave_to_turn(self, inside: Container[Code]) -> None:
-        """What runs while one process goes ahead of the others needs nothing more; a turn within a turn would hang."""
+    def leave_to_turn(self, inside: Container[Code], asked: Container[Code]) -> None:
+        """
+        What runs while one process goes ahead of the others needs nothing more; a turn within a turn would hang.
+
+        Args:
+            inside: code that runs in such turns alone.
+            asked: code that does so where the others ask first whether it was done. It still guards what it writes, and
+                nobody can wait for anybody there.
+        """
         function = self.unit.names.function
+        here = [e for e in self.effects if function(e.node) in asked]
+        for effect in here:
+            self.effects.remove(effect)
+            if effect.kind is EffectKind.FETCH:
+                self.effects.append(effect._replace(kind=EffectKind.WRITE))
+            elif effect.kind is not EffectKind.DOWNLOAD:
+                self.effects.append(effect)
+        self.read_back = [s for s in self.read_back if function(s) not in asked]
         self.effects = [e for e in self.effects if function(e.node) not in inside]
         self.saves = [s for s in self.saves if function(s.call) not in inside]
         self.read_back = [s for s in self.read_back if function(s) not in inside]

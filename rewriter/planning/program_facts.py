@@ -156,11 +156,11 @@ class _Analyses(ProgramFacts):
             existing=self.existing is not None,
         )
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
-        inside = self._run_in_turn(
-            [e.node for c in collected.values() for e in c.effects if e.kind is EffectKind.DOWNLOAD and not e.guarded]
-        )
+        turns = [e for part in collected.values() for e in part.effects if e.kind is EffectKind.DOWNLOAD]
+        inside = self._run_in_turn([e.node for e in turns if not e.guarded])
+        asked = self._run_in_turn([e.node for e in turns]) - inside
         for part in collected.values():
-            part.leave_to_turn(inside)
+            part.leave_to_turn(inside, asked)
         shared = [loop for loop, held in self.state.loaders.items() if not plan_.prepared.isdisjoint(held)]
         gathers = [(unit, gather) for unit, part in collected.items() for gather in part.gathers]
         cut = self.batches.shards if isinstance(self.batches, ShardedBatches) else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -136,3 +137,58 @@ def test_what_is_written_elsewhere_too_has_no_turn(lines: Lines) -> None:
     assert any(
         "accelerator.save" in line or "is_main_process" in line for line in lines(imports="import os", top=top)[1]
     )
+
+
+SET = """\
+import json
+import os
+import zipfile
+from urllib.request import urlopen
+
+
+class Letters(torch.utils.data.Dataset):
+    def __init__(self, root, download=True):
+        self.root = root
+        if download:
+            self.download()
+        if not self._check_exists():
+            raise RuntimeError("download it first")
+        self.rows = json.load(open(os.path.join(self.root, "rows.json")))
+
+    def _check_exists(self):
+        return os.path.exists(os.path.join(self.root, "rows.json"))
+
+    def download(self):
+        if self._check_exists():
+            return
+        path = os.path.join(self.root, "letters.zip")
+        with open(path, "wb") as out:
+            out.write(urlopen("https://example.org/letters.zip").read())
+        archive = zipfile.ZipFile(path, "r")
+        archive.extractall(self.root)
+        with open(os.path.join(self.root, "rows.json"), "w") as out:
+            json.dump([1, 2], out)
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return self.rows[index]
+"""
+
+
+def test_nobody_waits_in_what_one_process_does_before_the_others(migrated: Callable[[str], str]) -> None:
+    """Inside of a turn a barrier of rank 0 let the others into the turn, and then they went past one another."""
+    training = """\
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = Letters("letters")
+    for x in torch.utils.data.DataLoader(data, batch_size=2):
+        loss = model(x.float()[:, None]).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    text = migrated("import torch\n" + SET + dedent(training))
+    assert "main_process_first():\n                self.download()" in text
+    assert "wait_for_everyone" not in text[text.index("def download") : text.index("def __len__")]

@@ -53,6 +53,7 @@ def read_back(
         for call in below:
             for path in _given(call) if isinstance(call, cst.Call) else ():
                 paths.setdefault(_text(unit, path), []).append(node)
+    _add_calls(unit, reach, paths)
     reads: dict[Code, set[str]] = {}
     for call in unit.names.calls:
         read = _read(state, call)
@@ -76,6 +77,18 @@ def read_back(
             if meeting is not None and not waits(unit, meeting):
                 found[meeting] = None
     yield from found
+
+
+def _add_calls(unit: Unit, reach: Reach, paths: dict[str, list[cst.CSTNode]]) -> None:
+    """To the statements that write a path, those that call what does: `self.download()`."""
+    writing: dict[Code, set[str]] = {}
+    for text, nodes in paths.items():
+        for node in nodes:
+            writing.setdefault(unit.names.function(node), set()).add(text)
+    for call in unit.names.calls:
+        for function in reach.called(call):
+            for text in {text for below in reach.below(function) for text in writing.get(below, ())}:
+                paths[text].append(unit.names.statement(call))
 
 
 def _gives_rows(code: cst.CSTNode) -> bool:
