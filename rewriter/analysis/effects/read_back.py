@@ -6,7 +6,7 @@ Told by the text of the path, where whoever reads, or calls what reads, has come
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 import libcst as cst
 
@@ -53,7 +53,8 @@ def read_back(
         for call in below:
             for path in _given(call) if isinstance(call, cst.Call) else ():
                 paths.setdefault(_text(unit, path), []).append(node)
-    _add_calls(unit, reach, paths)
+    turns = {below for e in effects if e.kind is EffectKind.DOWNLOAD for below in descendants(e.node)}
+    _add_calls(unit, reach, paths, turns)
     reads: dict[Code, set[str]] = {}
     for call in unit.names.calls:
         read = _read(state, call)
@@ -79,13 +80,14 @@ def read_back(
     yield from found
 
 
-def _add_calls(unit: Unit, reach: Reach, paths: dict[str, list[cst.CSTNode]]) -> None:
-    """To the statements that write a path, those that call what does: `self.download()`."""
+def _add_calls(unit: Unit, reach: Reach, paths: dict[str, list[cst.CSTNode]], turns: Container[cst.CSTNode]) -> None:
+    """To the statements that write a path, those that call what does: `self.download()`; not where one process does it
+    before the others."""
     writing: dict[Code, set[str]] = {}
     for text, nodes in paths.items():
         for node in nodes:
             writing.setdefault(unit.names.function(node), set()).add(text)
-    for call in unit.names.calls:
+    for call in (call for call in unit.names.calls if call not in turns):
         for function in reach.called(call):
             for text in {text for below in reach.below(function) for text in writing.get(below, ())}:
                 paths[text].append(unit.names.statement(call))
