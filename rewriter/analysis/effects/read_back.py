@@ -6,7 +6,7 @@ Told by the text of the path, where whoever reads, or calls what reads, has come
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 
 import libcst as cst
 
@@ -31,7 +31,7 @@ wait."""
 
 
 def read_back(
-    state: State, unit: Unit, reach: Reach, effects: Iterable[Effect], saves: Iterable[Save]
+    state: State, unit: Unit, reach: Reach, effects: Collection[Effect], saves: Iterable[Save]
 ) -> Iterator[cst.CSTNode]:
     """The statements before which all processes must wait, because only the main process wrote what they read."""
     written = [effect.node for effect in effects if effect.kind is EffectKind.WRITE]
