@@ -148,6 +148,7 @@ def apart(a: float, b: float, floor: float = 0.0) -> float:
     return abs(a - b) / max(abs(a), abs(b), floor)
 
 
-def shown(value: float) -> str:
-    """A number with as many digits as tell it apart."""
-    return f"{value:.8g}"
+def shown(value: float, beside: float | None = None) -> str:
+    """A number with eight digits; with all of them where the one beside it would look the same."""
+    text = f"{value:.8g}"
+    return f"{value:.17g}" if beside is not None and text == f"{beside:.8g}" else text

@@ -58,7 +58,7 @@ def losses(about: About) -> Promise:
             return about.held("losses", text)
         (a, step), (b, _) = wanted[wrong], found[wrong]
         ratios = [y / x for (x, _), (y, _) in zip(wanted[wrong:], found[wrong:], strict=False) if x]
-        text = f"loss {shown(b)}, the original's is {shown(a)}{_factor(ratios)}"
+        text = f"loss {shown(b, a)}, the original's is {shown(a, b)}{_factor(ratios)}"
         return about.broken("losses", text, step=step, figure=f"loss {wrong + 1}")
     if len(found) != len(wanted) and about.original.sound and about.migrated.sound:
         text = f"{len(found)} backward passes, the original makes {len(wanted)}"
@@ -189,7 +189,7 @@ def gradients(about: About) -> Promise:
         worst = max(worst, difference)
         if difference > about.tolerance * (1 if about.alone else 10):
             ratios = [y["gn"] / x["gn"] for n, x, y in pairs(about) if n >= number and x["gn"]]
-            text = f"norm {shown(b['gn'])}, the original's is {shown(a['gn'])}{_factor(ratios)}"
+            text = f"norm {shown(b['gn'], a['gn'])}, the original's is {shown(a['gn'], b['gn'])}{_factor(ratios)}"
             return about.broken("gradients", text, step=number, figure="gradient norm")
     return about.held("gradients", agreement(about, worst))
 

@@ -9,7 +9,7 @@ import pytest
 
 from torchlift.runtime.verify.compare import printed, samples, saved, training, waits
 from torchlift.runtime.verify.compare.everything import compare, unstable
-from torchlift.runtime.verify.compare.tolerances import About, Unstable, apart
+from torchlift.runtime.verify.compare.tolerances import About, Unstable, apart, shown
 from torchlift.runtime.verify.curve import curve, draw
 from torchlift.runtime.verify.traces import FileSeen, RankTrace, RunTrace
 from torchlift.runtime.verify.verdict import Outcome
@@ -497,3 +497,8 @@ RANK = line("rank 1")
 def test_an_original_of_several_processes(original: RunTrace, migrated: RunTrace, broken: set[str]) -> None:
     found = compare(about(original, migrated))
     assert {p.id for p in found if p.outcome is Outcome.BROKEN} == broken
+
+
+def test_two_figures_never_look_the_same() -> None:
+    assert shown(0.0872866261, 0.0872866258) != shown(0.0872866258, 0.0872866261)
+    assert shown(1 / 3, 0.25) == "0.33333333"
