@@ -64,7 +64,7 @@ class HandedOut:
         def note(leaf: Any) -> None:
             if isinstance(leaf, torch.Tensor) and leaf.numel():
                 found.append((weakref.ref(leaf), memory_of(leaf)))
-            elif isinstance(leaf, np.ndarray) and leaf.size:  # a tensor that is made of it has the same memory
+            elif isinstance(leaf, np.ndarray) and leaf.size:  # a tensor over it has the same memory
                 found.append((weakref.ref(leaf), leaf.ctypes.data))
 
         map_tree(note, batch)
