@@ -11,12 +11,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from inspect import signature
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel, distributed
 
 from .errors import UnknownTorchError
 
@@ -161,6 +163,30 @@ def has_reducer() -> bool:
     return counted and all(hasattr(inner.Reducer, name) for name in _REDUCER)
 
 
+_STARTING = ("_verify_param_shape_across_processes", "_sync_module_states")
+"""What DistributedDataParallel calls together with the other processes when it is made; `init_sync` leaves it out in
+newer versions of torch."""
+
+
+def made_alone(module: nn.Module, **options: Any) -> DistributedDataParallel:
+    """A DistributedDataParallel of parameters that are equal already: to make it takes no call together with others."""
+    if "init_sync" in signature(DistributedDataParallel.__init__).parameters:
+        return DistributedDataParallel(module, init_sync=False, **options)
+    home: Any = distributed
+    before = {name: getattr(home, name) for name in _STARTING}
+    for name in _STARTING:
+        setattr(home, name, _nothing)
+    try:
+        return DistributedDataParallel(module, **options)
+    finally:
+        for name, call in before.items():
+            setattr(home, name, call)
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
+    """Makes nothing equal, and compares nothing."""
+
+
 def forget_pass(reducer: Reducer) -> None:
     """Take a reducer out of a backward pass that has not reached all of its parameters."""
     reducer._reset_state()
@@ -198,7 +224,18 @@ def used_here(reducer: Reducer) -> torch.Tensor:
 
 # ---------------------------------------------------------------- many tensors at once
 
-_AS_ONE = _has("_C._nn.flatten_dense_tensors") and _has("_C._nn.unflatten_dense_tensors")
+_AS_ONE = _has("_C._nn.flatten_dense_tensors")
+
+
+def _keeps_shapes() -> bool:
+    """Pieces without elements have the shapes of their tensors: in older versions of torch they are vectors."""
+    if not _has("_C._nn.unflatten_dense_tensors"):
+        return False
+    (piece,) = torch._C._nn.unflatten_dense_tensors(torch.empty(0), [torch.empty(0, 2)])
+    return tuple(piece.shape) == (0, 2)
+
+
+_LIKE = _keeps_shapes()
 
 
 def as_one(tensors: list[torch.Tensor]) -> torch.Tensor:
@@ -210,7 +247,7 @@ def as_one(tensors: list[torch.Tensor]) -> torch.Tensor:
 
 def like(flat: torch.Tensor, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """The pieces of a vector in the shapes of tensors, as views; what is left over is not asked for."""
-    if _AS_ONE:
+    if _LIKE:
         return list(torch._C._nn.unflatten_dense_tensors(flat, tensors))
     lengths = [one.numel() for one in tensors]
     pieces = flat[: sum(lengths)].split(lengths)  # type: ignore[no-untyped-call]

@@ -15,10 +15,19 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
-from torch.nn.parallel import DistributedDataParallel
 
 from ..process import watched_calls
-from ..torch_internals import calls_made, empty_buckets, finished, forget_pass, has_reducer, like, unhook, used_here
+from ..torch_internals import (
+    calls_made,
+    empty_buckets,
+    finished,
+    forget_pass,
+    has_reducer,
+    like,
+    made_alone,
+    unhook,
+    used_here,
+)
 from .hooks import Compression
 
 SMALL_BYTES = 1 << 20
@@ -72,9 +81,8 @@ class DuringPass:
         holder = nn.Module()
         holder.never_reached = nn.Parameter(trained[0].detach().new_zeros(1))
         holder.model = model
-        self._ddp = DistributedDataParallel(
+        self._ddp = made_alone(
             holder,
-            init_sync=False,
             find_unused_parameters=True,
             bucket_cap_mb=bucket_cap_mb,
             gradient_as_bucket_view=gradient_as_bucket_view,

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, StepLR
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
@@ -124,6 +125,7 @@ def test_a_torch_without_a_needed_name_is_refused_in_words() -> None:
 def test_what_can_be_done_without_gives_the_same(lacking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if lacking:
         monkeypatch.setattr(internals, "_AS_ONE", False)
+        monkeypatch.setattr(internals, "_LIKE", False)
         monkeypatch.setattr(internals, "_has", lambda path: False)
     tensors = [torch.arange(6.0).view(2, 3), torch.tensor(7.0), torch.ones(0, 2)]
     flat = internals.as_one(tensors)
@@ -134,3 +136,24 @@ def test_what_can_be_done_without_gives_the_same(lacking: bool, monkeypatch: pyt
     into = [torch.zeros_like(one) for one in tensors]
     internals.copy_each(into, pieces)
     assert all(torch.equal(one, tensor) for one, tensor in zip(into, tensors, strict=True))
+
+
+class _Older:
+    """A DistributedDataParallel as in torch 2.6: without `init_sync`."""
+
+    def __init__(self, module: nn.Module, **options: object) -> None:
+        assert "init_sync" not in options
+        calls: Any = distributed
+        calls._verify_param_shape_across_processes(None, None)
+        calls._sync_module_states()
+        self.made = module
+
+
+def test_a_wrapper_of_an_older_torch_is_made_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it would call together with the other processes is left out, and there again afterwards."""
+    before = distributed._sync_module_states
+    monkeypatch.setattr(internals, "DistributedDataParallel", _Older)
+    module = nn.Linear(1, 1)
+    made: Any = internals.made_alone(module, find_unused_parameters=True)
+    assert made.made is module
+    assert distributed._sync_module_states is before
