@@ -282,20 +282,27 @@ def test_an_evaluation_that_gathers_reads_a_prepared_loader() -> None:
     assert broken(text.replace("PREPARE\n", "").replace("GATHER", gather)) == {"loader-prepared"}
 
 
-def test_a_model_that_only_evaluates_is_on_the_device_of_its_batches() -> None:
-    shown = """\
+NET = """\
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
             self.layer = nn.Linear(2, 2)
         def forward(self, x):
             return self.layer(x)
+"""
+
+
+def test_a_model_that_only_evaluates_is_on_the_device_of_its_batches() -> None:
+    shown = (
+        NET
+        + """\
     loaded = Net()
     PREPARE
     tests = accelerator.prepare(DataLoader(test_data, 8))
     for x, y in tests:
         print(loaded(x).argmax(1))
     """
+    )
     text = AFTER + dedent(shown)
     assert broken(text.replace("PREPARE", "loaded = accelerator.prepare(loaded)")) == set()
     assert broken(text.replace("PREPARE", "loaded = loaded.to(accelerator.device)")) == set()
@@ -371,19 +378,16 @@ def test_a_collective_where_an_exception_or_an_own_part_leads_to(around: str) ->
 
 
 def test_a_model_that_the_original_never_moves_is_not_held_against_the_migration() -> None:
-    shown = """\
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(2, 2)
-        def forward(self, x):
-            return self.layer(x)
+    shown = (
+        NET
+        + """\
     loaded = Net()
     tests = LOADER
     for x, y in tests:
         MOVED
         print(loaded(x).argmax(1))
     """
+    )
     text = dedent(shown)
     after = AFTER + text.replace("LOADER", "accelerator.prepare(DataLoader(test_data, 8))").replace("    MOVED\n", "")
     before = BEFORE + text.replace("LOADER", "DataLoader(test_data, 8)")
