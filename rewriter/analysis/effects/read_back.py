@@ -55,22 +55,20 @@ def read_back(
                 paths.setdefault(_text(unit, path), []).append(node)
     turns = {below for e in effects if e.kind is EffectKind.DOWNLOAD for below in descendants(e.node)}
     _add_calls(unit, reach, paths, turns)
+    own: dict[cst.Call, str] = {}
     reads: dict[Code, set[str]] = {}
     for call in unit.names.calls:
         read = _read(state, call)
         code = unit.names.function(call)
         usual = call not in inside and code not in rows and code in reach.reachable
         if read is not None and usual and not opens_to_write(call, 1) and not guarded(state, unit, call):
-            reads.setdefault(code, set()).add(_text(unit, read))
+            own[call] = _text(unit, read)
+            reads.setdefault(code, set()).add(own[call])
     found: dict[cst.CSTNode, None] = {}
-    for call in unit.names.calls:
-        code = unit.names.function(call)
+    for call in unit.names.calls if reads else ():
         if call in inside or guarded(state, unit, call):
             continue
-        own = _read(state, call)
-        read_here = (
-            {_text(unit, own)} & reads.get(code, set()) if own is not None and not opens_to_write(call, 1) else set()
-        )
+        read_here = {own[call]} if call in own else set()
         for function in reach.called(call):  # `self.load()`, after the writing
             read_here.update(text for below in reach.below(function) for text in reads.get(below, ()))
         writers = dict.fromkeys(node for text in read_here for node in paths.get(text, ()))
