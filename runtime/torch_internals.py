@@ -166,25 +166,48 @@ def has_reducer() -> bool:
 _STARTING = ("_verify_param_shape_across_processes", "_sync_module_states")
 """What DistributedDataParallel calls together with the other processes when it is made; `init_sync` leaves it out in
 newer versions of torch."""
+_DIVIDING = "_compute_bucket_assignment_by_size"
+"""Divides parameters among buckets."""
 
 
 def made_alone(module: nn.Module, **options: Any) -> DistributedDataParallel:
-    """A DistributedDataParallel of parameters that are equal already: to make it takes no call together with others."""
+    """
+    A DistributedDataParallel of parameters that are equal already: to make it takes no call together with others.
+
+    Its buckets are those that DDP comes to after a step in which all parameters were reached: counted from the last
+    parameter, whose gradient comes first, so that the small first bucket leaves early. DDP itself does not do that
+    where parameters may be left out, and a step then takes 1 to 2 % longer.
+    """
+    changed: dict[tuple[Any, str], Any] = {}
+    if hasattr(dist, _DIVIDING):
+        changed[dist, _DIVIDING] = _from_the_last(getattr(dist, _DIVIDING))
     if "init_sync" in signature(DistributedDataParallel.__init__).parameters:
-        return DistributedDataParallel(module, init_sync=False, **options)
-    home: Any = distributed
-    before = {name: getattr(home, name) for name in _STARTING}
-    for name in _STARTING:
-        setattr(home, name, _nothing)
+        options["init_sync"] = False
+    else:
+        changed.update({(distributed, name): _nothing for name in _STARTING})
+    before = {(home, name): getattr(home, name) for home, name in changed}
     try:
+        for (home, name), call in changed.items():
+            setattr(home, name, call)
         return DistributedDataParallel(module, **options)
     finally:
-        for name, call in before.items():
+        for (home, name), call in before.items():
             setattr(home, name, call)
 
 
 def _nothing(*_args: Any, **_kwargs: Any) -> None:
     """Makes nothing equal, and compares nothing."""
+
+
+def _from_the_last(divided: Callable[..., tuple[list[list[int]], list[int]]]) -> Callable[..., Any]:
+    """Division among buckets that counts from the last tensor; reversed, as DDP reverses what it is given."""
+
+    def from_the_last(tensors: list[torch.Tensor], limits: list[int], sparse: list[bool]) -> Any:
+        buckets, sizes = divided(tensors[::-1], limits, sparse[::-1])
+        last = len(tensors) - 1
+        return [[last - place for place in bucket] for bucket in reversed(buckets)], sizes[::-1]
+
+    return from_the_last
 
 
 def forget_pass(reducer: Reducer) -> None:

@@ -157,3 +157,17 @@ def test_a_wrapper_of_an_older_torch_is_made_without_the_others(monkeypatch: pyt
     made: Any = internals.made_alone(module, find_unused_parameters=True)
     assert made.made is module
     assert distributed._sync_module_states is before
+
+
+def test_the_first_bucket_is_of_the_last_parameters() -> None:
+    """Their gradients come first: a small bucket leaves early, as when DDP has seen the order of a whole pass."""
+    sizes = [3, 300, 200, 100, 40, 2]
+    tensors = [torch.zeros(size) for size in sizes]
+    limits = [64 * 4, 256 * 4]
+    real = torch.distributed._compute_bucket_assignment_by_size
+    buckets, bounds = internals._from_the_last(real)(tensors, limits, [False] * len(sizes))
+    arrival = list(range(len(sizes)))[::-1]
+    rebuilt, rebuilt_bounds = real(tensors[::-1], limits, [False] * len(sizes), arrival)
+    assert (buckets[::-1], bounds[::-1]) == (rebuilt, rebuilt_bounds)
+    assert buckets[-1] == [5, 4, 3]
+    assert buckets != real(tensors, limits, [False] * len(sizes))[0]
