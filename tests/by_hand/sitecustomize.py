@@ -4,22 +4,32 @@ Read by every interpreter of a script that opens its process group by itself (`P
 torch's DistributedDataParallel may be the last to hold a group of gloo when the script has destroyed it. Its reducer
 then joins gloo's threads while it holds the interpreter's lock, and a thread that is just letting go of the tensors of
 the last collective call waits for that lock: on a busy machine one run in sixty never ends (torch 2.13). Here python
-holds the group, and lets go of it without the lock; before the interpreter is taken down, where a thread that asks for
-the lock ends the process ("terminate called without an active exception", pytorch#190489).
+holds the group, to the end. A process whose script has closed its group and come to its end leaves at once: where the
+interpreter is taken down, a thread of gloo that asks for the lock ends the process ("terminate called without an active
+exception", pytorch#190489).
 """
 
 import atexit
+import os
+import sys
 
 import torch.distributed as dist
 
 kept = []
-atexit.register(kept.clear)
 destroy = dist.destroy_process_group
 
 
 def destroy_process_group(group=None):
     kept.extend(dist.distributed_c10d._world.pg_map)
     destroy(group)
+
+
+@atexit.register
+def leave():
+    if kept and getattr(sys, "last_value", None) is None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = destroy_process_group
