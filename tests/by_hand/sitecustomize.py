@@ -16,7 +16,9 @@ import sys
 import torch.distributed as dist
 
 kept = []
+statuses = []
 destroy = dist.destroy_process_group
+end = sys.exit
 
 
 def destroy_process_group(group=None):
@@ -24,12 +26,19 @@ def destroy_process_group(group=None):
     destroy(group)
 
 
+def note_and_exit(status=None):
+    statuses.append(status)
+    end(status)
+
+
 @atexit.register
 def leave():
-    if kept and getattr(sys, "last_value", None) is None:
+    failed = any(statuses) or getattr(sys, "last_value", None) is not None
+    if kept and not failed:  # a failure keeps its exit status
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
 
 
 dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = destroy_process_group
+sys.exit = note_and_exit
