@@ -1,15 +1,14 @@
-"""What was found in one module of a program, and its facts once the accelerator's way is known."""
+"""What was found in one module of a program, before it is known where the accelerator reaches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from typing import TypeVar
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import CallRecord, State, Unit, origins
-from ..analysis.devices.device_fields import follows_field, redefined
+from ..analysis.dataflow.values import CallRecord, Unit
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
@@ -19,11 +18,11 @@ from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.differences import same_noise, same_rows, weighted
 from ..analysis.diagnostics.refusals import contradictions
 from ..analysis.diagnostics.remarks import remarks
-from ..analysis.distributed.manual_ddp import unconnected, without_prefix
+from ..analysis.distributed.manual_ddp import without_prefix
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
-from ..analysis.effects.folders import folders, made_by_all, may_be_there, received
+from ..analysis.effects.folders import folders, received
 from ..analysis.effects.read_back import read_back
 from ..analysis.layouts import metrics
 from ..analysis.layouts.batch_artifacts import (
@@ -40,41 +39,22 @@ from ..analysis.layouts.decisions import decisions
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.epoch_averages import averages
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
-from ..analysis.layouts.reductions import reduction_of
-from ..analysis.layouts.running_figures import running_figures
 from ..analysis.precision.scalers import ScalerUse
-from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_batches
 from ..analysis.training.gradient_path import backward_operand
-from ..analysis.training.step_counts import counts
-from ..analysis.training.training import is_loss, method_name, outside_name
+from ..analysis.training.training import method_name, outside_name
 from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import (
     Behaviour,
-    Call,
-    Count,
-    DeviceRead,
-    Fact,
     Gather,
-    Home,
     MixedPrecision,
-    ModuleFacts,
     Move,
-    Placement,
-    Side,
-    Store,
 )
-from ..facts.roles import Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
-from .accelerator_path import Way
-from .device_reads import device_reads, vanished
-from .distribution_edits import replaced
-from .holders import base_call, receiver
 from .prepare import PreparePlan
 from .program import ProgramFacts
-from .unreachable import unreached_backwards, unreached_effects, unreached_saves, unreached_work
 from .wrapped import hidden
 
 _ASKED = frozenset({"backward", "clip_grad_norm_", "clip_grad_value_"})
@@ -101,7 +81,7 @@ class Collected:
         self.unwrapped = mover.unwrapped(unit, questions.wrappers("processes")) if self.hand is not None else []
         self.inner_models = mover.inner(unit)
         probes = {record.node for record in training.probes}
-        asked = [c for c in unit.names.calls if c in state.calls and _called_name(state.calls[c]) in _ASKED]
+        asked = [c for c in unit.names.calls if c in state.calls and called_name(state.calls[c]) in _ASKED]
         self.calls = [c for c in asked if c not in probes]
         understood = [e for e in evaluations if e.unit is unit and e.understood]
         cut = program.batches if isinstance(program.batches, ShardedBatches) else ShardedBatches()
@@ -222,11 +202,6 @@ class Collected:
         own = (Stands(unit, prepare) for unit, prepare in self.plan.prepares if given in prepare.names)
         return any(stands.follows(self.unit, call) for stands in own)
 
-    def _counts(self) -> Iterator[Count]:
-        """What each process counts, or collects, for itself."""
-        yield from counts(self.unit, self.program.training, self.loops)
-        yield from running_figures(self.program.state, self.unit, self.program.training, self.effects, self.gathers)
-
     def _printed(self, reducer: Reducer) -> Iterable[Gather]:
         """Losses of a step that are printed, where the step's batch is cut: that of one process is a part of them."""
         loops = self.program.batches.loops if isinstance(self.program.batches, ShardedBatches) else []
@@ -258,7 +233,7 @@ class Collected:
         found += [h.call for h in self.handles]
         found += [r.source for r in self.received]
         found += list(self.plain_models)
-        found += [*self._precision().regions, *self._precision().makers]
+        found += [*self.precision().regions, *self.precision().makers]
         found += [s.call for s in self.saves]
         found += [s.call for s in self.state_dicts]
         found += [ld.call for ld in self.loads if ld.needed]
@@ -273,121 +248,8 @@ class Collected:
             if unit is self.unit:
                 yield names.function(prepare.wraps or prepare.node), prepare.wraps or prepare.node
 
-    def module(self, way: Way) -> ModuleFacts:
-        """The facts of the module, once the accelerator's way is known."""
-        program, unit = self.program, self.unit
-
-        def here(node: cst.CSTNode) -> bool:
-            return self.here(node, way)
-
-        prepares = tuple(p for u, p in self.plan.prepares if u is unit)
-
-        def attained(node: cst.CSTNode) -> bool:
-            return here(node) or unit.names.function(node) in way.behind
-
-        self.findings.extend(unreached_backwards(unit, program.reach, self.calls, program.shared, here))
-        transparent = program.abilities.transparent_models
-        anyway = made_by_all(program.state, (e.node for e in self.effects if not here(e.node) and not e.optional))
-        effects = [e for e in self.effects if e.node not in anyway]
-        self.findings.extend(unreached_effects(effects, self.handles, self.received, attained))
-        apart = [s for s in self.saves if not here(s.call) and attained(s.call)] if transparent else []
-        guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
-        effects += guarded.values()
-        self.findings.extend(unreached_saves([s for s in self.saves if s not in guarded], here))
-        self.findings.extend(may_be_there(folder) for folder in anyway.values())
-        self.findings.extend(unreached_work(prepares, self.gathers, here))
-
-        home = way.home[1] if way.home is not None and way.home[0] is unit else None
-        removed = {
-            n
-            for d in ([home.node, *home.removed] if home and home.side is Side.INSTEAD else [])
-            for n in descendants(d)
-        }
-        if home is not None and home.side is Side.BEFORE:
-            removed.update(n for d in home.removed for n in descendants(d))
-        if self.hand is not None and way.home is not None and not way.joins and self.unit is way.home[0]:
-            self.findings.append(unconnected(way.home[1].node))
-        placed = (*self.placements, *self.wrappers, *self.unwrapped)
-        gone = vanished(unit, way, placed, self._precision(), removed)
-        reads = list(device_reads(program.state, program.reach, unit, way, gone))
-        gone.update(read.node for read in reads)
-        fields = [f for f in program.fields if f.unit is unit and here(f.target)]
-        reads.extend(read for field in fields for read in redefined(field, program.state, gone))
-        reads.extend(DeviceRead(v, n.word) for u, n in way.redefined if u is unit for v in n.values if v not in gone)
-        new = program.existing is None
-        self.findings.extend(program.constants.findings(unit, way.home[0] if way.home else None) if new else ())
-        pieces = replaced(self.hand, program.state, unit, way, self._aimed(gone), here) if self.hand is not None else ()
-        return ModuleFacts(
-            module=unit.names.module,
-            accelerator=program.name(),
-            abilities=program.abilities,
-            keep_global_batch=program.config.keep_global_batch,
-            mixed_precision=self._mixed_precision(),
-            precision=self._precision(),
-            accumulation=program.window.fact if program.window is not None and program.window.unit is unit else None,
-            accumulation_steps=program.window.steps if program.window is not None else None,
-            unsynced=program.unsynced[1] if program.unsynced is not None and program.unsynced[0] is unit else None,
-            existing=program.existing is not None,
-            calls=tuple(self._call(call, here(call)) for call in self.calls),
-            home=home,
-            hand_downs=tuple(h for u, h in way.hand_downs if u is unit),
-            handings=tuple(h for u, h in way.handings if u is unit),
-            stores=tuple(_stores(unit, way)),
-            spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
-            behind=frozenset(code for code in way.behind - way.reaches if code in unit.names.scopes),
-            placements=tuple(p for p in self.placements if self._moves(p, here)),
-            device_reads=tuple(reads),
-            visible=tuple(self.visible),
-            numbered=tuple(program.constants.numbered(unit)) if new and way.home is not None else (),
-            legacy=tuple(t for t in self.legacy if t.placed or here(t.node)),
-            wrappers=tuple(self.wrappers),
-            by_hand=tuple(pieces),
-            unwrapped=tuple(self.unwrapped),
-            settings=tuple(self.hand.imports()) if self.hand is not None and home is not None else (),
-            inner_models=tuple(self.inner_models),
-            prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
-            hand_batches=tuple(b for b in self.hand_batches if here(b.node)),
-            row_counts=tuple(self.row_counts),
-            gathers=tuple(g for g in self.gathers if here(g.node)),
-            effects=tuple(e for e in effects if attained(e.node)),
-            handles=tuple(h for h in self.handles if attained(h.call)),
-            folders=(*self.folders, *anyway.values()),
-            received=tuple(r for r in self.received if attained(r.node)),
-            plain_models=tuple(m for m in self.plain_models if here(m)),
-            saves=tuple(s for s in self.saves if here(s.call)),
-            state_dicts=tuple(s for s in self.state_dicts if here(s.call)),
-            loads=tuple(ld for ld in self.loads if not ld.needed or here(ld.call)),
-            read_back=tuple(s for s in self.read_back if attained(s)),
-            schedules=tuple(s for u, s in self.plan.schedules if u is unit),
-            counts=() if program.settled else tuple(self._counts()),
-            swaps=tuple(program.swaps.imports.get(unit, ())),
-            unswapped=tuple(f for u, f in program.swaps.findings if u is unit),
-            findings=tuple(self.findings),
-            roles=tuple(roles(program.state, unit)),
-            behaviour=self.behaviour,
-        )
-
-    def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:
-        """What goes, and what the moves that stay have in their place."""
-        return (
-            gone
-            | {n for p in self.placements if p.target is not None for n in descendants(p.target)}
-            | {
-                n
-                for p in self.placements
-                if p.move is Move.RETARGET
-                for a in getattr(p.node, "args", ())
-                for n in descendants(a)
-            }
-        )
-
-    def _mixed_precision(self) -> str | None:
-        asked = self.program.config.mixed_precision
-        if asked is not None:
-            return f'"{asked}"'
-        return self.program.precision.value if self.program.precision is not None else None
-
-    def _precision(self) -> MixedPrecision:
+    def precision(self) -> MixedPrecision:
+        """What mixed precision is in the module, as far as it is kept."""
         found = self.program.precision
         if found is None:
             return MixedPrecision()
@@ -408,48 +270,6 @@ class Collected:
             arguments=tuple(use.arguments),
         )
 
-    def here(self, node: cst.CSTNode, way: Way) -> bool:
-        """Whether the accelerator is there when a node runs."""
-        code = self.unit.names.function(node)
-        if code not in way.reaches or self._before_existing(code, node):
-            return False
-        if code is not way.code or way.home is None:
-            return True
-        return not _stands_before(self.unit, node, way.home[1])
-
-    def _moves(self, placement: Placement, here: Callable[[cst.CSTNode], bool]) -> bool:
-        """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
-        if placement.move is Move.PLACE:
-            return here(placement.node)
-        if placement.move is Move.RETARGET:
-            stays = follows_field(placement, self.program.redefined) or self.program.constants.followed(placement)
-            return here(placement.node) and not stays
-        return self.unit.names.function(placement.node) not in self.program.shared or here(placement.node)
-
-    def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:
-        """Whether a node comes before the line that creates the script's own accelerator."""
-        if self.program.existing is None or self.program.existing[0] is not self.unit:
-            return False
-        made, names = self.program.existing[1].node, self.unit.names
-        return names.function(made) is code and names.order(node) < names.order(made)
-
-    def _call(self, call: cst.Call, here: bool) -> Call:
-        state, training, reach = self.program.state, self.program.training, self.program.reach
-        record = state.calls[call]
-        name = _called_name(record)
-        role, because = None, ""
-        if origins(record.receiver, Role.ACCELERATOR):
-            role, because = Role.ACCELERATOR, "the accelerator's own"
-        elif name == "backward" and record in training.backwards:
-            loss, because = is_loss(state, training, record, reach)
-            role = Role.LOSS if loss else None
-        cut = self.program.batches
-        if isinstance(cut, ShardedBatches) and call in cut.reductions:
-            reduction = cut.reductions[call]
-        else:
-            reduction = "mean" if self.program.settled else reduction_of(state, record.unit, backward_operand(record))
-        return Call(call, name, outside_name(record), role, because, here, reduction)
-
 
 def _trained_on(node: cst.CSTNode) -> Finding:
     return Finding(
@@ -461,40 +281,11 @@ def _trained_on(node: cst.CSTNode) -> Finding:
     )
 
 
-def _stores(unit: Unit, way: Way) -> Iterable[Store]:
-    """The constructors of a module that keep the accelerator, and where."""
-    for init, owner in way.stores.items():
-        if owner is unit:
-            base = base_call(unit, init)
-            body = [s for s in getattr(init.body, "body", ()) if not is_docstring(s)]
-            if base is not None and init not in way.early_stores:
-                yield Store(base, Side.AFTER, receiver(init))
-            else:
-                yield Store(body[0], Side.BEFORE, receiver(init))
-
-
 def settled_here(gathers: Iterable[Gather]) -> set[cst.CSTNode]:
     """The nodes at which metrics are made those of all processes."""
     return {node for gather in gathers for node in (gather.node, *gather.inline)}
 
 
-def _called_name(record: CallRecord) -> str:
+def called_name(record: CallRecord) -> str:
     """The last name of what is called: that of the outside function where an alias hides it."""
     return outside_name(record).rpartition(".")[2] or method_name(record.node)
-
-
-def _stands_before(unit: Unit, node: cst.CSTNode, home: Home) -> bool:
-    """Whether a node of the home's code runs before the accelerator is made."""
-    order = unit.names.order
-    return order(node) < order(home.node)
-
-
-def roles(state: State, unit: Unit) -> Iterable[Fact]:
-    """What every variable of a module was taken for."""
-    for scope in unit.names.scopes.values():
-        for binding in scope.bindings.values():
-            if binding.name == "self":
-                continue
-            for origin in origins(state.binding(binding)):
-                node = binding.definitions[0] if binding.definitions else unit.names.module
-                yield Fact(node, binding.name, scope.qualname, origin.role, origin.because)

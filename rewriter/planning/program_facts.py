@@ -35,13 +35,14 @@ from ..facts.roles import Origin, Role
 from ..findings import Severity
 from .accelerator_path import Way
 from .accumulation import Window, window_of
-from .collected import Collected, roles
+from .collected import Collected
 from .device_reads import vanishing
 from .early_draws import too_early
 from .holders import Holders, receiver
 from .home import Homes
 from .prepare import PreparePlan, plan
 from .program import ProgramFacts
+from .reached_module import ReachedModule, roles
 from .routing import Router
 
 
@@ -106,9 +107,9 @@ class _Analyses(ProgramFacts):
         collected, way = self._decided(evaluations, collected, way)
         for unit, finding in too_early(self.reach, way, self.draws):
             collected[unit].findings.append(finding)
-        left = {f.target.attr.value for f in self.fields if not collected[f.unit].here(f.target, way)}
+        left = {f.target.attr.value for f in self.fields if not ReachedModule(collected[f.unit], way).here(f.target)}
         self.redefined = {field.target.attr.value for field in self.fields} - left
-        return [collected[unit].module(way) for unit in self.reach.units]
+        return [ReachedModule(collected[unit], way).facts() for unit in self.reach.units]
 
     def _leave_shared(self, evaluations: list[metrics.Evaluation]) -> None:
         """Leave the evaluation loops alone that files outside the program run as well."""
@@ -259,7 +260,8 @@ class _Analyses(ProgramFacts):
         if self.precision is None:
             return False
         places = [pair for region in self.precision.regions for pair in (*region.entered, *region.made)]
-        return all(collected[unit].here(node, way) for unit, node in places) and _ready(way, self.precision.names)
+        reached = all(ReachedModule(collected[unit], way).here(node) for unit, node in places)
+        return reached and _ready(way, self.precision.names)
 
     def _has_window(self, way: Way) -> bool:
         if self.window is None:
@@ -374,7 +376,7 @@ class _Analyses(ProgramFacts):
 
 def _gathers(collected: dict[Unit, Collected], way: Way, evaluation: metrics.Evaluation) -> bool:
     """Whether the gather of an evaluation loop can be written."""
-    return evaluation.gather is not None and collected[evaluation.unit].here(evaluation.gather.node, way)
+    return evaluation.gather is not None and ReachedModule(collected[evaluation.unit], way).here(evaluation.gather.node)
 
 
 def _ready(way: Way, names: Iterable[str]) -> bool:

@@ -1,0 +1,235 @@
+"""The facts of one module, once the accelerator's way is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.devices.device_fields import follows_field, redefined
+from ..analysis.distributed.manual_ddp import unconnected
+from ..analysis.effects import checkpoints
+from ..analysis.effects.folders import made_by_all, may_be_there
+from ..analysis.layouts.by_hand.plan import ShardedBatches
+from ..analysis.layouts.reductions import reduction_of
+from ..analysis.layouts.running_figures import running_figures
+from ..analysis.syntax.nodes import is_docstring
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.gradient_path import backward_operand
+from ..analysis.training.step_counts import counts
+from ..analysis.training.training import is_loss, outside_name
+from ..facts.module import Call, Count, DeviceRead, Fact, Home, ModuleFacts, Move, Placement, Side, Store
+from ..facts.roles import Role
+from .accelerator_path import Way
+from .collected import Collected, called_name
+from .device_reads import device_reads, vanished
+from .distribution_edits import replaced
+from .holders import base_call, receiver
+from .unreachable import unreached_backwards, unreached_effects, unreached_saves, unreached_work
+
+
+class ReachedModule:
+    """
+    What was found in one module, as the accelerator's way divides it.
+
+    Args:
+        found: what was found.
+        way: where the accelerator reaches.
+    """
+
+    def __init__(self, found: Collected, way: Way) -> None:
+        self._found, self._way = found, way
+        self._program, self._unit = found.program, found.unit
+
+    def here(self, node: cst.CSTNode) -> bool:
+        """Whether the accelerator is there when a node runs."""
+        way = self._way
+        code = self._unit.names.function(node)
+        if code not in way.reaches or self._before_existing(code, node):
+            return False
+        if code is not way.code or way.home is None:
+            return True
+        return not _stands_before(self._unit, node, way.home[1])
+
+    def facts(self) -> ModuleFacts:
+        """All that the rules are told of the module."""
+        program, unit, found, way, here = self._program, self._unit, self._found, self._way, self.here
+        told = list(found.findings)
+        prepares = tuple(p for u, p in found.plan.prepares if u is unit)
+
+        def attained(node: cst.CSTNode) -> bool:
+            return here(node) or unit.names.function(node) in way.behind
+
+        told.extend(unreached_backwards(unit, program.reach, found.calls, program.shared, here))
+        transparent = program.abilities.transparent_models
+        anyway = made_by_all(program.state, (e.node for e in found.effects if not here(e.node) and not e.optional))
+        effects = [e for e in found.effects if e.node not in anyway]
+        told.extend(unreached_effects(effects, found.handles, found.received, attained))
+        apart = [s for s in found.saves if not here(s.call) and attained(s.call)] if transparent else []
+        guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
+        effects += guarded.values()
+        told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
+        told.extend(may_be_there(folder) for folder in anyway.values())
+        told.extend(unreached_work(prepares, found.gathers, here))
+
+        home = way.home[1] if way.home is not None and way.home[0] is unit else None
+        removed = {
+            n
+            for d in ([home.node, *home.removed] if home and home.side is Side.INSTEAD else [])
+            for n in descendants(d)
+        }
+        if home is not None and home.side is Side.BEFORE:
+            removed.update(n for d in home.removed for n in descendants(d))
+        if found.hand is not None and way.home is not None and not way.joins and unit is way.home[0]:
+            told.append(unconnected(way.home[1].node))
+        placed = (*found.placements, *found.wrappers, *found.unwrapped)
+        gone = vanished(unit, way, placed, found.precision(), removed)
+        reads = list(device_reads(program.state, program.reach, unit, way, gone))
+        gone.update(read.node for read in reads)
+        fields = [f for f in program.fields if f.unit is unit and here(f.target)]
+        reads.extend(read for field in fields for read in redefined(field, program.state, gone))
+        reads.extend(DeviceRead(v, n.word) for u, n in way.redefined if u is unit for v in n.values if v not in gone)
+        new = program.existing is None
+        told.extend(program.constants.findings(unit, way.home[0] if way.home else None) if new else ())
+        pieces = (
+            replaced(found.hand, program.state, unit, way, self._aimed(gone), here) if found.hand is not None else ()
+        )
+        return ModuleFacts(
+            module=unit.names.module,
+            accelerator=program.name(),
+            abilities=program.abilities,
+            keep_global_batch=program.config.keep_global_batch,
+            mixed_precision=self._mixed_precision(),
+            precision=found.precision(),
+            accumulation=program.window.fact if program.window is not None and program.window.unit is unit else None,
+            accumulation_steps=program.window.steps if program.window is not None else None,
+            unsynced=program.unsynced[1] if program.unsynced is not None and program.unsynced[0] is unit else None,
+            existing=program.existing is not None,
+            calls=tuple(self._call(call) for call in found.calls),
+            home=home,
+            hand_downs=tuple(h for u, h in way.hand_downs if u is unit),
+            handings=tuple(h for u, h in way.handings if u is unit),
+            stores=tuple(_stores(unit, way)),
+            spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
+            behind=frozenset(code for code in way.behind - way.reaches if code in unit.names.scopes),
+            placements=tuple(p for p in found.placements if self._moves(p)),
+            device_reads=tuple(reads),
+            visible=tuple(found.visible),
+            numbered=tuple(program.constants.numbered(unit)) if new and way.home is not None else (),
+            legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
+            wrappers=tuple(found.wrappers),
+            by_hand=tuple(pieces),
+            unwrapped=tuple(found.unwrapped),
+            settings=tuple(found.hand.imports()) if found.hand is not None and home is not None else (),
+            inner_models=tuple(found.inner_models),
+            prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
+            hand_batches=tuple(b for b in found.hand_batches if here(b.node)),
+            row_counts=tuple(found.row_counts),
+            gathers=tuple(g for g in found.gathers if here(g.node)),
+            effects=tuple(e for e in effects if attained(e.node)),
+            handles=tuple(h for h in found.handles if attained(h.call)),
+            folders=(*found.folders, *anyway.values()),
+            received=tuple(r for r in found.received if attained(r.node)),
+            plain_models=tuple(m for m in found.plain_models if here(m)),
+            saves=tuple(s for s in found.saves if here(s.call)),
+            state_dicts=tuple(s for s in found.state_dicts if here(s.call)),
+            loads=tuple(ld for ld in found.loads if not ld.needed or here(ld.call)),
+            read_back=tuple(s for s in found.read_back if attained(s)),
+            schedules=tuple(s for u, s in found.plan.schedules if u is unit),
+            counts=() if program.settled else tuple(self._counts()),
+            swaps=tuple(program.swaps.imports.get(unit, ())),
+            unswapped=tuple(f for u, f in program.swaps.findings if u is unit),
+            findings=tuple(told),
+            roles=tuple(roles(program.state, unit)),
+            behaviour=found.behaviour,
+        )
+
+    def _counts(self) -> Iterator[Count]:
+        """What each process counts, or collects, for itself."""
+        found, training = self._found, self._program.training
+        yield from counts(self._unit, training, found.loops)
+        yield from running_figures(self._program.state, self._unit, training, found.effects, found.gathers)
+
+    def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:
+        """What goes, and what the moves that stay have in their place."""
+        return (
+            gone
+            | {n for p in self._found.placements if p.target is not None for n in descendants(p.target)}
+            | {
+                n
+                for p in self._found.placements
+                if p.move is Move.RETARGET
+                for a in getattr(p.node, "args", ())
+                for n in descendants(a)
+            }
+        )
+
+    def _mixed_precision(self) -> str | None:
+        asked = self._program.config.mixed_precision
+        if asked is not None:
+            return f'"{asked}"'
+        return self._program.precision.value if self._program.precision is not None else None
+
+    def _moves(self, placement: Placement) -> bool:
+        """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
+        if placement.move is Move.PLACE:
+            return self.here(placement.node)
+        if placement.move is Move.RETARGET:
+            stays = follows_field(placement, self._program.redefined) or self._program.constants.followed(placement)
+            return self.here(placement.node) and not stays
+        return self._unit.names.function(placement.node) not in self._program.shared or self.here(placement.node)
+
+    def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:
+        """Whether a node comes before the line that creates the script's own accelerator."""
+        if self._program.existing is None or self._program.existing[0] is not self._unit:
+            return False
+        made, names = self._program.existing[1].node, self._unit.names
+        return names.function(made) is code and names.order(node) < names.order(made)
+
+    def _call(self, call: cst.Call) -> Call:
+        state, training, reach = self._program.state, self._program.training, self._program.reach
+        record = state.calls[call]
+        name = called_name(record)
+        role, because = None, ""
+        if origins(record.receiver, Role.ACCELERATOR):
+            role, because = Role.ACCELERATOR, "the accelerator's own"
+        elif name == "backward" and record in training.backwards:
+            loss, because = is_loss(state, training, record, reach)
+            role = Role.LOSS if loss else None
+        cut = self._program.batches
+        if isinstance(cut, ShardedBatches) and call in cut.reductions:
+            reduction = cut.reductions[call]
+        else:
+            reduction = "mean" if self._program.settled else reduction_of(state, record.unit, backward_operand(record))
+        return Call(call, name, outside_name(record), role, because, self.here(call), reduction)
+
+
+def _stores(unit: Unit, way: Way) -> Iterable[Store]:
+    """The constructors of a module that keep the accelerator, and where."""
+    for init, owner in way.stores.items():
+        if owner is unit:
+            base = base_call(unit, init)
+            body = [s for s in getattr(init.body, "body", ()) if not is_docstring(s)]
+            if base is not None and init not in way.early_stores:
+                yield Store(base, Side.AFTER, receiver(init))
+            else:
+                yield Store(body[0], Side.BEFORE, receiver(init))
+
+
+def _stands_before(unit: Unit, node: cst.CSTNode, home: Home) -> bool:
+    """Whether a node of the home's code runs before the accelerator is made."""
+    order = unit.names.order
+    return order(node) < order(home.node)
+
+
+def roles(state: State, unit: Unit) -> Iterable[Fact]:
+    """What every variable of a module was taken for."""
+    for scope in unit.names.scopes.values():
+        for binding in scope.bindings.values():
+            if binding.name == "self":
+                continue
+            for origin in origins(state.binding(binding)):
+                node = binding.definitions[0] if binding.definitions else unit.names.module
+                yield Fact(node, binding.name, scope.qualname, origin.role, origin.because)
