@@ -26,23 +26,16 @@ from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_names
 from ..facts.roles import Role
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
-from ..validation.collectives import COLLECTIVES
-from ..validation.guards import HANDLERS, TURNS
+from ..validation.guards import HANDLERS
 from ..validation.violation import CodePlace
 from .program import AuditedProgram
 from .rule import AuditRule, Found, line_of
 
-_TOGETHER = frozenset(
-    "barrier monitored_barrier all_reduce reduce reduce_scatter reduce_scatter_tensor all_gather "
-    "all_gather_into_tensor all_gather_object gather gather_object broadcast broadcast_object_list "
-    "scatter scatter_object_list all_to_all "
-    "all_to_all_single new_group".split()
-)
 _FABRIC = frozenset(
     {"all_reduce", "all_gather", "barrier", "broadcast", "setup", "setup_dataloaders", "save", "backward"}
 )
-_OWN = COLLECTIVES - {"prepare_model"}
 
 
 def collectives_apart(program: AuditedProgram) -> Found:
@@ -56,7 +49,7 @@ def collectives_apart(program: AuditedProgram) -> Found:
         guard = program.guards.of(record.unit, record.node)
         if (
             guard is None
-            or (name in TURNS and isinstance(guard.node, cst.With))
+            or (name in questions.turns() and isinstance(guard.node, cst.With))
             or _paired(program, record, guard, name)
         ):
             continue
@@ -82,9 +75,10 @@ def _collective(program: AuditedProgram, record: CallRecord) -> str:
     name = method_name(record.node)
     if origins(record.receiver, Role.ACCELERATOR):
         fabric = bool({d.name for d in program.dialects} == {"FABRIC"})
-        return name if name in (_FABRIC if fabric else _OWN) else ""
+        known = _FABRIC if fabric else questions.together() - {"prepare_model"}
+        return name if name in known else ""
     outside = outside_names(record)
-    if any(n.startswith("torch.distributed.") and n.rpartition(".")[2] in _TOGETHER for n in outside):
+    if any(found.op != "between two" for found in map(questions.collective, outside) if found is not None):
         return name
     if record in program.training.backwards and program.by_hand and program.wraps:
         return name

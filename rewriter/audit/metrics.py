@@ -25,16 +25,13 @@ from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .program import AuditedProgram
 from .rule import AuditRule, Found
 
-_JOINS = frozenset(
-    "all_reduce reduce all_gather all_gather_into_tensor all_gather_object gather gather_object gather_for_metrics "
-    "pad_across_processes concat_all_gather reduce_tensor reduce_mean all_reduce_mean synchronize_between_processes "
-    "barrier_and_gather broadcast".split()
-)
-_WORDS = ("all_reduce", "all_gather", "reduce_", "gather", "synchronize", "sync_")
+_WORDS = ("all_reduce", "reduce_", "synchronize", "sync_")
+"""How functions of scripts are named that join what processes have found."""
 _COLLECTS = frozenset({"append", "extend", "update", "add_batch", "add"})
 
 
@@ -117,7 +114,7 @@ def _joined(program: AuditedProgram, unit: Unit, loop: cst.For) -> bool:
 def _joins(program: AuditedProgram, call: cst.Call) -> bool:
     """Whether a call combines values of all processes: by its name, or because it is a metric that does."""
     name = method_name(call)
-    if name in _JOINS or name.startswith(_WORDS):
+    if name in questions.joining_names() or "gather" in name or name.startswith(_WORDS):
         return True
     record = program.state.calls.get(call)
     names = [getattr(t, "qualified", "") for t in record.callees] if record is not None else []

@@ -22,14 +22,10 @@ import libcst as cst
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.training.training import outside_name, whole
 from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .program import AuditedProgram, Dialect
 from .rule import AuditRule, Found, line_of
-
-_REDUCES = frozenset(
-    f"torch.distributed.{name}"
-    for name in "all_reduce all_reduce_coalesced reduce_scatter reduce_scatter_tensor reduce".split()
-)
 
 
 def unwrapped_models(program: AuditedProgram) -> Found:
@@ -82,11 +78,16 @@ def _averages_by_hand(program: AuditedProgram) -> bool:
     """Whether the script averages gradients or weights by itself."""
     for record in program.state.calls.values():
         code = record.unit.names.function(record.node)
-        if outside_name(record) in _REDUCES and not isinstance(code, cst.Module):
+        if _reduces(record) and not isinstance(code, cst.Module):
             text = record.unit.names.module.code_for_node(code)
             if ".grad" in text or "parameters()" in text:
                 return True
     return False
+
+
+def _reduces(record: CallRecord) -> bool:
+    found = questions.collective(outside_name(record))
+    return found is not None and found.op == "reduce"
 
 
 def _stepped(program: AuditedProgram, record: CallRecord) -> Iterator[Origin]:

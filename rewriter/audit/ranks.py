@@ -10,6 +10,7 @@ from ..analysis.syntax.nodes import is_none
 from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.training import method_name
 from ..facts.roles import Role
+from ..facts.torch_api import questions
 from .tracing import Tracer
 
 _NAMES = frozenset(
@@ -21,7 +22,6 @@ _NAMES = frozenset(
 """Usual names for the rank of a process, or for the check whether it is the first."""
 _NUMBERS = frozenset({ranks.RANK, ranks.LOCAL_RANK, ranks.MULTIPLE})
 _PURE = frozenset({"int", "bool", "str", "float", "getenv", "get"})
-_JOINED = frozenset("all_reduce all_gather gather reduce broadcast gather_for_metrics all_gather_object".split())
 _STEPS = 500
 """The search stops after this many nodes."""
 
@@ -78,7 +78,7 @@ class RankQuestions:
         name = method_name(call)
         if name in _NAMES or name in ("get_rank", "get_local_rank", "get_node_local_rank"):
             return True
-        if name in _JOINED:
+        if name in questions.joining_names():
             return False
         if name in _PURE:
             return any(self.asks(unit, arg.value) for arg in call.args)

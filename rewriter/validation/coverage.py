@@ -9,18 +9,18 @@ import libcst as cst
 from ..analysis.dataflow.values import origins
 from ..analysis.training.training import method_name
 from ..facts.roles import Role
-from .collectives import COLLECTIVES
+from ..facts.torch_api import questions
 from .program import EmittedProgram
 from .violation import CodePlace, Violation
 
 INVARIANT = "coverage"
-_OURS = COLLECTIVES - {"backward", "reduce", "broadcast"}
-"""Methods that only the accelerator has."""
+_OF_OTHERS = frozenset({"backward", "reduce"})
+"""Methods that not only the accelerator has."""
 
 
 def unseen(program: EmittedProgram) -> Iterator[Violation]:
     """The calls in reached code that look like calls of the training or the accelerator, and were not understood."""
-    training = program.training
+    training, ours = program.training, questions.together() - _OF_OTHERS
     seen = {r.node for r in (*training.backwards, *training.probes, *training.steps, *training.ticks)}
     seen.update(record.node for record in program.accelerated)
     for unit in program.reach.units:
@@ -32,7 +32,7 @@ def unseen(program: EmittedProgram) -> Iterator[Violation]:
             name = method_name(call)
             if name == "backward" and not program.reach.called(call):
                 yield Violation(INVARIANT, CodePlace(unit, call), "this backward pass was not understood")
-            elif name in _OURS and not program.reach.called(call) and _is_accelerator(call.func.value):
+            elif name in ours and not program.reach.called(call) and _is_accelerator(call.func.value):
                 yield Violation(INVARIANT, CodePlace(unit, call), "this call of the accelerator was not understood")
     if program.updated_by_hand or (training.models and not training.optimizers):
         return

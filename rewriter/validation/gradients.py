@@ -9,10 +9,9 @@ import libcst as cst
 from ..analysis.dataflow.values import origins
 from ..analysis.training.training import method_name
 from ..facts.roles import Role
+from ..facts.torch_api import questions
 from .program import EmittedProgram
 from .violation import CodePlace, Violation
-
-_JOINS = frozenset({"gather", "gather_for_metrics", "reduce", "pad_across_processes", "broadcast"})
 
 
 def backwards(program: EmittedProgram) -> Iterator[Violation]:
@@ -29,7 +28,7 @@ def joined(program: EmittedProgram) -> Iterator[Violation]:
     """Collectives through which a backward pass would flow."""
     path = program.gradient_path.nodes
     for record in program.accelerated:
-        if record.node in path and method_name(record.node) in _JOINS:
+        if record.node in path and method_name(record.node) in questions.exchanging():
             words = f"`{method_name(record.node)}` joins the values of all processes on the path of a training loss"
             yield Violation("gradient-gathered", program.at(record), words, program.at(program.training.backwards[0]))
 

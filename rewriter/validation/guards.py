@@ -11,14 +11,13 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import outside_name
-from ..facts.torch_api.questions import asks_existence, fetches, writes
+from ..facts.torch_api.questions import asks_existence, fetches, turns, writes
 from .program import EmittedProgram
 from .violation import CodePlace
 
 _NUMBERS = frozenset({"process_index", "local_process_index"})
 _RANKS = _NUMBERS | {"is_last_process"}
 ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
-TURNS = frozenset({"main_process_first", "local_main_process_first"})
 _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally)
 """Where an exception leads to: the process that it is raised in comes there, or comes there before the others."""
@@ -83,7 +82,7 @@ class Guards:
             return below is above.body and self._is_own_part(unit, above.iter)
         if isinstance(above, cst.With):
             calls = [item.item for item in above.items if isinstance(item.item, cst.Call)]
-            return below is above.body and any(last_name(call.func) in TURNS for call in calls)
+            return below is above.body and any(last_name(call.func) in turns() for call in calls)
         return isinstance(above, HANDLERS)
 
     def _is_own_part(self, unit: Unit, iterated: cst.BaseExpression) -> bool:

@@ -33,15 +33,8 @@ _KNOWN = {
     "get_node_local_rank": frozenset({"fallback_rank"}),
 }
 """What may be given to each of these by keyword."""
-_COLLECTIVES = frozenset(
-    "all_reduce reduce broadcast all_gather all_gather_into_tensor all_gather_object gather gather_object scatter "
-    "scatter_object_list broadcast_object_list reduce_scatter reduce_scatter_tensor all_to_all all_to_all_single send "
-    "recv isend irecv is_initialized is_available get_backend get_default_backend_for_device "
-    "is_nccl_available is_gloo_available is_mpi_available "
-    "is_torchelastic_launched monitored_barrier".split()
-)
-"""What torch does with the group that the accelerator opens as it did with the script's own."""
 _HARMLESS = ("torch.distributed.elastic.multiprocessing.errors.", "torch.distributed.ReduceOp")
+_OWN_GROUP = frozenset({"torch.distributed.new_group"})
 _HOOKS = frozenset("register_comm_hook join _set_static_graph".split())
 _WRITES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
 
@@ -63,8 +56,8 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
     )
     if last in _KNOWN and direct:
         return _of_arguments(call, last) or _of_place(state, reach, unit, call, name)
-    if last in _COLLECTIVES and direct:
-        return None
+    if direct and name not in _OWN_GROUP and (questions.collective(name) is not None or questions.asks_group(name)):
+        return None  # torch does it with the group that the accelerator opens as it did with the script's own
     return blocked(call, f"{name} has no counterpart", INSTEAD.get(last, "leave it out, or keep the script as it is"))
 
 

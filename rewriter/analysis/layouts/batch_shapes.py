@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import libcst as cst
 
 from ...facts.roles import Origin
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import Unit
@@ -16,10 +17,8 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name
 
-_SHAPING = frozenset(
-    "view reshape expand unflatten repeat zeros ones full empty rand randn eye arange init_hidden Tensor FloatTensor "
-    "LongTensor normal new_zeros new_ones new_full new_empty fill_".split()
-)
+_OF_SCRIPTS = frozenset({"init_hidden"})
+"""Methods of scripts that make a state of so many rows."""
 
 
 def batch_sizes(loaders: Iterable[Origin]) -> list[cst.BaseExpression]:
@@ -37,11 +36,16 @@ def batch_sizes(loaders: Iterable[Origin]) -> list[cst.BaseExpression]:
 def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Call | None:
     """The first call below a node that makes a shape of such a size."""
     for call in descendants(node) if sizes else ():
-        if isinstance(call, cst.Call) and method_name(call) in _SHAPING:
+        if isinstance(call, cst.Call) and _shapes(call):
             given = [part for arg in call.args for part in (arg.value, *_members(arg.value))]
             if any(part.deep_equals(size) for part in given for size in sizes):
                 return call
     return None
+
+
+def _shapes(call: cst.Call) -> bool:
+    name = method_name(call)
+    return name in _OF_SCRIPTS or questions.takes_shape(name)
 
 
 def divided_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> bool:
@@ -60,7 +64,7 @@ def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.
     found = (count for statement in front for count in row_counts(unit, statement))
     counts = {count.binding for count in found if count.form != "computed"}
     for node in (n for statement in tail for n in descendants(statement)) if counts else ():
-        if isinstance(node, cst.Call) and method_name(node) in _SHAPING:
+        if isinstance(node, cst.Call) and _shapes(node):
             names = (n for arg in node.args for n in descendants(arg) if isinstance(n, cst.Name))
             if any(unit.names.binding(name) in counts for name in names):
                 return True

@@ -15,6 +15,7 @@ import libcst as cst
 
 from ...facts.module import Gather
 from ...facts.roles import Role
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
@@ -50,13 +51,7 @@ class Joint:
         if not isinstance(node, cst.Call) or node not in self.state.calls:
             return False
         record = self.state.calls[node]
-        return method_name(node) in _COLLECTIVES and bool(origins(record.receiver, Role.ACCELERATOR))
-
-
-_COLLECTIVES = frozenset(
-    "backward clip_grad_norm_ gather gather_for_metrics reduce broadcast wait_for_everyone get_state_dict save_state "
-    "save_model prepare".split()
-)
+        return method_name(node) in questions.together() and bool(origins(record.receiver, Role.ACCELERATOR))
 
 
 def decisions(

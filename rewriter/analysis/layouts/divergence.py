@@ -27,7 +27,6 @@ from ..training.training import Training, method_name, outside_name
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
 """Attributes of a shard that are equal on all processes."""
 _SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_grad_".split())
-_JOINS = frozenset("gather gather_for_metrics reduce broadcast broadcast_object_list gather_object".split())
 _WRITING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Call)
 """The kinds of node by which something is written."""
 _STRIPPED = frozenset("tqdm trange track progress auto list iter islice reversed tqdm_notebook".split())
@@ -95,7 +94,7 @@ class Equality:
         for unit, gather in gathers:
             self._join(unit, gather)
         for record in state.calls.values():
-            if method_name(record.node) in _JOINS and origins(record.receiver, Role.ACCELERATOR):
+            if method_name(record.node) in questions.joining() and origins(record.receiver, Role.ACCELERATOR):
                 self._joined_already(record)
         self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
         self._summaries: dict[tuple[FunctionNode, int | None], _Summary] = {}
@@ -334,7 +333,7 @@ class Equality:
         """What a call's result depends on; ``place``: one of the values that it gives."""
         record = self.state.calls.get(node)
         name = method_name(node)
-        if record is not None and name in _JOINS and origins(record.receiver, Role.ACCELERATOR):
+        if record is not None and name in questions.joining() and origins(record.receiver, Role.ACCELERATOR):
             return
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return

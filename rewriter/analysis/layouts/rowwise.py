@@ -5,14 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import TENSORS
+from ...facts.torch_api import questions
 from ..dataflow.values import State, origins
 from ..training.training import Training, method_name
-
-_BY_ROWS = frozenset(
-    "argmax max softmax log_softmax sigmoid tanh relu detach data float long int cpu to eq ne gt lt ge le round "
-    "squeeze view reshape flatten clone topk sort contiguous logits cuda type double half argsort".split()
-)
-"""Operations that keep one result for each row."""
 
 
 def by_rows(state: State, training: Training, value: cst.BaseExpression) -> bool:
@@ -22,7 +17,7 @@ def by_rows(state: State, training: Training, value: cst.BaseExpression) -> bool
             return True
         operand = value.func.value if isinstance(value.func, cst.Attribute) else None
         own = operand is not None and bool(origins(state.values.get(operand), *TENSORS))
-        if operand is None or not (method_name(value) in _BY_ROWS or _along_rows(value, 0 if own else 1)):
+        if operand is None or not _row_by_row(value, 0 if own else 1):
             return False
         if own:
             return by_rows(state, training, operand)
@@ -42,18 +37,24 @@ def _keeps_rows(call: cst.Call) -> bool:
     return False
 
 
-def _along_rows(call: cst.Call, position: int) -> bool:
-    """``scores.max(1)``, ``torch.sum(scores, dim=-1)``: reduced along the rows, so that each keeps its result."""
-    if method_name(call) not in ("max", "min", "sum", "mean", "amax", "amin", "prod", "norm", "any", "all"):
-        return False
-    value = dimension_of(call, position)
+def _row_by_row(call: cst.Call, before: int) -> bool:
+    """``scores.tanh()``, ``scores.max(1)``, ``torch.sum(scores, dim=-1)``: each row keeps its result; ``before`` counts
+    the arguments before those that the method has."""
+    kept = questions.keeps_rows(method_name(call))
+    if not isinstance(kept, questions.Along):
+        return kept
+    value = dimension_of(call, None if kept.position is None else kept.position + before)
+    if value is None:
+        return not kept.reduces
     if isinstance(value, cst.Integer):
         return value.evaluated_value > 0
     return isinstance(value, cst.UnaryOperation) and isinstance(value.operator, cst.Minus)
 
 
-def dimension_of(call: cst.Call, position: int) -> cst.BaseExpression | None:
+def dimension_of(call: cst.Call, position: int | None) -> cst.BaseExpression | None:
     """The dimension that a call is asked for, by keyword or position; None where it is asked for none."""
     named = [a.value for a in call.args if a.keyword is not None and a.keyword.value in ("dim", "axis")]
     plain = [a.value for a in call.args if a.keyword is None]
-    return named[0] if named else (plain[position] if len(plain) > position else None)
+    if named or position is None:
+        return named[0] if named else None
+    return plain[position] if len(plain) > position else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..roles import Role
 from .kinds import outside, processes, tensors, training
@@ -165,6 +165,105 @@ def framework(module: str) -> str:
 def leaves_the_loop(name: str) -> bool:
     """Whether a function of such a package leaves the loop to the script."""
     return transfer(name, processes.FrameworkPart) is not None
+
+
+# ---------------------------------------------------------------- rows and shapes
+
+_TENSOR = "torch.Tensor."
+_ROW_BY_ROW = (tensors.Pointwise, tensors.Convert, tensors.Same, tensors.Detach)
+
+
+class Along(NamedTuple):
+    """An operation keeps the rows if the dimension it is given is not theirs."""
+
+    position: int | None
+    """Where the dimension stands among the arguments of the method; None for by keyword only, or not at all."""
+    reduces: bool
+    """Given none, it makes one value of all."""
+
+
+@cache
+def keeps_rows(method: str) -> Along | bool:
+    """Whether a method of tensors, or the function of that name, gives one result for each row, as a tensor."""
+    name = _TENSOR + method
+    if any(transfer(name, kind) is not None for kind in _ROW_BY_ROW):
+        return True
+    host, shape = transfer(name, tensors.ToHost), transfer(name, tensors.Reshape)
+    if host is not None or shape is not None:
+        return (host is not None and host.gives == "tensor") or (shape is not None and shape.how in _SHAPES)
+    reduces, mixes = transfer(name, tensors.Reduce), transfer(name, tensors.AlongDim)
+    found = reduces or mixes
+    return Along(found.dim, reduces is not None) if found is not None else False
+
+
+_SHAPES = ("view", "flatten", "squeeze")
+
+
+@cache
+def takes_shape(last: str) -> bool:
+    """Whether a method of tensors, or a function of that name, is given a shape: ``view``, ``zeros``, ``randn``."""
+    return any(_takes_shape(prefix + last) for prefix in ("torch.", _TENSOR))
+
+
+def _takes_shape(name: str) -> bool:
+    shape = transfer(name, tensors.Reshape)
+    if shape is not None:
+        return shape.how in ("view", "expand", "repeat")
+    if transfer(name, tensors.Convert) is not None:
+        return name.rpartition(".")[2][:1].isupper()  # ``torch.FloatTensor(rows, columns)``
+    return transfer(name, tensors.Create) is not None or draws(name) is not None
+
+
+# ---------------------------------------------------------------- what all processes do together
+
+_ACCELERATOR = "torchlift.runtime.Accelerator"
+_GROUP = "torch.distributed."
+_JOINING = ("reduce", "gather", "broadcast")
+
+
+def collective(name: str) -> processes.Collective | None:
+    """What processes that are connected by hand do together in a call of torch; None for other calls."""
+    return transfer(_GROUP + name.rpartition(".")[2], processes.Collective) if name.startswith(_GROUP) else None
+
+
+def asks_group(name: str) -> bool:
+    """Whether a call of torch asks about the group of processes."""
+    return name.startswith(_GROUP) and transfer(_GROUP + name.rpartition(".")[2], processes.GroupState) is not None
+
+
+@cache
+def together() -> frozenset[str]:
+    """The methods of the accelerator that all processes must call together."""
+    return methods(_ACCELERATOR, processes.Collective)
+
+
+@cache
+def turns() -> frozenset[str]:
+    """Those of them that let one process go before the others."""
+    return _methods_of("turns")
+
+
+@cache
+def joining() -> frozenset[str]:
+    """Those whose result is made from the values of all processes, and is the same on all."""
+    return _methods_of(*_JOINING)
+
+
+@cache
+def exchanging() -> frozenset[str]:
+    """Those whose result holds values of other processes, or is padded to their sizes."""
+    return _methods_of(*_JOINING, "pad")
+
+
+@cache
+def joining_names() -> frozenset[str]:
+    """The last names of all calls that join the values of all processes: of the accelerator, and of torch."""
+    rows = named(processes.Collective).items()
+    return frozenset(name.rpartition(".")[2] for name, found in rows if found.op in _JOINING)
+
+
+def _methods_of(*ops: str) -> frozenset[str]:
+    return frozenset(n for n in together() if named(processes.Collective)[f"{_ACCELERATOR}.{n}"].op in ops)
 
 
 # ---------------------------------------------------------------- what differs from process to process

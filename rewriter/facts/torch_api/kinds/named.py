@@ -63,6 +63,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "rank": processes.RankNumber,
     "start": processes.ProcessStart,
     "collective": processes.Collective,
+    "group": processes.GroupState,
     "accelerator": processes.AcceleratorClass,
     "framework": processes.Framework,
     "framework_part": processes.FrameworkPart,

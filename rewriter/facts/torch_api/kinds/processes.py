@@ -32,9 +32,26 @@ class ProcessStart(NamedTuple):
 class Collective(NamedTuple):
     """All processes must make this call together."""
 
-    op: Literal["barrier", "reduce", "gather", "broadcast", "scatter", "exchange", "backward", "prepare", "save"] = (
-        "barrier"
-    )
+    op: Literal[
+        "barrier",
+        "turns",
+        "reduce",
+        "gather",
+        "pad",
+        "broadcast",
+        "scatter",
+        "exchange",
+        "between two",
+        "backward",
+        "clip",
+        "prepare",
+        "save",
+    ] = "barrier"
+    """Turns: one after another. Between two: a process sends, and another one receives."""
+
+
+class GroupState(NamedTuple):
+    """Says whether the processes are connected, or by what; it waits for nobody."""
 
 
 class AcceleratorClass(NamedTuple):
