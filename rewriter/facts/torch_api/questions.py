@@ -177,7 +177,7 @@ class Along(NamedTuple):
     """An operation keeps the rows if the dimension it is given is not theirs."""
 
     position: int | None
-    """Where the dimension stands among the arguments of the method; None for by keyword only, or not at all."""
+    """The place of the dimension among the arguments of the method; None for by keyword only, or not at all."""
     reduces: bool
     """Given none, it makes one value of all."""
 
