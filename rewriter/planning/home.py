@@ -83,7 +83,8 @@ class Homes:
             return None
         behind = any(first is p.node and p.side is Side.AFTER and p.wraps is None for p in prepares)
         side = Side.AFTER if behind and not self._runs_need(unit, first, needs) else Side.BEFORE
-        way.home = (unit, Home(first, side, (), "before its first use; the script names no device"))
+        named = "" if self.devices or self.fields else "; the script names no device"
+        way.home = (unit, Home(first, side, (), f"before its first use{named}"))
         flagged = self._flagged(unit, anchor, first, prepares)
         if flagged is not None:
             way.home = (unit, flagged)

@@ -228,7 +228,9 @@ def _unprepared(evaluation: Evaluation) -> Finding:
         evaluation.loop,
         f"this evaluation loop was not understood: {evaluation.because}. Its loader is not prepared, so every process "
         "evaluates the whole set",
-        "prepare the loader, and gather the inputs of the metric with accelerator.gather_for_metrics(...)",
+        'prepare the loader, and average the figures of its batches with accelerator.reduce(..., reduction="mean")'
+        if evaluation.groups
+        else "prepare the loader, and gather the inputs of the metric with accelerator.gather_for_metrics(...)",
         Severity.REVIEW,
     )
 

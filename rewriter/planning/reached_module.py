@@ -8,6 +8,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import follows_field, redefined
 from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
@@ -15,6 +16,7 @@ from ..analysis.effects.folders import made_by_all, may_be_there
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.reductions import reduction_of
 from ..analysis.layouts.running_figures import running_figures
+from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import backward_operand
@@ -117,7 +119,7 @@ class ReachedModule:
             placements=tuple(p for p in found.placements if self._moves(p)),
             device_reads=tuple(reads),
             visible=tuple(found.visible),
-            numbered=tuple(program.constants.numbered(unit)) if new and way.home is not None else (),
+            numbered=tuple(dict.fromkeys(self._numbered())) if new and way.home is not None else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
             wrappers=tuple(found.wrappers),
             by_hand=tuple(pieces),
@@ -180,6 +182,20 @@ class ReachedModule:
             stays = follows_field(placement, self._program.redefined) or self._program.constants.followed(placement)
             return self.here(placement.node) and not stays
         return self._unit.names.function(placement.node) not in self._program.shared or self.here(placement.node)
+
+    def _numbered(self) -> Iterator[cst.BaseExpression]:
+        """The names of GPUs that lose their number: those that many read, and those where the accelerator is not."""
+        unit = self._unit
+        yield from self._program.constants.numbered(unit)
+        for placement in self._found.placements:
+            call = placement.node
+            if placement.move is not Move.RETARGET or self.here(call) or not isinstance(call, cst.Call):
+                continue
+            for value in (arg.value for arg in call.args):
+                binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
+                local = binding is not None and binding.scope.node is unit.names.function(call)
+                values = bindings_value(unit.names, binding) if binding is not None and local else [value]
+                yield from (n for v in values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
 
     def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:
         """Whether a node comes before the line that creates the script's own accelerator."""

@@ -55,14 +55,14 @@ class Constant:
 
     def numbers(self) -> list[cst.BaseExpression]:
         """The parts of its definition that name one GPU by number, written out or computed."""
-        return [node for value in self.name.values for node in _numbers(value)]
+        return [node for value in self.name.values for node in gpus_by_number(value)]
 
     def open(self) -> bool:
         """Whether its definition does not say which kinds of device it can be: ``torch.device(args.device)``."""
         return not all(_words(value) for value in self.name.values)
 
 
-def _numbers(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+def gpus_by_number(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """The outermost expressions below a node that give the name of one GPU."""
     if isinstance(node, cst.SimpleString) and _NUMBERED.match(node.value):
         yield node
@@ -71,7 +71,7 @@ def _numbers(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
             yield node
     else:
         for child in children(node):
-            yield from _numbers(child)
+            yield from gpus_by_number(child)
 
 
 def constants(state: State, reach: Reach, devices: list[tuple[Unit, DeviceName]]) -> list[Constant]:

@@ -19,6 +19,7 @@ from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
+from ..syntax.nodes import is_none, keyword
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
 from ..training.training import Training
@@ -43,6 +44,9 @@ class Evaluation:
     because: str
     parts: tuple[Gather, ...] = ()
     """Entries of results and batches that are gathered where they are read."""
+
+    groups: bool = False
+    """Each batch is a whole: its figures can be averaged over the processes, and its rows cannot be joined."""
 
     keeps: bool = False
     """Something that outlives a turn of the loop takes figures of its batches."""
@@ -79,6 +83,10 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     forward = _last_forward(unit, reach, training, loop)
     if forward is None:
         return answer(None, False, "its forward pass was not found")
+    if any(_of_groups(loader) for loader in reach.loaders(loop)):
+        whole = answer(None, False, "its `batch_sampler` makes each batch a whole, and gathered batches are several")
+        whole.groups = True
+        return whole
     step = Step(state, unit, loop, forward)
     early = step.counted_early(training)
     doubt = _doubt(step, training, set(early))
@@ -107,6 +115,12 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     names = tuple(b.name for b in rows)
     gather = Gather(_behind(unit, forward), names, because, means=means, counts=counts, recounts=recounts)
     return answer(gather, True, because, parts)
+
+
+def _of_groups(loader: Origin) -> bool:
+    """Whether the script says which rows make a batch: an episode, so many of each class."""
+    sampler = keyword(loader.node, "batch_sampler", 4) if isinstance(loader.node, cst.Call) else None
+    return sampler is not None and not is_none(sampler)
 
 
 _COUNTED = "it counts the rows of its batch before the forward pass and uses that number after it"

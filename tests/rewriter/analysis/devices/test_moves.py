@@ -57,3 +57,43 @@ def test_a_model_whose_tensors_are_kept_before_prepare_is_moved_before_that(keep
 def test_what_follows_the_model_does_not_need_it(keeps: str, trained: Trained) -> None:
     text, _ = trained(top=AVERAGE.format(keeps=keeps), built=BUILT)
     assert ".to(accelerator.device)" not in text and "cuda" not in text
+
+
+TRAIN = """\
+import torch
+from torch.utils.data import DataLoader
+from data import data, other
+from checks import check
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=32):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+check(model, DataLoader(other, batch_size=32))
+"""
+CHECKS = """\
+import torch
+
+def check(net, batches):
+    device = {device}
+    for x, y in batches:
+        net(x.to(device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "emitted"),
+    [
+        ('"cuda:0" if torch.cuda.is_available() else "cpu"', '"cuda" if torch.cuda.is_available() else "cpu"'),
+        ('torch.device("cuda:1")', 'torch.device("cuda")'),
+    ],
+)
+def test_a_gpu_that_code_without_the_accelerator_names_loses_its_number(
+    device: str, emitted: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    """A script beside it calls `check`, too: it stays as it is, and its device is the GPU of each process."""
+    checks = CHECKS.format(device=device)
+    after, _ = trained_project(train=TRAIN, checks=checks, other="from checks import check\ncheck(print, [])\n")
+    assert after["checks"] == checks.replace(device, emitted)

@@ -79,3 +79,25 @@ def test_rows_that_nobody_knows_are_not_compared_with_gathered_ones(metric: str,
     text, findings = trained(top=TABLE, end=LOOKED_UP.format(metric=metric))
     assert ("gather_for_metrics" not in text) is whole
     assert ("prepare" in findings) is whole
+
+
+EPISODES = """\
+episodes = torch.utils.data.DataLoader(other, {batches})
+scores = []
+for x, y in episodes:
+    out = model(x)
+    scores.append(torch.nn.functional.cross_entropy(out, y).item())
+print(sum(scores) / len(scores))"""
+
+
+@pytest.mark.parametrize(
+    ("batches", "whole"),
+    [("batch_sampler=Episodes(other)", True), ("1, False, None, Episodes(other)", True), ("batch_sampler=None", False)],
+    ids=["by keyword", "by position", "none"],
+)
+def test_batches_that_a_sampler_makes_are_not_joined(batches: str, whole: bool, trained: Trained) -> None:
+    """An episode is a whole: the rows of two of them are no larger episode."""
+    top = "class Episodes:\n    def __iter__(self):\n        yield [0, 1]"
+    text, findings = trained(top=top, end=EPISODES.format(batches=batches))
+    assert ("gather_for_metrics" not in text) is whole
+    assert ("prepare" in findings) is whole
