@@ -18,6 +18,7 @@ from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
 from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
+from ..analysis.training.cached_batches import kept_generators
 from ..analysis.training.training import Training, outside_name
 from ..facts.module import Prepare, Side
 from ..facts.roles import Origin, Role
@@ -121,8 +122,7 @@ def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:
     """Whether a loop is in a generator: it runs where the yielded values are consumed."""
     unit = next((u for u in reach.units if loop in u.names.parents), None)
     code = unit.names.function(loop) if unit is not None else None
-    own = reach.own(code) if isinstance(code, cst.FunctionDef) else ()
-    return any(isinstance(node, cst.Yield) for node in own)
+    return code is not None and reach.yields(code)
 
 
 class _Block:
@@ -178,7 +178,7 @@ class _Placer:
 
     def __init__(self, state: State, reach: Reach, training: Training, unit: Unit) -> None:
         self.state, self.unit = state, unit
-        self.drawn = _drawn(state, reach, training)
+        self.drawn = {*_drawn(state, reach, training), *kept_generators(state, reach)}
         working: set[cst.CSTNode] = {record.node for record in (*training.steps, *training.backwards)}
         working.update(self.drawn)
         working.update(training.train_loops)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.training.cached_batches import kept_generators
 from ..analysis.training.training import method_name
 from ..facts.roles import Origin, Role
 from .program import EmittedProgram
@@ -57,6 +58,11 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
         if (call := _trained_before(program, record)) is not None:
             words = "this is prepared only after a call that trains it"
             yield Violation("prepared-late", program.at(record), words, program.at(call))
+    for generator in kept_generators(program.state, program.reach):
+        for record in program.prepares:
+            if _is_given_before(program, program.state.calls[generator], record):
+                words = "this loader is prepared only after a generator was given it, which goes on with the other one"
+                yield Violation("prepared-late", program.at(record), words, program.at(program.state.calls[generator]))
 
 
 def _comes_after(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:
@@ -80,6 +86,16 @@ def _trained_before(program: EmittedProgram, record: CallRecord) -> CallRecord |
         if not taken.isdisjoint(given) and program.steps_below(call):
             return other
     return None
+
+
+def _is_given_before(program: EmittedProgram, call: CallRecord, prepare: CallRecord) -> bool:
+    """Whether a call is given a loader that is prepared in the same code, and only later."""
+    if call.unit is not prepare.unit or not _comes_after(call.unit, call.node, prepare.node):
+        return False
+    values = program.state.values
+    taken = {o for a in prepare.node.args for o in origins(values.get(a.value), Role.LOADER)}
+    same = (a.value for a in call.node.args if not _bound_between(call.unit, a.value, call.node, prepare.node))
+    return any(origin in taken for value in same for origin in origins(values.get(value), Role.LOADER))
 
 
 def _bound_between(unit: Unit, value: cst.BaseExpression, first: cst.CSTNode, last: cst.CSTNode) -> bool:

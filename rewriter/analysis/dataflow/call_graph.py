@@ -83,6 +83,10 @@ class Reach:
         """The nodes of a function's (or module's) own code."""
         yield from _own(code if isinstance(code, cst.Module) else code.body)  # type: ignore[attr-defined]
 
+    def yields(self, code: Code) -> bool:
+        """Whether a function is a generator: it runs where its values are consumed."""
+        return isinstance(code, cst.FunctionDef) and any(isinstance(node, cst.Yield) for node in self.own(code))
+
     def runs_in(self, loop: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Every node that runs in a turn of a loop."""
         if loop not in self._turns:

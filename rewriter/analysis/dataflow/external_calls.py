@@ -299,14 +299,19 @@ def _drawn(call: EvaluatedCall) -> None:
         return  # next(iter(loader)): one batch to look at, each time from the start
     loop = next(call.unit.names.enclosing(call.node, cst.For, cst.While), None)
     if loop is not None:
-        call.state.solver.watch(call.result, lambda thing: _iterates(call.state, loop, thing))
+        opened: set[Thing] = set()
+        call.state.solver.watch(call.result, lambda thing: _iterates(call.state, loop, thing, opened))
     else:
         call.state.drawn[call.node] = call.result
 
 
-def _iterates(state: State, loop: cst.CSTNode, thing: Thing) -> None:
+def _iterates(state: State, loop: cst.CSTNode, thing: Thing, opened: set[Thing]) -> None:
     if isinstance(thing, Origin) and thing.role is Role.BATCH and thing.source is not None:
         state.loaders.setdefault(loop, {})[thing.source] = None
+    elif isinstance(thing, Sequence) and thing not in opened:
+        opened.add(thing)
+        for part in thing.items:  # a generator that yields the parts of a batch: `yield x, y`
+            state.solver.watch(part, lambda inner: _iterates(state, loop, inner, opened))
 
 
 def drawn_by_callers(state: State) -> None:
@@ -320,8 +325,8 @@ def drawn_by_callers(state: State) -> None:
             loop = next(names.enclosing(site, cst.For, cst.While), None)
             function = names.function(site)
             if loop is not None:
-                for thing in held.things:
-                    _iterates(state, loop, thing)
+                for thing in list(held.things):
+                    _iterates(state, loop, thing, set())
             elif function not in seen:
                 seen.add(function)
                 pending += state.sites.get(function, ())

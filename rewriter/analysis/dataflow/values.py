@@ -211,6 +211,8 @@ class State:
         """For an optimizer its parameters, for a scheduler its optimizer."""
         self.parts: dict[Thing, dict[Thing, None]] = {}
         """For a model, the models that are attributes of it."""
+        self.trained: set[Origin] = set()
+        """The models that training runs forward, as soon as that is known."""
         self.aside: dict[cst.Call, Callable[[], None] | None] = {}
         """Calls of what is looked up somewhere, each with what lets it hold what it gives."""
         self._uses: dict[Unknown, set[str]] = {}

@@ -50,3 +50,12 @@ def kept_batches(state: State, unit: Unit, reach: Reach, training: Training) -> 
                 "iterate over the loader in every epoch (a TensorDataset also keeps its data in memory)",
                 Severity.BLOCKED,
             )
+
+
+def kept_generators(state: State, reach: Reach) -> Iterator[cst.Call]:
+    """The calls of generators that are given a loader and kept: ``batches = forever(loader)`` goes on with that one."""
+    for call, record in state.calls.items():
+        if any(origins(state.values.get(arg.value), Role.LOADER) for arg in call.args):
+            kept = isinstance(record.unit.names.parents.get(call), cst.Assign)
+            if kept and any(reach.yields(function) for function in reach.called(call)):
+                yield call

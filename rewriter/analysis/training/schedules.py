@@ -165,7 +165,7 @@ def _follows_loader(reach: Reach, loop: cst.CSTNode) -> bool:
 def _bounded(reach: Reach, unit: Unit, source: cst.BaseExpression, inner: bool, depth: int = 4) -> bool:
     """Whether what a loop iterates ends when a loader does; ``inner``: the loop is in another one."""
     if isinstance(source, cst.Name) and depth:
-        values = plain_values(unit.names, source)
+        values = plain_values(unit.names, source) or _entered(unit, source)
         return not values or any(_bounded(reach, unit, value, inner, depth - 1) for value in values)
     if not isinstance(source, cst.Call):
         return True
@@ -179,6 +179,15 @@ def _bounded(reach: Reach, unit: Unit, source: cst.BaseExpression, inner: bool, 
     if (name == "enumerate" or questions.iterates(name)) and source.args:
         return _bounded(reach, unit, source.args[0].value, inner, depth)
     return not any(_never_ends(function) for function in reach.called(source))
+
+
+def _entered(unit: Unit, name: cst.Name) -> list[cst.BaseExpression]:
+    """``with trange(steps) as bar:``, of a variable that is bound nowhere else."""
+    binding = unit.names.binding(name)
+    parents = [unit.names.parents.get(d) for d in binding.definitions] if binding is not None else []
+    items = [unit.names.parents.get(p) for p in parents if isinstance(p, cst.AsName)]
+    found = [item.item for item in items if isinstance(item, cst.WithItem)]
+    return found if len(found) == len(parents) else []
 
 
 def _asks_length(unit: Unit, number: cst.BaseExpression, inner: bool) -> bool:

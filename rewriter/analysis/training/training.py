@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -11,7 +12,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.containers import members
 from ..dataflow.solver import Slot
 from ..dataflow.values import CallRecord, External, Instance, Klass, Mapping, Sequence, State, Unit, origins
-from ..syntax.nodes import FunctionNode, positional
+from ..syntax.nodes import FunctionNode, dotted, positional
 from ..syntax.walk import descendants
 
 _STEPS = ("step",)
@@ -43,10 +44,6 @@ def find(state: State, reach: Reach) -> Training:
     for record in state.calls.values():
         if reach.function_of(record.node) in reach.reachable:
             _classify(state, record, found)
-    for optimizer in found.optimizers:
-        for params in origins(state.related.get(optimizer), Role.PARAMETERS):
-            if params.source is not None:
-                found.models[whole(state, params.source)] = None
     working = {r.node for r in (*found.backwards, *found.steps)}
     for loop, loaders in state.loaders.items():
         unit = _unit_of(reach, loop)
@@ -58,9 +55,60 @@ def find(state: State, reach: Reach) -> Training:
         elif any(node in found.forwards for node in reach.runs(body, unit)):
             found.eval_loops[loop] = None
     _without_probes(reach, found)
+    state.trained = _run_to_train(state, reach, found)
+    for optimizer in found.optimizers:
+        held = origins(state.related.get(optimizer), Role.PARAMETERS)
+        models = dict.fromkeys(whole(state, params.source) for params in held if params.source is not None)
+        found.models.update(dict.fromkeys(m for m in models if not _is_another(state, reach, found, m, models)))
     if not found.optimizers:
         updated_by_hand(state, reach, found)
     return found
+
+
+def _run_to_train(state: State, reach: Reach, found: Training) -> set[Origin]:
+    """The models that training loops run forward with gradients."""
+    return {
+        output.source
+        for loop in found.train_loops
+        for node in reach.runs_in(loop)
+        if isinstance(node, cst.Call) and node in found.forwards
+        if not without_gradient(state.calls[node].unit, node) and not _in_module(state.calls[node].unit, node)
+        for output in origins(state.calls[node].result, Role.OUTPUT)
+        if output.node is node and output.source is not None
+    }
+
+
+def _in_module(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a call is in a class of modules: one of its layers may run for every model that has it."""
+    around = (unit.classes.get(a) for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef))
+    return any(klass is not None and klass.role is Role.MODEL for klass in around)
+
+
+def _is_another(state: State, reach: Reach, found: Training, model: Origin, models: Iterable[Origin]) -> bool:
+    """
+    Whether a model is another one of the same class, which only code beside the training makes: a test that loads it.
+
+    A method of the class that builds the optimizer seems to hold the parameters of both.
+    """
+    klass, unit = state.klass.get(model), reach.unit_of(model.node, reach.units[0])
+    same = (one for one in models if one is not model and state.klass.get(one) is klass)
+    if model in state.trained or klass is None or state.trained.isdisjoint(same):
+        return False
+    code = unit.names.function(model.node)
+    working = {reach.function_of(r.node) for r in (*found.backwards, *found.steps)}
+    return isinstance(code, cst.FunctionDef) and working.isdisjoint(reach.below(code))
+
+
+def without_gradient(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a node is in a ``with torch.no_grad():`` block."""
+    return any(
+        isinstance(around, cst.With)
+        and any(dotted(getattr(i.item, "func", i.item)).endswith(_OFF) for i in around.items)
+        for around in unit.names.ancestors(node)
+    )
+
+
+_OFF = ("no_grad", "inference_mode")
 
 
 def _without_probes(reach: Reach, found: Training) -> None:
@@ -160,10 +208,11 @@ def _is_off(default: cst.BaseExpression | None) -> bool:
 
 
 def whole(state: State, model: Origin) -> Origin:
-    """The model that a model is a part of, or itself."""
+    """The model that a model is a part of, or itself; of several that share it the one that training runs."""
     seen = {model}
     while True:
-        owner = next((w for w, parts in state.parts.items() if model in parts and isinstance(w, Origin)), None)
+        owners = [w for w, parts in state.parts.items() if model in parts and isinstance(w, Origin)]
+        owner = next((w for w in owners if w in state.trained), owners[0] if owners else None)
         if owner is None or owner in seen:
             return model
         seen.add(owner)

@@ -13,3 +13,111 @@ def test_figures_of_the_data_are_taken_before_it_and_what_counts_batches_behind_
     head, _, tail = text.partition("model, optimizer, loader = accelerator.prepare(")
     assert "    accelerator.print(x.mean())\n" in head
     assert "scale = len(loader)\n" in tail
+
+
+FOREVER = """\
+def forever(batches):
+    while True:
+        for x, y in batches:
+            yield x, y
+
+class Noisy(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x + torch.randn_like(x))
+
+class Averaged(Noisy):
+    pass
+"""
+DRAWN = """\
+import torch
+from torch.utils.data import DataLoader
+from tqdm import trange
+
+{top}
+loader = DataLoader(data, batch_size=32)
+stream = forever(loader)
+net = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step, 10) / 10)
+{built}
+with trange(100) as bar:
+    for step in bar:
+        x, y = next(stream)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy({model}(x), y)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+{end}
+"""
+
+
+Project = Callable[..., tuple[dict[str, str], list[str]]]
+
+
+def drawn(project: Project, built: str = "", model: str = "net", end: str = "") -> str:
+    return project(train=DRAWN.format(top=FOREVER, built=built, model=model, end=end))[0]["train"]
+
+
+def test_a_generator_is_given_the_prepared_loader(trained_project: Project) -> None:
+    """It goes on with the loader that it was given."""
+    text = drawn(trained_project)
+    assert "loader = accelerator.prepare(loader)\nstream = forever(loader)\n" in text
+
+
+def test_a_scheduler_in_a_bar_of_so_many_rounds_is_left_alone(trained_project: Project) -> None:
+    """The training is as long on N processes, and so is the schedule: a prepared one would be stepped N times."""
+    text = drawn(trained_project)
+    assert "net, optimizer = accelerator.prepare(\n    net, optimizer\n)\n" in text
+
+
+def test_of_two_models_that_share_one_the_trained_is_prepared(trained_project: Project) -> None:
+    built = "shown = Averaged(net)\ntrained = Noisy(net)"
+    for order in (built, "\n".join(reversed(built.splitlines()))):
+        text = drawn(trained_project, order, "trained", "with torch.no_grad():\n    print(shown(torch.ones(1, 8)))")
+        assert "trained, optimizer = accelerator.prepare(\n    trained, optimizer\n)\n" in text
+
+
+TWO_KINDS = """\
+import torch
+from torch.utils.data import DataLoader
+from data import data
+
+class Base(torch.nn.Module):
+    def optimizer(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+class Small(Base):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.body(x)
+
+def test():
+    model = Small()
+    model.load_state_dict(torch.load("model.pt"))
+    return model(torch.ones(1, 8))
+
+def train():
+    model = Small()
+    loader = DataLoader(data, batch_size=32)
+    optimizer = model.optimizer()
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+train()
+test()
+"""
+
+
+def test_a_model_of_the_same_class_that_only_a_test_makes_is_not_trained(trained_project: Project) -> None:
+    after, findings = trained_project(train=TWO_KINDS)
+    assert after["train"].count("accelerator.prepare(") == 1 and findings == []

@@ -393,3 +393,14 @@ def test_a_model_that_the_original_never_moves_is_not_held_against_the_migration
     before = BEFORE + text.replace("LOADER", "DataLoader(test_data, 8)")
     assert broken(after, before.replace("MOVED", "x, y = x.cuda(), y.cuda()")) == set()
     assert broken(after, before.replace("    MOVED\n", "")) == {"model-placed"}
+
+
+FOREVER = "def forever(batches):\n    while True:\n        yield from batches\n"
+
+
+@pytest.mark.parametrize(("late", "found"), [(True, {"prepared-late"}), (False, set())])
+def test_a_generator_that_goes_on_with_the_unprepared_loader(late: bool, found: set[str]) -> None:
+    order = ["stream = forever(loader)\n", PREPARE]
+    text = with_(PREPARE, "".join(order if late else reversed(order)))
+    text = text.replace("for x, y in loader:\n", "for step in range(100):\n    x, y = next(stream)\n")
+    assert broken(text.replace(HEAD, HEAD + FOREVER), BEFORE) == found

@@ -56,14 +56,6 @@ def chooses(unit: Unit, call: cst.Call) -> bool:
     return any(isinstance(a, kinds) for read in reads for a in unit.names.ancestors(read))
 
 
-def without_gradient(unit: Unit, node: cst.CSTNode) -> bool:
-    return any(
-        isinstance(around, cst.With)
-        and any(dotted(getattr(i.item, "func", i.item)).endswith("no_grad") for i in around.items)
-        for around in unit.names.ancestors(node)
-    )
-
-
 def calls_in(node: cst.CSTNode) -> Iterator[cst.Call]:
     return (n for n in descendants(node) if isinstance(n, cst.Call))
 

@@ -16,10 +16,10 @@ from ...syntax.names import Names
 from ...syntax.nodes import dotted, positional
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
-from ...training.training import outside_names
+from ...training.training import outside_names, without_gradient
 from ..engine.layout import Layout, Several, Shard, inner
 from .cuts import Cut
-from .data_sources import calls_in, chooses, elements_of, is_data, is_new, size_of_draw, spelled, without_gradient
+from .data_sources import calls_in, chooses, elements_of, is_data, is_new, size_of_draw, spelled
 from .feeds import Feeds
 from .trainings import HandTraining
 
