@@ -7,7 +7,7 @@ statement (a fold, a ``with``, the ``__main__`` guard), the same question is ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -19,6 +19,7 @@ from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators
+from ..analysis.training.draws import sites_of, split_draws, weight_draws
 from ..analysis.training.training import Training, outside_name
 from ..facts.module import Prepare, Side
 from ..facts.roles import Origin, Role
@@ -190,7 +191,14 @@ class _Placer:
         calls = (site for code in active for site in reach.sites(code))
         self.uses = [node for node in (*working, *calls) if node in unit.names.parents]
         self.passes = self._passes(reach, training)
+        self.drawing = self._sites(reach, weight_draws(state, reach))
+        self.splitting = self._sites(reach, split_draws(state, reach))
         self.kept = self._kept()
+
+    def _sites(self, reach: Reach, draws: Iterable[cst.Call]) -> list[cst.Call]:
+        """The calls in this module that come to a draw."""
+        sites = (site for draw in draws for site in sites_of(reach, draw))
+        return [site for site in dict.fromkeys(sites) if site in self.unit.names.parents]
 
     def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
         """For each thing the calls that create an object which keeps it: after them the object holds the unprepared
@@ -270,7 +278,7 @@ class _Placer:
         The position after the other models that are built before the first use, if nothing in between reads a thing.
 
         After ``prepare`` each process draws other random numbers: a net that is built later, and not prepared (a frozen
-        target, a feature extractor), would have different weights on each process.
+        target, a feature extractor), would have different weights on each process, and a random split other rows.
         """
         prepared = {h.origin for h in held}
         models = {
@@ -281,6 +289,7 @@ class _Placer:
             if isinstance(thing, Origin) and thing.role is Role.MODEL and thing.node is record.node
             if thing not in prepared
         }
+        models.update(map(block.index, self.splitting))
         names = {h.name for h in held}
         for index in range(last + 1, limit):
             read = {n.value for n in descendants(block.statements[index]) if isinstance(n, cst.Name)}
@@ -314,6 +323,8 @@ class _Placer:
     def _touches(self, held: Held) -> Iterator[cst.Call]:
         if held.origin.role is Role.LOADER:
             return
+        if held.origin.role is Role.MODEL:
+            yield from self.drawing
         for call, record in self.state.calls.items():
             if record.unit is not self.unit:
                 continue

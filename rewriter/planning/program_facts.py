@@ -40,6 +40,7 @@ from .device_reads import vanishing
 from .early_draws import too_early
 from .holders import Holders, receiver
 from .home import Homes
+from .late_draws import too_late
 from .prepare import PreparePlan, plan
 from .program import ProgramFacts
 from .reached_module import ReachedModule, roles
@@ -107,6 +108,10 @@ class _Analyses(ProgramFacts):
         collected, way = self._decided(evaluations, collected, way)
         for unit, finding in too_early(self.reach, way, self.draws):
             collected[unit].findings.append(finding)
+        plan = collected[self.reach.units[0]].plan
+        if self.existing is None and not self.settled:
+            for unit, finding in too_late(self.state, self.reach, plan):
+                collected[unit].findings.append(finding)
         left = {f.target.attr.value for f in self.fields if not ReachedModule(collected[f.unit], way).here(f.target)}
         self.redefined = {field.target.attr.value for field in self.fields} - left
         return [ReachedModule(collected[unit], way).facts() for unit in self.reach.units]

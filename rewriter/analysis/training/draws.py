@@ -1,0 +1,65 @@
+"""Where chance decides about a training: random weights for a model that exists, random splits of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.roles import Role
+from ...facts.torch_api import questions
+from ..dataflow.call_graph import Code, Reach
+from ..dataflow.values import State, origins
+from .training import outside_name
+
+
+def weight_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
+    """The calls that give a parameter random values: ``nn.init.normal_(m.weight)``, ``p.data.uniform_()``."""
+    for call, record in state.calls.items():
+        name = outside_name(record)
+        drawn: cst.BaseExpression | None = None
+        if name.startswith("torch.nn.init.") and questions.draws(name) is not None:
+            drawn = call.args[0].value if call.args else None
+        elif isinstance(call.func, cst.Attribute) and call.func.attr.value.endswith("_"):
+            drawn = call.func.value if questions.draws(f"torch.Tensor.{call.func.attr.value}") is not None else None
+        if drawn is not None and _is_weight(state, drawn) and reach.function_of(call) in reach.reachable:
+            yield call
+
+
+def _is_weight(state: State, node: cst.BaseExpression) -> bool:
+    """``m.weight``, ``p`` of ``for p in model.parameters()``, either of them with ``.data``."""
+    if isinstance(node, cst.Attribute):
+        last = node.attr.value
+        return last in ("weight", "bias") or (last == "data" and _is_weight(state, node.value))
+    return bool(origins(state.values.get(node), Role.PARAMETERS))
+
+
+def split_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
+    """The random splits by torch's own generator."""
+    for call, record in state.calls.items():
+        split = questions.splits(outside_name(record))
+        if split is not None and split.generator == "torch" and reach.function_of(call) in reach.reachable:
+            if all(arg.keyword is None or arg.keyword.value != "generator" for arg in call.args):
+                yield call
+
+
+def sites_of(reach: Reach, call: cst.Call) -> Iterator[cst.Call]:
+    """A call, and all calls by which it is reached. A module that is made is prepared after that: they end there."""
+    pending, seen = [call], {call}
+    while pending:
+        site = pending.pop()
+        yield site
+        function = reach.function_of(site)
+        above = () if _constructs(reach, function) else reach.sites(function)
+        pending += [one for one in above if one not in seen]
+        seen.update(above)
+
+
+def _constructs(reach: Reach, code: Code) -> bool:
+    """Whether some code makes a new module, which is prepared after that."""
+    if not isinstance(code, cst.FunctionDef) or code.name.value != "__init__":
+        return False
+    unit = reach.unit(code)
+    around = next((a for a in unit.names.ancestors(code) if isinstance(a, cst.ClassDef)), None)
+    klass = unit.classes.get(around) if around is not None else None
+    return klass is not None and klass.role is Role.MODEL

@@ -1,0 +1,138 @@
+"""What is drawn after prepare, where torch's generator differs between processes, is refused; before it is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Project = Callable[..., tuple[dict[str, str], list[str]]]
+
+TRAINER = """\
+import torch
+from torch.utils.data import DataLoader, random_split
+from data import data
+
+def starting_values(net):
+    for m in net.modules():
+        if isinstance(m, torch.nn.Linear):
+            torch.nn.init.normal_(m.weight)
+
+class Trainer:
+    def __init__(self):
+        self.model = torch.nn.Linear(8, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        {built}
+
+    def reset(self):
+        for p in self.model.parameters():
+            {drawn}
+
+    def fit(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+
+    def run(self):
+        {before}
+        loader = DataLoader(data, batch_size=32)
+        self.fit(loader)
+
+Trainer().run()
+"""
+UNIFORM = "p.data.uniform_(-0.1, 0.1)"
+
+
+def found(project: Project, drawn: str = UNIFORM, built: str = "pass", before: str = "pass") -> list[str]:
+    return project(train=TRAINER.format(built=built, drawn=drawn, before=before))[1]
+
+
+@pytest.mark.parametrize("drawn", [UNIFORM, "torch.nn.init.uniform_(p)"])
+def test_weights_that_are_reset_after_the_model_is_prepared(drawn: str, trained_project: Project) -> None:
+    assert found(trained_project, drawn, before="self.reset()") == ["late-draw"]
+
+
+def test_those_of_layers_that_are_named(trained_project: Project) -> None:
+    assert found(trained_project, before="starting_values(self.model)") == ["late-draw"]
+
+
+@pytest.mark.parametrize("built", ["self.reset()", "starting_values(self.model)"])
+def test_weights_that_are_set_first_are_prepared_after_that(built: str, trained_project: Project) -> None:
+    after, findings = trained_project(train=TRAINER.format(built=built, drawn=UNIFORM, before="pass"))
+    assert findings == []
+    assert after["train"].index(f"        {built}\n") < after["train"].index("accelerator.prepare(")
+
+
+def test_constants_are_the_same_everywhere(trained_project: Project) -> None:
+    assert found(trained_project, "torch.nn.init.zeros_(p)", before="self.reset()") == []
+
+
+@pytest.mark.parametrize(
+    ("split", "late"),
+    [
+        ("train, test = random_split(data, [8, 2])", ["late-draw"]),
+        ("train, test = random_split(data, [8, 2], generator=torch.Generator().manual_seed(0))", []),
+    ],
+)
+def test_a_split_after_prepare_needs_a_generator_of_its_own(
+    split: str, late: list[str], trained_project: Project
+) -> None:
+    assert [f for f in found(trained_project, before=split) if f == "late-draw"] == late
+
+
+FOLDS = """\
+import torch
+from torch.utils.data import DataLoader, random_split
+from data import data
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(0)
+parts = random_split(data, [8, 8])
+for part in parts:
+    {reset}
+    loader = DataLoader(part, batch_size=32)
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+def test_a_split_before_the_training_is_drawn_before_prepare(trained_project: Project) -> None:
+    after, findings = trained_project(train=FOLDS.format(reset="pass"))
+    assert findings == []
+    assert after["train"].index("random_split(data") < after["train"].index("model, optimizer = accelerator.prepare(")
+
+
+def test_weights_that_each_fold_resets(trained_project: Project) -> None:
+    reset = "for p in model.parameters():\n        torch.nn.init.normal_(p)"
+    assert trained_project(train=FOLDS.format(reset=reset))[1] == ["late-draw"]
+
+
+ANEW = """\
+import torch
+from torch.utils.data import DataLoader
+from data import data
+
+def starting_values(m):
+    if isinstance(m, torch.nn.Linear):
+        torch.nn.init.normal_(m.weight)
+
+def train(seed):
+    model = torch.nn.Linear(8, 2)
+    model.apply(starting_values)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=32):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+for seed in range(3):
+    train(seed)
+"""
+
+
+def test_a_model_that_each_run_makes_anew_is_prepared_anew(trained_project: Project) -> None:
+    assert trained_project(train=ANEW)[1] == []
