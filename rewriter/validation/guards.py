@@ -11,14 +11,14 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import outside_name
-from ..facts.torch_api.questions import asks_existence, fetches, turns, writes
+from ..facts.torch_api.questions import asks_existence, ends_process, fetches, turns, writes
 from .program import EmittedProgram
 from .violation import CodePlace
 
 _NUMBERS = frozenset({"process_index", "local_process_index"})
 _RANKS = _NUMBERS | {"is_last_process"}
 ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
-_JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
+_JUMPS = (cst.Return, cst.Continue, cst.Break)
 HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally)
 """Where an exception leads to: the process that it is raised in comes there, or comes there before the others."""
 _NESTED = (cst.BaseStatement, cst.BaseSuite, cst.Else, *HANDLERS)
@@ -118,7 +118,7 @@ class Guards:
             if statement is below:
                 return
             if isinstance(statement, cst.If) and self.asks(unit, statement.test):
-                if any(isinstance(node, _JUMPS) for node in _leaving(statement)):
+                if self._leaves(unit, statement, _JUMPS):
                     yield statement
             elif isinstance(statement, cst.BaseCompoundStatement) and type(statement) not in _CLOSED:
                 yield from self._partings(unit, statement, in_loop=True)
@@ -132,11 +132,30 @@ class Guards:
         for child in node.children:
             if type(child) in _CLOSED or not isinstance(child, _NESTED):
                 continue
-            if isinstance(child, cst.If) and self.asks(unit, child.test) and _leaves(child, in_loop):
+            jumps = (cst.Return,) if in_loop else (cst.Return, cst.Break)
+            if isinstance(child, cst.If) and self.asks(unit, child.test) and self._leaves(unit, child, jumps):
                 yield child
             else:
                 own = isinstance(child, (cst.For, cst.While))
                 yield from self._partings(unit, child, in_loop or own)
+
+    def _leaves(self, unit: Unit, statement: cst.If, jumps: tuple[type[cst.CSTNode], ...]) -> bool:
+        """
+        Whether a statement takes a process past what follows, while the other processes go on.
+
+        A process that raises, or exits with an error, ends the whole job: the others do not wait for it for long.
+        """
+        for node in _leaving(statement):
+            if isinstance(node, jumps) or self._exits(unit, node):
+                return True
+            if isinstance(node, cst.Raise) and (_is_caught(unit, statement, node) or _raises_exit(node)):
+                return True
+        return False
+
+    def _exits(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether a call ends the process without an error."""
+        record = self.program.state.calls.get(node) if isinstance(node, cst.Call) else None
+        return record is not None and ends_process(outside_name(record)) and _is_success(record.node)
 
     @cached_property
     def apart(self) -> dict[Code, CodePlace]:
@@ -177,10 +196,40 @@ def last_name(node: cst.CSTNode) -> str:
     return node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
 
 
-def _leaves(statement: cst.If, in_loop: bool) -> bool:
-    """Whether a statement returns, or breaks out of the loop around it."""
-    jumps = cst.Return if in_loop else (cst.Return, cst.Break)
-    return any(isinstance(node, jumps) for node in _leaving(statement))
+def _is_success(call: cst.Call) -> bool:
+    """Whether a call such as ``sys.exit(0)`` gives the status of success."""
+    status = call.args[0].value if call.args else None
+    word = getattr(status, "value", None)
+    return status is None or (isinstance(status, (cst.Integer, cst.Name)) and word in ("0", "None", "False"))
+
+
+def _raises_exit(node: cst.Raise) -> bool:
+    """``raise SystemExit``."""
+    raised = node.exc
+    if isinstance(raised, cst.Call):
+        return last_name(raised.func) == "SystemExit" and _is_success(raised)
+    return raised is not None and last_name(raised) == "SystemExit"
+
+
+def _is_caught(unit: Unit, statement: cst.If, node: cst.Raise) -> bool:
+    """Whether an exception is caught outside of a statement, in the same function: the process goes on there."""
+    below: cst.CSTNode = node
+    inside = True
+    for around in unit.names.ancestors(node):
+        if type(around) in _CLOSED:
+            break
+        if isinstance(around, (cst.Try, cst.TryStar)) and below is around.body:
+            if any(not _raises_again(handler) for handler in around.handlers):
+                return not inside
+        inside = inside and around is not statement
+        below = around
+    return False
+
+
+def _raises_again(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> bool:
+    last = handler.body.body[-1] if handler.body.body else None
+    ends = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+    return isinstance(ends, cst.Raise)
 
 
 def _leaving(statement: cst.If) -> Iterator[cst.CSTNode]:
@@ -193,6 +242,6 @@ def _leaving(statement: cst.If) -> Iterator[cst.CSTNode]:
             if type(child) in _CLOSED:
                 continue
             if isinstance(node, (cst.For, cst.While)) and child is node.body:
-                pending += [n for n in descendants(child, _CLOSED) if isinstance(n, (cst.Return, cst.Raise))]
+                pending += [n for n in descendants(child, _CLOSED) if isinstance(n, (cst.Return, cst.Raise, cst.Call))]
             else:
                 pending.append(child)

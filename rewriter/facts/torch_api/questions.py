@@ -376,6 +376,11 @@ def writes_log(name: str) -> bool:
     return transfer(name, outside.LogFile) is not None
 
 
+def ends_process(name: str) -> bool:
+    """Whether a call ends the process."""
+    return transfer(name, outside.Exit) is not None
+
+
 def starts_commands(name: str) -> bool:
     """Whether a decorator, or a function that returns one, makes functions into commands of the command line."""
     return transfer(name, processes.CommandLine) is not None
