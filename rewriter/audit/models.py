@@ -20,6 +20,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import outside_name, whole
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
@@ -74,15 +75,46 @@ def _wrapper(program: AuditedProgram) -> str:
     return "model, optimizer = accelerator.prepare(model, optimizer)"
 
 
+_WEIGHTS = frozenset({"grad", "parameters", "named_parameters", "param_groups"})
+"""Names by which a script gets at the gradients and the weights of a model."""
+
+
 def _averages_by_hand(program: AuditedProgram) -> bool:
     """Whether the script averages gradients or weights by itself."""
+    training: set[cst.CSTNode] = {unit.names.module for unit in program.reach.units}
+    training |= {record.unit.names.function(record.node) for record in program.training.backwards}
+    for optimizer in program.training.optimizers:
+        unit = program.unit_of(optimizer.node)
+        training |= {unit.names.function(optimizer.node)} if unit is not None else set()
     for record in program.state.calls.values():
+        if not _reduces(record):
+            continue
         code = record.unit.names.function(record.node)
-        if _reduces(record) and not isinstance(code, cst.Module):
-            text = record.unit.names.module.code_for_node(code)
-            if ".grad" in text or "parameters()" in text:
-                return True
+        if _joins_weights(program, record) if code in training else _names_weights(code):
+            return True
     return False
+
+
+def _joins_weights(program: AuditedProgram, record: CallRecord) -> bool:
+    """
+    Whether what a call joins is made of gradients or weights: by its argument, or by a loop around it.
+
+    The code that trains has the gradients and the parameters in it anyway: a loss is joined there, too.
+    """
+    loops = record.unit.names.enclosing(record.node, cst.For, cst.ListComp, cst.GeneratorExp)
+    iterated = [loop.iter if isinstance(loop, cst.For) else loop for loop in loops]
+    for part in (*(arg.value for arg in record.node.args), *iterated):
+        reads = [node for node in descendants(part) if isinstance(node, (cst.Name, cst.Attribute))]
+        if _names_weights(part):
+            return True
+        if any(_names_weights(s.node) for read in reads for s in program.tracer.sources(record.unit, read)):
+            return True
+    return False
+
+
+def _names_weights(code: cst.CSTNode) -> bool:
+    """Whether some code names gradients, or the weights of a model."""
+    return any(isinstance(node, cst.Attribute) and node.attr.value in _WEIGHTS for node in descendants(code))
 
 
 def _reduces(record: CallRecord) -> bool:

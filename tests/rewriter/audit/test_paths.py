@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from torchlift.rewriter.audit.audit import audit
-from torchlift.rewriter.config import Config
-from torchlift.rewriter.facts.module_paths import ENTRY, ModulePaths, Place
-from torchlift.rewriter.findings import Severity
-from torchlift.rewriter.source import decode
-
 SCRIPT = (Path(__file__).parent / "fixtures" / "ddp_torchrun.py").read_text()
 DATA = "    data = TensorDataset"
 EXISTS = 'os.path.exists("run")'
-
-
-def found(text: str) -> set[str]:
-    """The ids of what is wrong, or to be reviewed, in a script."""
-    result = audit([decode(text.encode(), Path("train.py"))], Config(), ModulePaths({ENTRY: Place(ENTRY)}))
-    assert result is not None, "the script is not taken for a distributed one"
-    return {d.id for file in result.files for d in file.diagnoses if d.severity is not Severity.NOTE}
 
 
 def before_data(lines: str) -> str:
@@ -56,16 +44,16 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("name", ENDS_THE_JOB)
-def test_an_error_of_one_process_ends_the_job(name: str) -> None:
+def test_an_error_of_one_process_ends_the_job(name: str, found: Callable[[str], set[str]]) -> None:
     assert found("import sys\n" + before_data(ENDS_THE_JOB[name])) == set()
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_a_process_that_leaves_is_waited_for(name: str) -> None:
+def test_a_process_that_leaves_is_waited_for(name: str, found: Callable[[str], set[str]]) -> None:
     assert found("import sys\n" + before_data(LEAVES[name])) == {"collective-apart"}
 
 
-def test_an_error_of_the_first_process_guards_nothing() -> None:
+def test_an_error_of_the_first_process_guards_nothing(found: Callable[[str], set[str]]) -> None:
     """What follows it runs on every process."""
     write = "json.dump({}, open('settings.json', 'w'))"
     error = before_data(f"if rank == 0 and {EXISTS}:\n    raise RuntimeError('the folder is there')\n{write}")

@@ -1,0 +1,68 @@
+"""Models whose gradients the script averages by itself, beside those whose losses alone are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+SCRIPT = """\
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.nn.utils import clip_grad_norm_
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4, sampler=sampler)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        JOIN
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+"""
+AVERAGED = {
+    "each gradient": "for p in model.parameters():\n    dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)",
+    "each gradient by name": "for name, p in model.named_parameters():\n    dist.all_reduce(p.grad.data)",
+    "a list of them": "grads = [p.grad for p in model.parameters()]\nfor grad in grads:\n    dist.all_reduce(grad)",
+    "a tensor of all": "flat = torch.cat([p.grad.view(-1) for p in model.parameters()])\ndist.all_reduce(flat)",
+    "by the optimizer's groups": (
+        "for group in optimizer.param_groups:\n    for p in group['params']:\n        dist.all_reduce(p)"
+    ),
+    "in a comprehension": "[dist.all_reduce(p) for p in model.parameters()]",
+}
+NOT_AVERAGED = {
+    "the loss alone": "shown = loss.detach()\ndist.all_reduce(shown)",
+    "a count": "rows = torch.tensor(len(x))\ndist.all_reduce(rows)",
+}
+
+
+def joining(lines: str, *, in_function: bool) -> str:
+    text = SCRIPT.replace("JOIN", lines.replace("\n", "\n        "))
+    if not in_function:
+        return text
+    head, _, body = text.partition("dist.init")
+    return head + "def main():\n    dist.init" + body.replace("\n", "\n    ").rstrip() + "\n\nmain()\n"
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+@pytest.mark.parametrize("name", AVERAGED)
+def test_a_model_whose_gradients_the_script_averages(
+    name: str, in_function: bool, found: Callable[[str], set[str]]
+) -> None:
+    assert found(joining(AVERAGED[name], in_function=in_function)) == set()
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+@pytest.mark.parametrize("name", NOT_AVERAGED)
+def test_a_joined_loss_averages_no_gradient(name: str, in_function: bool, found: Callable[[str], set[str]]) -> None:
+    assert found(joining(NOT_AVERAGED[name], in_function=in_function)) == {"unwrapped-model"}
