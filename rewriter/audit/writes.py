@@ -10,7 +10,8 @@ versions; a tracker records N runs; an archive is unpacked by one process while 
 
 With Accelerate, Fabric or torchlift use the object: `accelerator.save(...)`, `fabric.save(...)`, or a condition
 on `accelerator.is_main_process`. Downloads go under `with accelerator.local_main_process_first():`, or before a
-barrier on one process. A path that contains the number of the process is each process's own, and is left alone.
+barrier on one process. A path that contains the number of the process is each process's own, and is left alone; so is
+what processes do one after the other (a lock, or a context with a barrier) if they look first whether it is done.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ..facts.roles import Role
 from ..findings import Finding, Severity
 from .program import AuditedProgram
 from .rule import AuditRule, Found, first_row
+from .turns import in_turn
 
 _ONCE = {EffectKind.WRITE: "writes", EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "fetches"}
 _QUIET = frozenset({"makedirs", "mkdir", "add_scalar", "flush", "close"})
@@ -50,6 +52,7 @@ def unguarded_writes(program: AuditedProgram) -> Found:
                 or not program.is_parallel(unit, node)
                 or program.guards.always(unit, node)
                 or _own(program, unit, node)
+                or in_turn(program, unit, node, finds=verb == "downloads")
             ):
                 continue
             told.add(statement)

@@ -376,6 +376,11 @@ def writes_log(name: str) -> bool:
     return transfer(name, outside.LogFile) is not None
 
 
+def locks(name: str) -> bool:
+    """Whether a call makes a lock that one process at a time holds."""
+    return transfer(name, outside.Lock) is not None
+
+
 def ends_process(name: str) -> bool:
     """Whether a call ends the process."""
     return transfer(name, outside.Exit) is not None

@@ -80,6 +80,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "log_file": outside.LogFile,
     "bar": outside.Bar,
     "text": outside.TextOf,
+    "lock": outside.Lock,
     "exit": outside.Exit,
     "command": outside.Command,
 }

@@ -71,6 +71,11 @@ ROWS: Table = {
     "nltk.download": ("download", {"keeps": True}),
     "patoolib.extract_archive": ("download", {}),
     "kaggle.api.dataset_download_files": ("download", {}),
+    # locks that processes share
+    "filelock.FileLock": ("lock", {}),
+    "filelock.SoftFileLock": ("lock", {}),
+    "fasteners.InterProcessLock": ("lock", {}),
+    "portalocker.Lock": ("lock", {}),
     # pictures, sound, video
     "matplotlib.pyplot.savefig": ("write", {"path": 0}),
     "matplotlib.pyplot.imsave": ("write", {"path": 0}),

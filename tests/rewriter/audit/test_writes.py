@@ -1,0 +1,142 @@
+"""Files that every process may write, each beside a program that differs in a line and may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SCRIPT = (Path(__file__).parent / "fixtures" / "ddp_torchrun.py").read_text()
+DATA = "    data = TensorDataset"
+MAIN = "def main():\n"
+HEAD = """\
+import io
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import fasteners
+import filelock
+import portalocker
+import urllib.request
+from filelock import FileLock
+"""
+
+
+def script(lines: str, above: str = "") -> str:
+    """The script with other lines before it makes its data, and other functions above."""
+    assert DATA in SCRIPT
+    text = SCRIPT.replace(DATA, "".join(f"    {line}\n" for line in lines.split("\n")) + DATA)
+    return HEAD + text.replace(MAIN, f"{above}\n\n{MAIN}")
+
+
+FIRST_COMES = """\
+@contextmanager
+def first_comes(rank):
+    if rank not in [-1, 0]:
+        dist.barrier()
+    yield
+    if rank == 0:
+        dist.barrier()
+"""
+FIRST_COMES_CLASS = """\
+class first_comes:
+    def __init__(self, rank):
+        self.rank = rank
+
+    def __enter__(self):
+        if self.rank != 0:
+            dist.barrier()
+
+    def __exit__(self, *error):
+        if self.rank == 0:
+            dist.barrier()
+"""
+NOBODY_WAITS = """\
+@contextmanager
+def first_comes(rank):
+    print("begins")
+    yield
+    print("ends")
+"""
+RETURNS = """\
+def cache(path):
+    if os.path.exists(path):
+        return torch.load(path)
+    rows = [1, 2]
+    torch.save(rows, path)
+    return rows
+"""
+CATCHES = """\
+def cache(path):
+    try:
+        rows = torch.load(path)
+    except OSError:
+        rows = [1, 2]
+        torch.save(rows, path)
+    return rows
+"""
+ASKS_BY_NAME = """\
+def cache(path):
+    there = Path(path).exists()
+    if not there:
+        torch.save([1, 2], path)
+"""
+OVERWRITES = """\
+def cache(path):
+    torch.save([1, 2], path)
+"""
+TURN = 'with first_comes(rank):\n    cache("rows.pt")'
+
+
+@pytest.mark.parametrize("enters", [FIRST_COMES, FIRST_COMES_CLASS], ids=["generator", "class"])
+@pytest.mark.parametrize("writes", [RETURNS, CATCHES, ASKS_BY_NAME], ids=["returns", "catches", "by name"])
+def test_a_context_that_lets_the_first_process_go_first(
+    enters: str, writes: str, found: Callable[[str], set[str]]
+) -> None:
+    assert found(script(TURN, enters + writes)) == set()
+    assert found(script('cache("rows.pt")', enters + writes)) == {"unguarded-write"}
+
+
+def test_each_process_in_its_turn_overwrites_the_file(found: Callable[[str], set[str]]) -> None:
+    assert found(script(TURN, FIRST_COMES + OVERWRITES)) == {"unguarded-write"}
+
+
+def test_a_context_in_which_nobody_waits(found: Callable[[str], set[str]]) -> None:
+    assert found(script(TURN, NOBODY_WAITS + RETURNS)) == {"unguarded-write"}
+
+
+def test_a_function_that_is_called_outside_of_its_turn_too(found: Callable[[str], set[str]]) -> None:
+    assert found(script(f'{TURN}\ncache("others.pt")', FIRST_COMES + RETURNS)) == {"unguarded-write"}
+
+
+WRITE = 'with open("a", "w") as out:\n    out.write("1")'
+LOOKS = f"if not os.path.exists('a'):\n    {WRITE}".replace("\n    out", "\n        out")
+FETCH = "if not os.path.exists('a'):\n    urllib.request.urlretrieve('u', 'a')"
+
+
+def inside(context: str, lines: str) -> str:
+    return f"{context}:\n" + "".join(f"    {line}\n" for line in lines.split("\n"))
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        'with FileLock("a.lock")',
+        'lock = FileLock("a.lock")\nwith lock',
+        'with fasteners.InterProcessLock("a.lock")',
+        'with filelock.SoftFileLock("a.lock")',
+        'with portalocker.Lock("a.lock", timeout=60)',
+    ],
+)
+def test_a_lock_that_the_processes_share(context: str, found: Callable[[str], set[str]]) -> None:
+    assert found(script(inside(context, LOOKS))) == set()
+    assert found(script(inside(context, FETCH))) == set()
+    assert found(script(inside(context, WRITE))) == {"unguarded-write"}, "the last process overwrites what others read"
+    late = inside("if not os.path.exists('a')", inside(context, WRITE).rstrip())
+    assert found(script(late)) == {"unguarded-write"}, "nobody looks again when it is its turn"
+
+
+def test_a_lock_of_one_process_alone(found: Callable[[str], set[str]]) -> None:
+    assert found(script(inside("with threading.Lock()", LOOKS))) == {"unguarded-write"}
