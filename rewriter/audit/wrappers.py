@@ -20,6 +20,7 @@ import libcst as cst
 
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.effects.memory import into_memory
 from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Role
 from ..findings import Finding, Severity
@@ -55,7 +56,8 @@ def _saves(program: AuditedProgram) -> Iterator[CallRecord]:
     for record in program.records:
         name = outside_name(record)
         ours = method_name(record.node) == "save" and bool(origins(record.receiver, Role.ACCELERATOR))
-        if (name in ("torch.save", "pickle.dump", "accelerate.utils.save") or ours) and record.node.args:
+        saves = name in ("torch.save", "pickle.dump", "accelerate.utils.save") or ours
+        if saves and record.node.args and not into_memory(program.state, record.unit, program.reach, record.node):
             yield record
 
 

@@ -23,6 +23,7 @@ import libcst as cst
 from ..analysis.dataflow.values import Unit, origins
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
+from ..analysis.effects.memory import into_memory
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_name
@@ -75,7 +76,8 @@ def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterato
     for call in unit.names.calls:
         record = program.state.calls.get(call)
         if record is not None and outside_name(record) == "torch.save":
-            if unit.names.function(call) in program.reach.reachable and program.unfollowed is None:
+            reached = unit.names.function(call) in program.reach.reachable and program.unfollowed is None
+            if reached and not into_memory(program.state, unit, program.reach, call):
                 yield call, "writes"
     found = output(program.state, unit, program.reach, program.training, together)
     for effect in found.effects:

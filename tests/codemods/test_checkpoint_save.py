@@ -14,6 +14,15 @@ NOOPS: dict[str, dict[str, Any]] = {
     "another save": {"end": "image.save('x.png')"},
     "a save of the script": {"top": "def save(what, where):\n    return where", "end": "save(model, 'x.pt')"},
     "a state dict of something unknown": {"end": "kept = thing.state_dict()"},
+    "a state dict that is saved to memory": {
+        "imports": "import io",
+        "end": "best = io.BytesIO()\ntorch.save(model.state_dict(), best)",
+    },
+    "a state dict that a function saves to memory": {
+        "imports": "import io",
+        "top": "def keep(what, where):\n    torch.save(what, where)",
+        "end": "with io.BytesIO() as best:\n    keep(model.state_dict(), best)",
+    },
     "the name, not called": {"end": "save = torch.save"},
 }
 

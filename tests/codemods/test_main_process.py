@@ -21,6 +21,14 @@ NOOPS: dict[str, dict[str, Any]] = {
     "a save of one's own": {"top": "class Log:\n    def save(self, n):\n        pass\n\nLog().save(1)"},
     "a list that something is removed from": {"top": "names = ['a']\nnames.remove('a')"},
     "best weights in memory": {"imports": "import copy", "epoch": "best = copy.deepcopy(model.state_dict())"},
+    "a picture in memory": {
+        "imports": "import io\nfrom PIL import Image",
+        "epoch": "with io.BytesIO() as out:\n    Image.new('RGB', (8, 8)).save(out, format='PNG')",
+    },
+    "a text in memory": {
+        "imports": "import io\nimport json",
+        "epoch": "out = io.StringIO()\njson.dump({}, out)\nprint('end', file=out)",
+    },
     "weights that come back": {"top": "best = {}", "end": "model.load_state_dict(best)"},
     "words like ours": {"top": "accelerate = acceleration = 'accelerator'"},
     "a folder that may exist": {"imports": "import os", "top": "os.makedirs('out', exist_ok=True)"},

@@ -18,11 +18,12 @@ from ..layouts.loop_step import bound_by
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name
 from .existing_guards import guarded
+from .memory import into_memory
 
 
 def saves(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iterator[Save]:
     """The ``torch.save`` calls of a module that the script reaches."""
-    for record in _reached(state, unit, reach, "torch.save"):
+    for record in _saved(state, unit, reach):
         call = record.node
         if not call.args or guarded(state, unit, call):
             continue
@@ -47,7 +48,7 @@ def state_dicts(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -
     """
     wanted: dict[cst.CSTNode, None] = {}
     for other in reach.units:
-        for record in _reached(state, other, reach, "torch.save"):
+        for record in _saved(state, other, reach):
             if record.node.args:
                 held = members(state, state.slot(record.node.args[0].value))
                 state.solver.run()
@@ -103,7 +104,7 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
     written = [
         path
         for other in reach.units
-        for record in _reached(state, other, reach, "torch.save")
+        for record in _saved(state, other, reach)
         if (path := _path(other, record.node, 1)) is not None
     ]
     for record in _reached(state, unit, reach, "torch.load"):
@@ -113,6 +114,7 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
         needs_map = "map_location" not in names and len([a for a in call.args if a.keyword is None]) < 2 and not starred
         path = _path(unit, call, 0)
         may_be = path is not None and any(_may_be_same(path, other) for other in written)
+        may_be = may_be and not into_memory(state, unit, reach, call)
         statement = unit.names.statement(call) if may_be else None
         if statement is not None and before_training(unit, reach, training, call):
             statement = None  # an earlier run wrote it
@@ -194,6 +196,13 @@ def _path(unit: Unit, call: cst.Call, position: int) -> str | None:
     named = [arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "f"]
     value = plain[position] if len(plain) > position else (named[0] if named else None)
     return unit.names.module.code_for_node(value) if value is not None else None
+
+
+def _saved(state: State, unit: Unit, reach: Reach) -> Iterator[CallRecord]:
+    """The calls that save to a file; what is saved to memory each process keeps for itself."""
+    for record in _reached(state, unit, reach, "torch.save"):
+        if not into_memory(state, unit, reach, record.node):
+            yield record
 
 
 def _reached(state: State, unit: Unit, reach: Reach, *qualified: str) -> Iterator[CallRecord]:

@@ -19,6 +19,7 @@ from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
 from .handles import Handles
+from .memory import into_memory
 
 
 @dataclass
@@ -55,6 +56,7 @@ class _Search:
         calls = [c for c in self.unit.names.calls if c in self.state.calls]
         calls = [c for c in calls if self.unit.names.function(c) in self.reach.reachable]
         calls = [c for c in calls if not guarded(self.state, self.unit, c)]
+        calls = [c for c in calls if not into_memory(self.state, self.unit, self.reach, c)]
         for call in calls:
             self._fetch(call)
         for call in calls:

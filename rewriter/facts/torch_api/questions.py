@@ -376,6 +376,17 @@ def writes_log(name: str) -> bool:
     return transfer(name, outside.LogFile) is not None
 
 
+def written_path(name: str) -> int | None:
+    """The position of the path or the open file that a call writes; None if that is not known."""
+    found = transfer(name, outside.Write)
+    return found.path if found is not None else None
+
+
+def in_memory(name: str) -> bool:
+    """Whether a call makes a buffer in memory that is written like a file."""
+    return transfer(name, outside.InMemory) is not None
+
+
 def locks(name: str) -> bool:
     """Whether a call makes a lock that one process at a time holds."""
     return transfer(name, outside.Lock) is not None

@@ -12,6 +12,7 @@ DATA = "    data = TensorDataset"
 MAIN = "def main():\n"
 HEAD = """\
 import io
+import json
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ import fasteners
 import filelock
 import portalocker
 import urllib.request
+from PIL import Image
 from filelock import FileLock
 """
 
@@ -140,3 +142,27 @@ def test_a_lock_that_the_processes_share(context: str, found: Callable[[str], se
 
 def test_a_lock_of_one_process_alone(found: Callable[[str], set[str]]) -> None:
     assert found(script(inside("with threading.Lock()", LOOKS))) == {"unguarded-write"}
+
+
+PICTURE = 'img = Image.new("RGB", (8, 8))\n'
+IN_MEMORY = {
+    "a state": "out = io.BytesIO()\ntorch.save({}, out)",
+    "a picture": f'{PICTURE}with io.BytesIO() as out:\n    img.save(out, format="PNG")',
+    "a text": "with io.StringIO() as out:\n    json.dump({}, out)",
+    "by keyword": "out = io.BytesIO()\ntorch.save({}, f=out)",
+    "by a function": "out = io.BytesIO()\nkeep(out)",
+}
+KEEP = "def keep(file):\n    torch.save({}, file)\n"
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_a_buffer_in_memory_is_no_file(name: str, found: Callable[[str], set[str]]) -> None:
+    lines = IN_MEMORY[name]
+    assert found(script(lines, KEEP)) == set()
+    path = lines.replace("io.BytesIO()", "'a'").replace("io.StringIO()", "open('a', 'w')")
+    path = path.replace("with 'a' as out:\n    ", "out = 'a'\n")
+    assert found(script(path, KEEP)) == {"unguarded-write"}
+
+
+def test_a_function_that_is_given_a_path_too(found: Callable[[str], set[str]]) -> None:
+    assert found(script("keep(io.BytesIO())\nkeep('a')", KEEP)) == {"unguarded-write"}

@@ -81,6 +81,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "bar": outside.Bar,
     "text": outside.TextOf,
     "lock": outside.Lock,
+    "memory": outside.InMemory,
     "exit": outside.Exit,
     "command": outside.Command,
 }

@@ -73,6 +73,10 @@ class TextOf(NamedTuple):
     """It makes a Python value from a tensor."""
 
 
+class InMemory(NamedTuple):
+    """Makes a buffer in memory that is written like a file."""
+
+
 class Lock(NamedTuple):
     """A lock that one process at a time holds, of all on a machine."""
 

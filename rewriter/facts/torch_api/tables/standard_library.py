@@ -80,6 +80,8 @@ ROWS: Table = {
     "pathlib.Path.write_text": ("write", {"data": 0}),
     "pathlib.Path.write_bytes": ("write", {"data": 0}),
     "pathlib.Path.unlink": ("write", {"how": "removes"}),
+    "io.BytesIO": ("memory", {}),
+    "io.StringIO": ("memory", {}),
     # files are read, or looked for
     "builtins.open": ("open", {}),
     "io.open": ("open", {}),

@@ -1,0 +1,41 @@
+"""What is written into memory: each process has a buffer of its own, and no file."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.torch_api import questions
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit, Unknown
+from ..training.training import outside_name
+
+_FILES = frozenset({"f", "fp", "file", "fname", "path", "stream"})
+"""Keywords by which a call is given the file that it writes."""
+
+
+def into_memory(state: State, unit: Unit, reach: Reach, call: cst.Call) -> bool:
+    """Whether a call writes to a buffer in memory: the file that it is given, or the object of its method."""
+    place = questions.written_path(outside_name(state.calls[call]))
+    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+    given = plain if place is None else plain[place : place + 1]
+    given += [arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in _FILES]
+    if isinstance(call.func, cst.Attribute):
+        given.append(call.func.value)
+    return any(_is_buffer(state, unit, reach, value, frozenset()) for value in given)
+
+
+def _is_buffer(state: State, unit: Unit, reach: Reach, node: cst.BaseExpression, seen: frozenset[cst.CSTNode]) -> bool:
+    """Whether an expression is a buffer, whatever calls a function that has it as a parameter."""
+    slot = state.values.get(node)
+    things = slot.things if slot is not None else ()
+    if not things or not all(isinstance(t, Unknown) and questions.in_memory(t.qualified) for t in things):
+        return False
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    definitions = binding.definitions if binding is not None else ()
+    if binding is None or node in seen or not any(_is_parameter(unit, definition) for definition in definitions):
+        return True
+    return all(_is_buffer(state, u, reach, value, seen | {node}) for u, value in reach.given(binding))
+
+
+def _is_parameter(unit: Unit, definition: cst.CSTNode) -> bool:
+    return isinstance(definition, cst.Param) or isinstance(unit.names.parents.get(definition), cst.Param)
