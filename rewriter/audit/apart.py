@@ -14,6 +14,10 @@ hangs, or the call is matched with another collective.
 
 Compute together, then let one process print or write. Pairs of barriers in opposite branches (`if rank != 0:
 barrier()` and later `if rank == 0: barrier()`) are understood and left alone, and so are point-to-point messages.
+
+`save_state`, `save_model` and `get_state_dict` of Accelerate wait only if the model is sharded (FSDP, DeepSpeed): on
+the main process alone they are a `review`. Under `is_main_process or distributed_type == DistributedType.FSDP` all
+processes come where that is needed.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_names
 from ..facts.roles import Role
@@ -30,12 +35,16 @@ from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from ..validation.guards import HANDLERS
 from ..validation.violation import CodePlace
-from .program import AuditedProgram
-from .rule import AuditRule, Found, line_of
+from .program import AuditedProgram, Dialect
+from .rule import AuditRule, Found, first_row
 
 _FABRIC = frozenset(
     {"all_reduce", "all_gather", "barrier", "broadcast", "setup", "setup_dataloaders", "save", "backward"}
 )
+_BY_STRATEGY = frozenset({"save_state", "save_model", "get_state_dict"})
+"""Methods of Accelerate in which the processes wait for each other only if the model is sharded."""
+_STRATEGIES = frozenset({"distributed_type", "deepspeed_plugin", "fsdp_plugin", "DEEPSPEED", "FSDP", "MEGATRON_LM"})
+"""Attributes by which scripts ask how Accelerate distributes the model."""
 
 
 def collectives_apart(program: AuditedProgram) -> Found:
@@ -46,7 +55,8 @@ def collectives_apart(program: AuditedProgram) -> Found:
         name = _collective(program, record)
         if not name:
             continue
-        guard = program.guards.of(record.unit, record.node)
+        local = name in _BY_STRATEGY and program.dialects == {Dialect.ACCELERATE} and not _numbers_checkpoints(program)
+        guard = _guard(program, record, local)
         if (
             guard is None
             or (name in questions.turns() and isinstance(guard.node, cst.With))
@@ -55,7 +65,15 @@ def collectives_apart(program: AuditedProgram) -> Found:
             continue
         if isinstance(guard.node, cst.With) or _in_training_mode(program, record, guard):
             continue  # under main_process_first all processes make the call, one after the other
-        text = line_of(guard.unit, guard.unit.names.module.code_for_node(guard.node).strip().split("\n")[0])
+        text = first_row(guard.unit, guard.node)
+        if local:
+            words = (
+                f"`{name}` under `{text}`: with DDP it does not wait for the others, but with FSDP or DeepSpeed it "
+                "hangs, because all processes must take part"
+            )
+            remedy = "call it on all processes, or where accelerator.distributed_type is FSDP or DEEPSPEED on all"
+            yield record.unit, Finding("collective-apart", record.node, words, remedy, Severity.REVIEW)
+            continue
         handler = isinstance(guard.node, HANDLERS)
         why = "an exception of one process alone leads to it" if handler else "only some of them come to it"
         yield (
@@ -68,6 +86,43 @@ def collectives_apart(program: AuditedProgram) -> Found:
                 Severity.ERROR,
             ),
         )
+
+
+def _guard(program: AuditedProgram, record: CallRecord, local: bool) -> CodePlace | None:
+    """Why not every process makes a call; ``local``: where the strategy needs all of them, it may let them in."""
+    own = program.guards.around(record.unit, record.node)
+    called = program.guards.apart.get(record.unit.names.function(record.node))
+    found = [*own, *([called] if called is not None else [])]
+    return next((place for place in found if not (local and _admits_by_strategy(program, place))), None)
+
+
+def _numbers_checkpoints(program: AuditedProgram) -> bool:
+    """Whether Accelerate numbers the checkpoints by itself: then ``save_state`` waits for all processes."""
+    given = (keyword(record.node, "automatic_checkpoint_naming") for record in program.records)
+    return any(isinstance(value, cst.Name) and value.value == "True" for value in given)
+
+
+def _admits_by_strategy(program: AuditedProgram, place: CodePlace) -> bool:
+    """``if is_main_process or distributed_type == DistributedType.FSDP``: all processes come where that needs them."""
+    if not isinstance(place.node, cst.If):
+        return False
+    wholes: list[tuple[Unit, cst.CSTNode]] = [(place.unit, place.node.test)]
+    names = [part for part in descendants(place.node.test) if isinstance(part, (cst.Name, cst.Attribute))]
+    wholes += [(s.unit, s.node) for name in names for s in program.tracer.sources(place.unit, name)]
+    for unit, whole in wholes:
+        for part in descendants(whole):
+            if isinstance(part, cst.BooleanOperation) and isinstance(part.operator, cst.Or):
+                if any(_asks_strategy(program, unit, side) for side in (part.left, part.right)):
+                    return True
+    return False
+
+
+def _asks_strategy(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether an expression asks how the model is distributed, itself or by a variable."""
+    reads = [part for part in descendants(node) if isinstance(part, (cst.Name, cst.Attribute))]
+    sources = [source.node for read in reads for source in program.tracer.sources(unit, read)]
+    parts = (part for whole in (node, *sources) for part in descendants(whole))
+    return any(isinstance(part, cst.Attribute) and part.attr.value in _STRATEGIES for part in parts)
 
 
 def _collective(program: AuditedProgram, record: CallRecord) -> str:

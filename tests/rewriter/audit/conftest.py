@@ -15,12 +15,20 @@ from torchlift.rewriter.source import decode
 
 
 @pytest.fixture
-def found() -> Callable[[str], set[str]]:
-    """Tells the ids of what is wrong, or to be reviewed, in a script."""
+def told() -> Callable[[str], dict[str, Severity]]:
+    """Tells the ids of what is reported of a script, each with its severity; the worst of several."""
 
-    def tell(text: str) -> set[str]:
+    def tell(text: str) -> dict[str, Severity]:
         result = audit([decode(text.encode(), Path("train.py"))], Config(), ModulePaths({ENTRY: Place(ENTRY)}))
         assert result is not None, "the script is not taken for a distributed one"
-        return {d.id for file in result.files for d in file.diagnoses if d.severity is not Severity.NOTE}
+        order = (Severity.NOTE, Severity.REVIEW, Severity.ERROR)
+        found = [d for file in result.files for d in file.diagnoses if d.severity in order]
+        return {d.id: d.severity for d in sorted(found, key=lambda d: order.index(d.severity))}
 
     return tell
+
+
+@pytest.fixture
+def found(told: Callable[[str], dict[str, Severity]]) -> Callable[[str], set[str]]:
+    """Tells the ids of what is wrong, or to be reviewed, in a script."""
+    return lambda text: {id for id, severity in told(text).items() if severity is not Severity.NOTE}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from torchlift.rewriter.findings import Severity
+
 SCRIPT = (Path(__file__).parent / "fixtures" / "ddp_torchrun.py").read_text()
 DATA = "    data = TensorDataset"
 EXISTS = 'os.path.exists("run")'
@@ -58,3 +60,42 @@ def test_an_error_of_the_first_process_guards_nothing(found: Callable[[str], set
     write = "json.dump({}, open('settings.json', 'w'))"
     error = before_data(f"if rank == 0 and {EXISTS}:\n    raise RuntimeError('the folder is there')\n{write}")
     assert found("import json\n" + error) == {"unguarded-write"}
+
+
+STATE = (Path(__file__).parent / "fixtures" / "accelerate_state.py").read_text()
+SAVE = '            accelerator.save_state("best")\n'
+MAIN = "accelerator.is_main_process"
+SHARDED = "accelerator.distributed_type == DistributedType.FSDP"
+
+
+def saving(condition: str, above: str = "", method: str = 'save_state("best")') -> str:
+    assert SAVE in STATE
+    text = STATE.replace(SAVE, f"            {above}if {condition}:\n                accelerator.{method}\n")
+    return "from accelerate import DistributedType\n" + text
+
+
+ADMITTED = {
+    "a comparison": (f"{MAIN} or {SHARDED}", ""),
+    "a variable": (f"is_sharded or {MAIN}", f"is_sharded = {SHARDED}\n            "),
+    "a variable for both": ("comes", f"comes = {MAIN} or {SHARDED}\n            "),
+    "one of several": (f"epoch and ({MAIN} or {SHARDED})", ""),
+    "a plug-in": (f"{MAIN} or accelerator.state.deepspeed_plugin is not None", ""),
+}
+
+
+@pytest.mark.parametrize("name", ADMITTED)
+def test_all_processes_save_where_the_model_is_sharded(name: str, found: Callable[[str], set[str]]) -> None:
+    condition, above = ADMITTED[name]
+    assert found(saving(condition, above)) == set()
+    assert found(saving(condition, above, "wait_for_everyone()")) == {"collective-apart"}, "this one always waits"
+
+
+def test_the_main_process_alone_saves_the_state(told: Callable[[str], dict[str, Severity]]) -> None:
+    assert told(saving(MAIN)) == {"collective-apart": Severity.REVIEW}
+    assert told(saving(f"{MAIN} and {SHARDED}")) == {"collective-apart": Severity.REVIEW}
+    settings = "project_config=ProjectConfiguration(automatic_checkpoint_naming=True)"
+    numbered = saving(MAIN).replace('project_dir="logs"', settings)
+    assert told(numbered) == {"collective-apart": Severity.ERROR}
+    ours = saving(MAIN).replace("from accelerate.utils ", "from torchlift.runtime ")
+    ours = ours.replace("from accelerate ", "from torchlift.runtime ")
+    assert told(ours) == {"collective-apart": Severity.ERROR}
