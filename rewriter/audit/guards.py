@@ -13,6 +13,8 @@ from ..validation.guards import ALONE, Guards
 from ..validation.program import EmittedProgram
 from .ranks import RankQuestions
 
+Held = tuple[Unit, cst.BaseExpression]
+
 
 class AuditGuards(Guards):
     """Where the processes of a program take different paths, for every dialect."""
@@ -45,16 +47,35 @@ class AuditGuards(Guards):
         return self._had[test]
 
     def _given_to_main(self, unit: Unit, node: cst.BaseExpression) -> Iterator[bool]:
-        binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
-        if binding is not None:
-            values = [(unit, value) for value in bindings_value(unit.names, binding)]
-        elif isinstance(node, cst.Attribute):
-            values = self._ranks.tracer.attributes(unit, node)
-        else:
-            return
+        values = list(self._values(unit, node, set()))
         for home, value in values:
             if isinstance(value, cst.IfExp) and (is_none(value.body) or is_none(value.orelse)):
                 yield self._ranks.asks(home, value.test)
         made = [(home, value) for home, value in values if not is_none(value)]
         if made and len(made) < len(values):
             yield all(next(self.around(home, value), None) is not None for home, value in made)
+
+    def _values(self, unit: Unit, node: cst.BaseExpression, seen: set[cst.CSTNode]) -> Iterator[Held]:
+        """The values that a variable or an attribute is given, through parameters and other variables; a choice of two
+        is one value."""
+        if node in seen:
+            return
+        seen.add(node)
+        given: list[Held] = []
+        if isinstance(node, cst.Name) and (binding := unit.names.binding(node)) is not None:
+            given += [(unit, value) for value in bindings_value(unit.names, binding)]
+            for param in filter(None, (_parameter(unit, definition) for definition in binding.definitions)):
+                reached = self.program.reach.reachable
+                given += ((u, v) for u, v in self.program.reach.given(binding) if u.names.function(v) in reached)
+                given += [(unit, param.default)] if param.default is not None else []
+        elif isinstance(node, cst.Attribute):
+            given += self._ranks.tracer.attributes(unit, node)
+        for home, value in given:
+            further = list(self._values(home, value, seen)) if isinstance(value, (cst.Name, cst.Attribute)) else []
+            yield from further or [(home, value)]
+
+
+def _parameter(unit: Unit, definition: cst.CSTNode) -> cst.Param | None:
+    """The parameter that a definition is, or is the name of."""
+    parent = definition if isinstance(definition, cst.Param) else unit.names.parents.get(definition)
+    return parent if isinstance(parent, cst.Param) else None

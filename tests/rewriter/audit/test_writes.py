@@ -166,3 +166,44 @@ def test_a_buffer_in_memory_is_no_file(name: str, found: Callable[[str], set[str
 
 def test_a_function_that_is_given_a_path_too(found: Callable[[str], set[str]]) -> None:
     assert found(script("keep(io.BytesIO())\nkeep('a')", KEEP)) == {"unguarded-write"}
+
+
+WRITER = """\
+    if rank == 0:
+        writer = SummaryWriter("runs")
+    else:
+        writer = None
+"""
+CHOSEN = '    writer = SummaryWriter("runs") if rank == 0 else None\n'
+EVERYONE = '    writer = SummaryWriter(f"runs{rank}")\n'
+SHOWS = """\
+def show(model, writer=None):
+    if writer is not None:
+        shutil.rmtree("samples")
+
+
+def evaluate(model, log):
+    show(model, writer=log)
+"""
+
+
+def showing(makes: str, call: str) -> str:
+    text = (
+        script("size = 512", SHOWS)
+        .replace("    size = 512\n", makes)
+        .replace("    dist.destroy", f"    {call}\n    dist.destroy")
+    )
+    return "import shutil\nfrom torch.utils.tensorboard import SummaryWriter\n" + text
+
+
+@pytest.mark.parametrize("call", ["show(model, writer)", "show(model, writer=writer)", "evaluate(model, writer)"])
+def test_a_writer_of_the_main_process_that_a_function_is_given(call: str, found: Callable[[str], set[str]]) -> None:
+    assert found(showing(WRITER, call)) == set()
+    assert found(showing(CHOSEN, call)) == set()
+    assert found(showing(EVERYONE, call)) == {"unguarded-write"}
+
+
+def test_a_function_that_is_given_a_writer_of_each_process_too(found: Callable[[str], set[str]]) -> None:
+    both = "show(model, writer)\n    show(model, SummaryWriter(str(rank)))"
+    assert found(showing(WRITER, both)) == {"unguarded-write"}
+    assert found(showing(WRITER, "show(model, writer)\n    show(model)")) == set(), "it has none there"
