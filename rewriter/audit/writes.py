@@ -10,8 +10,9 @@ versions; a tracker records N runs; an archive is unpacked by one process while 
 
 With Accelerate, Fabric or torchlift use the object: `accelerator.save(...)`, `fabric.save(...)`, or a condition
 on `accelerator.is_main_process`. Downloads go under `with accelerator.local_main_process_first():`, or before a
-barrier on one process. A path that contains the number of the process is each process's own, and is left alone; so is
-what processes do one after the other (a lock, or a context with a barrier) if they look first whether it is done.
+barrier on one process. A path that contains the number of the process, or a name from a row of its shard, is each
+process's own, and is left alone; so is what processes do one after the other (a lock, or a context with a barrier) if
+they look first whether it is done.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_name
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
+from .own_rows import names_own_rows
 from .program import AuditedProgram
 from .rule import AuditRule, Found, first_row
 from .turns import in_turn
@@ -37,6 +40,8 @@ from .turns import in_turn
 _ONCE = {EffectKind.WRITE: "writes", EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "fetches"}
 _QUIET = frozenset({"makedirs", "mkdir", "add_scalar", "flush", "close"})
 """Calls that are safe to repeat, or that write to something that has another finding."""
+_OF_PATHS = frozenset({"write_text", "write_bytes", "unlink"})
+"""Methods of the path that is written."""
 
 
 def unguarded_writes(program: AuditedProgram) -> Found:
@@ -101,7 +106,7 @@ def _is_quiet(program: AuditedProgram, kind: EffectKind, call: cst.Call) -> bool
 
 
 def _own(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether the written path contains the rank, or nothing is written elsewhere."""
+    """Whether the written path contains the rank or a row of this process, or nothing is written elsewhere."""
     if isinstance(node, cst.With):
         node = node.items[0].item
     for call in (n for n in descendants(node) if isinstance(n, cst.Call)):
@@ -110,12 +115,25 @@ def _own(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
         paths = [keyword(call, "f", 1)] if method_name(call) == "save" else [arg.value for arg in call.args]
         if isinstance(call.func, cst.Attribute):
             paths.append(call.func.value)
+        written = _written(program, call)
+        if written is not None and names_own_rows(program, unit, written):
+            return True
         for path in paths:
             held = origins(program.state.values.get(path)) if path is not None else []
             if path is not None and not any(o.role not in (Role.PLACE, Role.LOCAL) for o in held):
                 if program.ranks.mentions(unit, path):
                     return True
     return False
+
+
+def _written(program: AuditedProgram, call: cst.Call) -> cst.BaseExpression | None:
+    """The path that a call writes, as far as it is known which argument that is."""
+    if isinstance(call.func, cst.Attribute) and method_name(call) in _OF_PATHS:
+        return call.func.value
+    record = program.state.calls.get(call)
+    place = questions.written_path(outside_name(record)) if record is not None else None
+    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+    return plain[place or 0] if len(plain) > (place or 0) else None
 
 
 RULE = AuditRule("unguarded-write", __doc__, unguarded_writes)

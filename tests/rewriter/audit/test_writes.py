@@ -207,3 +207,50 @@ def test_a_function_that_is_given_a_writer_of_each_process_too(found: Callable[[
     both = "show(model, writer)\n    show(model, SummaryWriter(str(rank)))"
     assert found(showing(WRITER, both)) == {"unguarded-write"}
     assert found(showing(WRITER, "show(model, writer)\n    show(model)")) == set(), "it has none there"
+
+
+ROWS = """\
+class Pictures(Dataset):
+    def __getitem__(self, index):
+        return torch.zeros(8), f"{index}.jpg"
+
+    def __len__(self):
+        return 8
+"""
+SHARDED = "pictures = Pictures()\nshow = DataLoader(pictures, 4, sampler=DistributedSampler(pictures, shuffle=False))\n"
+WHOLE = "show = DataLoader(Pictures(), 4)\n"
+OWN_NAMES = {
+    "a row": "for x, names in show:\n    for row, name in zip(x, names):\n        np.save(name, row)",
+    "counted": (
+        "for i, (x, names) in enumerate(tqdm(show)):\n    for j, name in enumerate(names):\n        np.save(name, x[j])"
+    ),
+    "an opened file": (
+        "for x, names in show:\n    for name in names:\n        with open(name, 'w') as f:\n            f.write('1')"
+    ),
+    "a path": (
+        "for x, names in show:\n    for j in range(len(x)):\n        stem = os.path.splitext(names[j])[0]\n"
+        '        np.save(os.path.join("out", f"{stem}.npy"), x[j])'
+    ),
+}
+SAME_NAMES = {
+    "the count of the batch": 'for i, (x, names) in enumerate(show):\n    np.save(f"{i}.npy", x)',
+    "the count of the row": "for x, names in show:\n    for j, row in enumerate(x):\n        np.save(str(j), row)",
+    "no name at all": "for x, names in show:\n    np.save('x.npy', x)",
+    "a figure": "for x, names in show:\n    mean = x.mean()\n    np.save(f'{mean}', x)",
+}
+
+
+def of_pictures(loader: str, lines: str) -> str:
+    text = script(loader + lines, ROWS).replace("import DataLoader", "import DataLoader, Dataset")
+    return "import numpy as np\nfrom tqdm import tqdm\n" + text
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_a_file_that_is_named_by_a_row(name: str, found: Callable[[str], set[str]]) -> None:
+    assert found(of_pictures(SHARDED, OWN_NAMES[name])) == set()
+    assert found(of_pictures(WHOLE, OWN_NAMES[name])) == {"unguarded-write"}
+
+
+@pytest.mark.parametrize("name", SAME_NAMES)
+def test_a_file_that_is_named_by_a_count(name: str, found: Callable[[str], set[str]]) -> None:
+    assert found(of_pictures(SHARDED, SAME_NAMES[name])) == {"unguarded-write"}
