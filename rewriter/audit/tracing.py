@@ -55,6 +55,8 @@ class Tracer:
     def _back(self, source: ValueSource) -> list[ValueSource] | None:
         """One step back; None if the expression creates its value itself."""
         unit, node = source.unit, source.node
+        if not source.known:
+            return None  # the target of a loop, a parameter that nobody gives
         if isinstance(node, cst.Name):
             return self._variable(unit, node, source.part)
         if isinstance(node, cst.Attribute):

@@ -73,8 +73,17 @@ def _state_dicts(program: AuditedProgram, unit: Unit, data: cst.BaseExpression) 
 
 
 def _loads_wrapper(program: AuditedProgram, record: CallRecord) -> bool:
+    """Whether a ``load_state_dict`` may be that of a wrapper."""
     receiver = record.node.func.value if isinstance(record.node.func, cst.Attribute) else None
-    return receiver is not None and program.is_wrapped(record.unit, receiver) is not False
+    if receiver is None:
+        return False
+    sources = program.tracer.sources(record.unit, receiver)
+    if all(isinstance(s.node, cst.Name) and not s.known for s in sources):  # ``for key, value in kwargs.items()``
+        function = record.unit.names.function(record.node)
+        given = [(site.unit, arg.value) for site in program.sites(function) for arg in site.node.args]
+        if given:
+            return any(program.is_wrapped(unit, value) for unit, value in given)
+    return program.is_wrapped(record.unit, receiver) is not False
 
 
 RULE = AuditRule("saved-wrapper", __doc__, saved_wrappers)

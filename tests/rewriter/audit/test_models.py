@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from torchlift.rewriter.findings import Severity
+
 SCRIPT = """\
 import torch
 import torch.distributed as dist
@@ -66,3 +68,47 @@ def test_a_model_whose_gradients_the_script_averages(
 @pytest.mark.parametrize("name", NOT_AVERAGED)
 def test_a_joined_loss_averages_no_gradient(name: str, in_function: bool, found: Callable[[str], set[str]]) -> None:
     assert found(joining(NOT_AVERAGED[name], in_function=in_function)) == {"unwrapped-model"}
+
+
+RESTORED = """\
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+
+def restore(path, **parts):
+    checkpoint = torch.load(path)
+    for key, value in parts.items():
+        if key in checkpoint:
+            value.load_state_dict(checkpoint[key])
+
+
+def main():
+    dist.init_process_group("gloo")
+    data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=4, sampler=sampler)
+    model = DDP(nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    restore("last.pt", model=model, optimizer=optimizer)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    if dist.get_rank() == 0:
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "last.pt")
+
+
+main()
+"""
+
+
+def test_a_wrapper_whose_state_a_helper_loads_again(told: Callable[[str], dict[str, Severity]]) -> None:
+    assert told(RESTORED) == {"saved-wrapper": Severity.REVIEW}
+    assert told(RESTORED.replace("model=model, ", "")) == {"saved-wrapper": Severity.ERROR}
+    assert told(RESTORED.replace("model=model, ", "model=model.module, ")) == {"saved-wrapper": Severity.ERROR}
