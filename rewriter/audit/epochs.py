@@ -13,11 +13,15 @@ Accelerate, Fabric and torchlift do it for the loaders that they prepare.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from ..analysis.dataflow.values import CallRecord, Unit
 from ..analysis.syntax.nodes import keyword
+from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import outside_name
+from ..facts.roles import Origin
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .program import AuditedProgram
@@ -33,7 +37,9 @@ def without_epoch(program: AuditedProgram) -> Found:
     constant = [r for r in told if r.node.args and isinstance(r.node.args[0].value, cst.Integer)]
     for loader, loops in program.iterated.items():
         call, unit = loader.node, program.unit_of(loader.node)
-        if unit is None or not isinstance(call, cst.Call) or not any(_repeated(program, loop) for loop in loops):
+        if unit is None or not isinstance(call, cst.Call):
+            continue
+        if not any(_repeated(program, loop) for loop in (*loops, *_in_generators(program, loader))):
             continue
         for record in _samplers(program, unit, call):
             shuffle = keyword(record.node, "shuffle", 3)
@@ -75,6 +81,14 @@ def _may_be(program: AuditedProgram, told: CallRecord, sampler: CallRecord, load
         return any(s.node is loader or not isinstance(s.node, cst.Call) for s in sources)
     sources = program.tracer.sources(told.unit, receiver)
     return any(s.node is sampler.node or not isinstance(s.node, cst.Call) for s in sources)
+
+
+def _in_generators(program: AuditedProgram, loader: Origin) -> Iterator[cst.CSTNode]:
+    """The loops of generators that hand out the batches of a loader: what draws from them is another loop."""
+    for loop, loaders in program.state.loaders.items():
+        if loader in loaders and isinstance(loop, cst.For):
+            if any(isinstance(node, cst.Yield) for node in descendants(loop.body)):
+                yield loop
 
 
 def _repeated(program: AuditedProgram, loop: cst.CSTNode) -> bool:
