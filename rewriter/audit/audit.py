@@ -19,6 +19,7 @@ from ..source import Source
 from .catalogue import RULES
 from .ids import IDS
 from .program import AuditedProgram
+from .single import on_one_process
 
 
 def audit(
@@ -38,6 +39,7 @@ def audit(
         if not program.dialects:
             return None
         found = [(unit, finding) for rule in RULES for unit, finding in rule.body(program)]
+        found = [(unit, f) for unit, f in found if f.node is None or not on_one_process(program, unit, f.node)]
     except RecursionError:
         return _given_up(sources, "the program nests too deeply to be followed")
     except TooComplex:

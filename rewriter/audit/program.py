@@ -57,7 +57,7 @@ class AuditedProgram(EmittedProgram):
         self.tracer = Tracer(self)
         self.ranks = RankQuestions(self.tracer)
         self.guards = AuditGuards(self, self.ranks)
-        self._fabrics = bool(fabrics)
+        self._fabrics = any(several for _, tree in trees for several in _spreads(tree))
 
     @cached_property
     def dialects(self) -> frozenset[Dialect]:
@@ -298,13 +298,26 @@ def _is_wrapper(name: str) -> bool:
 
 def _fabrics(tree: cst.Module) -> Iterator[str]:
     """The variables of a module that hold an object of Fabric."""
+    for node in _made_fabrics(tree):
+        yield from filter(None, (dotted(target.target) for target in node.targets))
+
+
+def _spreads(tree: cst.Module) -> Iterator[bool]:
+    """For each object of Fabric, whether it may use several processes: ``Fabric(devices=1)`` has one."""
+    for node in _made_fabrics(tree):
+        assert isinstance(node.value, cst.Call)
+        devices, nodes = keyword(node.value, "devices"), keyword(node.value, "num_nodes")
+        one = isinstance(devices, cst.Integer) and devices.value == "1"
+        yield not one or nodes is not None
+
+
+def _made_fabrics(tree: cst.Module) -> Iterator[cst.Assign]:
     imports = (small for line in tree.body if isinstance(line, cst.SimpleStatementLine) for small in line.body)
     if not any(_is_lightning(tree, small) for small in imports):
         return
     for node in descendants(tree):
-        if isinstance(node, cst.Assign) and isinstance(node.value, cst.Call):
-            if method_name(node.value) == "Fabric":
-                yield from filter(None, (dotted(target.target) for target in node.targets))
+        if isinstance(node, cst.Assign) and isinstance(node.value, cst.Call) and method_name(node.value) == "Fabric":
+            yield node
 
 
 def _is_lightning(tree: cst.Module, statement: cst.CSTNode) -> bool:

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from torchlift.rewriter.audit.audit import audit
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.facts.module_paths import ENTRY, ModulePaths, Place
 from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.source import decode
 
 SCRIPT = (Path(__file__).parent / "fixtures" / "ddp_torchrun.py").read_text()
 DATA = "    data = TensorDataset"
@@ -99,3 +103,45 @@ def test_the_main_process_alone_saves_the_state(told: Callable[[str], dict[str, 
     ours = saving(MAIN).replace("from accelerate.utils ", "from torchlift.runtime ")
     ours = ours.replace("from accelerate ", "from torchlift.runtime ")
     assert told(ours) == {"collective-apart": Severity.ERROR}
+
+
+ONE_PROCESS = {
+    "an assertion": "assert dist.get_world_size() == 1",
+    "an error": "if dist.get_world_size() != 1:\n    raise ValueError('one process only')",
+    "an error of more": "size = dist.get_world_size()\nif size > 1:\n    raise ValueError('one process only')",
+}
+SEVERAL = {
+    "an assertion of more": "assert dist.get_world_size() > 1",
+    "an error of one": "if dist.get_world_size() == 1:\n    raise ValueError('one process is too few')",
+    "another choice": "if dist.get_world_size() > 1:\n    print('several')",
+}
+WRITE = "    with open('a', 'w') as file:\n        file.write('1')\n"
+
+
+@pytest.mark.parametrize("name", [*ONE_PROCESS, *SEVERAL])
+def test_a_script_that_stops_if_there_are_several(name: str, found: Callable[[str], set[str]]) -> None:
+    text = before_data({**ONE_PROCESS, **SEVERAL}[name]).replace(DATA, f"{WRITE}{DATA}")
+    assert found(text) == (set() if name in ONE_PROCESS else {"unguarded-write"})
+    early = before_data({**ONE_PROCESS, **SEVERAL}[name]).replace("    dist.init", f"{WRITE}    dist.init", 1)
+    assert found(early) == {"unguarded-write"}, "the check comes after it"
+
+
+def test_a_function_that_is_only_called_on_one_process(found: Callable[[str], set[str]]) -> None:
+    helper = f"def write():\n{WRITE}\n\ndef main():"
+    check = ONE_PROCESS["an assertion"]
+    assert found(before_data(f"{check}\nwrite()").replace("def main():", helper)) == set()
+    assert found(before_data(f"write()\n{check}\nwrite()").replace("def main():", helper)) == {"unguarded-write"}
+
+
+def test_fabric_on_one_device_is_not_distributed() -> None:
+    text = (Path(__file__).parent / "fixtures" / "fabric_basic.py").read_text()
+    made = next(line for line in text.split("\n") if "Fabric(" in line)
+    layout = ModulePaths({ENTRY: Place(ENTRY)})
+    for devices, distributed in {
+        "devices=1": False,
+        "devices=2": True,
+        "devices=1, num_nodes=2": True,
+        "": True,
+    }.items():
+        changed = text.replace(made, f"{made.partition('(')[0]}({devices})")
+        assert (audit([decode(changed.encode(), Path("t.py"))], Config(), layout) is not None) is distributed, devices
