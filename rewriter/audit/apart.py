@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.containers import key_of
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
@@ -122,7 +123,17 @@ def _asks_strategy(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bo
     reads = [part for part in descendants(node) if isinstance(part, (cst.Name, cst.Attribute))]
     sources = [source.node for read in reads for source in program.tracer.sources(unit, read)]
     parts = (part for whole in (node, *sources) for part in descendants(whole))
-    return any(isinstance(part, cst.Attribute) and part.attr.value in _STRATEGIES for part in parts)
+    return any(_words(part) & _STRATEGIES for part in parts)
+
+
+def _words(node: cst.CSTNode) -> frozenset[str]:
+    """The name of an attribute, also where ``getattr`` reads it."""
+    if isinstance(node, cst.Attribute):
+        return frozenset({node.attr.value})
+    if isinstance(node, cst.Call) and method_name(node) == "getattr" and len(node.args) > 1:
+        word = key_of(node.args[1].value)
+        return frozenset({word} if word is not None else ())
+    return frozenset()
 
 
 def _collective(program: AuditedProgram, record: CallRecord) -> str:

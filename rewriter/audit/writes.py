@@ -62,7 +62,7 @@ def unguarded_writes(program: AuditedProgram) -> Found:
             ):
                 continue
             told.add(statement)
-            text = first_row(unit, node)
+            text = first_row(unit, _acting(program, node))
             yield (
                 unit,
                 Finding(
@@ -92,6 +92,20 @@ def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterato
     for handle in found.handles:
         if handle.tracker and not handle.each_machine:
             yield handle.call, "writes"
+
+
+def _acting(program: AuditedProgram, node: cst.CSTNode) -> cst.CSTNode:
+    """What does the work in a statement that first asks for a file: a call that fetches or writes, or what comes if the
+    file is missing."""
+    if not isinstance(node, cst.If):
+        return node
+    for call in (n for n in descendants(node) if isinstance(n, cst.Call) and n in program.state.calls):
+        name = outside_name(program.state.calls[call])
+        if questions.fetches(name) or questions.writes(name) or method_name(call) in ("extract", "extractall"):
+            return call
+    denied = any(isinstance(n, cst.UnaryOperation) and isinstance(n.operator, cst.Not) for n in descendants(node.test))
+    branch = node.body if denied or node.orelse is None else node.orelse.body
+    return branch.body[0] if isinstance(branch, cst.IndentedBlock) else branch
 
 
 def _is_quiet(program: AuditedProgram, kind: EffectKind, call: cst.Call) -> bool:

@@ -153,7 +153,7 @@ def _handed_out(call: EvaluatedCall, qualified: str, thing: Thing) -> None:
     if not isinstance(thing, Origin):
         return
     capital = qualified.rpartition(".")[2][:1].isupper()
-    if thing.role is Role.PARAMETERS and capital:
+    if thing.role is Role.PARAMETERS and capital and not questions.averages_weights(qualified):
         relate(call, call.make(Role.OPTIMIZER, f"built from parameters by {qualified}", qualified))
     elif thing.role is Role.OPTIMIZER and (capital or "schedule" in qualified.lower()):
         relate(call, call.make(Role.SCHEDULER, f"built from an optimizer by {qualified}", qualified))

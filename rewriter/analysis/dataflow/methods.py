@@ -226,7 +226,7 @@ def _unknown_method(call: EvaluatedCall, unknown: Unknown, name: str) -> None:
     state = call.state
     if name in questions.keeps_module():
         state.solver.add(call.result, unknown)
-    elif name in _BY_USE:
+    elif name in _BY_USE and not questions.averages_weights(unknown.qualified):
         role, why = _BY_USE[name]
         if name in ("zero_grad", "state_dict") and any(known.node is unknown.node for known in state.related):
             return  # an optimizer or a scheduler, by what it was built from

@@ -70,6 +70,11 @@ def same_model(name: str) -> bool:
     return transfer(name, training.Wrapper) is not None
 
 
+def averages_weights(name: str) -> bool:
+    """Whether a call makes what keeps a moving average of parameters."""
+    return transfer(name, training.WeightAverage) is not None
+
+
 def keeps_module() -> frozenset[str]:
     """Methods of a module that return the module itself."""
     return methods("torch.nn.Module", training.ModuleInPlace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -112,3 +113,24 @@ def test_a_wrapper_whose_state_a_helper_loads_again(told: Callable[[str], dict[s
     assert told(RESTORED) == {"saved-wrapper": Severity.REVIEW}
     assert told(RESTORED.replace("model=model, ", "")) == {"saved-wrapper": Severity.ERROR}
     assert told(RESTORED.replace("model=model, ", "model=model.module, ")) == {"saved-wrapper": Severity.ERROR}
+
+
+AVERAGES = {
+    "diffusers": ("from diffusers.training_utils import EMAModel", "EMAModel(model.parameters(), decay=0.9)"),
+    "torch_ema": (
+        "from torch_ema import ExponentialMovingAverage",
+        "ExponentialMovingAverage(model.parameters(), decay=0.9)",
+    ),
+    "another class": ("from others import Other", "Other(model.parameters())"),
+}
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_an_average_of_weights_is_no_optimizer(name: str, found: Callable[[str], set[str]]) -> None:
+    imports, made = AVERAGES[name]
+    text = (Path(__file__).parent / "fixtures" / "accelerate_state.py").read_text()
+    zero = "            optimizer.zero_grad()\n"
+    assert zero in text and "    best = 0\n" in text
+    text = text.replace("    best = 0\n", f"    best = 0\n    ema = {made}\n")
+    text = text.replace(zero, f"            ema.step(model.parameters())\n{zero}")
+    assert found(f"{imports}\n{text}") == ({"misprepared"} if name == "another class" else set())

@@ -83,6 +83,10 @@ ADMITTED = {
     "a variable": (f"is_sharded or {MAIN}", f"is_sharded = {SHARDED}\n            "),
     "a variable for both": ("comes", f"comes = {MAIN} or {SHARDED}\n            "),
     "one of several": (f"epoch and ({MAIN} or {SHARDED})", ""),
+    "a plug-in that is looked up": (
+        f"{MAIN} or is_sharded",
+        "is_sharded = getattr(accelerator.state, 'fsdp_plugin', None) is not None\n            ",
+    ),
     "a plug-in": (f"{MAIN} or accelerator.state.deepspeed_plugin is not None", ""),
 }
 

@@ -254,3 +254,27 @@ def test_a_file_that_is_named_by_a_row(name: str, found: Callable[[str], set[str
 @pytest.mark.parametrize("name", SAME_NAMES)
 def test_a_file_that_is_named_by_a_count(name: str, found: Callable[[str], set[str]]) -> None:
     assert found(of_pictures(SHARDED, SAME_NAMES[name])) == {"unguarded-write"}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        FETCH,
+        "if os.path.exists('a'):\n    print('there')\nelse:\n    urllib.request.urlretrieve('u', 'a')",
+        "# the archive\n" + FETCH,
+    ],
+)
+def test_the_call_that_downloads_is_quoted(lines: str, words: Callable[[str], list[str]]) -> None:
+    assert words(script(lines)) == ["every process downloads this: `urllib.request.urlretrieve('u', 'a')`"]
+
+
+def test_what_comes_if_the_file_is_missing_is_quoted(words: Callable[[str], list[str]]) -> None:
+    lines = "if not os.path.exists('a'):\n    with open('a', 'w') as out:\n        out.write('1')"
+    assert words(script(lines)) == ["every process downloads this: `with open('a', 'w') as out:`"]
+
+
+def test_a_condition_is_quoted_without_the_comment_above(words: Callable[[str], list[str]]) -> None:
+    lines = "# one process waits\nif rank == 0:\n    dist.barrier()"
+    assert words(script(lines)) == [
+        "`barrier` waits for all processes, but only some of them come to it: `if rank == 0:`"
+    ]

@@ -49,6 +49,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "loader": training.Loader,
     "dataset": training.Dataset,
     "sampler": training.Sampler,
+    "weight_average": training.WeightAverage,
     "split": training.Split,
     "collate": training.Collate,
     "metric": training.Metric,

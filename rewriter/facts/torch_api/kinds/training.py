@@ -93,6 +93,10 @@ class Sampler(NamedTuple):
     random: bool = False
 
 
+class WeightAverage(NamedTuple):
+    """Keeps a moving average of parameters: it has a ``step`` or an ``update``, and is no optimizer."""
+
+
 class Split(NamedTuple):
     """Divides rows at random, with the generator of this process unless another is given."""
 

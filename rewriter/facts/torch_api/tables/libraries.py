@@ -63,6 +63,9 @@ ROWS: Table = {
     "safetensors.torch.save_file": ("write", {"path": 1, "data": 0}),
     "safetensors.torch.save_model": ("write", {"path": 1, "data": 0}),
     "safetensors.safe_open": ("read", {}),
+    # moving averages of weights
+    "diffusers.training_utils.EMAModel": ("weight_average", {}),
+    "torch_ema.ExponentialMovingAverage": ("weight_average", {}),
     # data that is fetched
     "wget.download": ("download", {}),
     "gdown.download": ("download", {}),
