@@ -101,11 +101,17 @@ def _acting(program: AuditedProgram, node: cst.CSTNode) -> cst.CSTNode:
         return node
     for call in (n for n in descendants(node) if isinstance(n, cst.Call) and n in program.state.calls):
         name = outside_name(program.state.calls[call])
+        if method_name(call) in _QUIET:
+            continue
         if questions.fetches(name) or questions.writes(name) or method_name(call) in ("extract", "extractall"):
             return call
     denied = any(isinstance(n, cst.UnaryOperation) and isinstance(n.operator, cst.Not) for n in descendants(node.test))
     branch = node.body if denied or node.orelse is None else node.orelse.body
-    return branch.body[0] if isinstance(branch, cst.IndentedBlock) else branch
+    rows = branch.body if isinstance(branch, cst.IndentedBlock) else (branch,)
+    for row in rows:
+        if not any(isinstance(n, cst.Call) and method_name(n) in _QUIET for n in descendants(row)):
+            return row
+    return branch
 
 
 def _is_quiet(program: AuditedProgram, kind: EffectKind, call: cst.Call) -> bool:

@@ -146,13 +146,13 @@ class Guards:
         A process that raises, or exits with an error, ends the whole job: the others do not wait for it for long.
         """
         for node in _leaving(statement):
-            if isinstance(node, jumps) or self._exits(unit, node):
+            if isinstance(node, jumps) or self._exits(node):
                 return True
             if isinstance(node, cst.Raise) and (_is_caught(unit, statement, node) or _raises_exit(node)):
                 return True
         return False
 
-    def _exits(self, unit: Unit, node: cst.CSTNode) -> bool:
+    def _exits(self, node: cst.CSTNode) -> bool:
         """Whether a call ends the process without an error."""
         record = self.program.state.calls.get(node) if isinstance(node, cst.Call) else None
         return record is not None and ends_process(outside_name(record)) and _is_success(record.node)

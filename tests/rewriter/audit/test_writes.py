@@ -262,6 +262,7 @@ def test_a_file_that_is_named_by_a_count(name: str, found: Callable[[str], set[s
         FETCH,
         "if os.path.exists('a'):\n    print('there')\nelse:\n    urllib.request.urlretrieve('u', 'a')",
         "# the archive\n" + FETCH,
+        FETCH.replace("    url", "    os.makedirs('b', exist_ok=True)\n    url"),
     ],
 )
 def test_the_call_that_downloads_is_quoted(lines: str, words: Callable[[str], list[str]]) -> None:
