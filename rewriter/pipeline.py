@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -165,14 +168,17 @@ class Tree(NamedTuple):
     module: cst.Module
     starts: Starts
     tail: str = ""
-    """Whitespace after the last line, which the parser would drop or double."""
+    """What follows the last line, which the parser would drop or double."""
 
 
 def parse(source: Source) -> Tree | None:
     """The tree of a source; None if it does not produce the same text again. ``SourceError`` for invalid Python."""
-    tree, body = module_of(source)
-    text, starts = locate(tree)
-    return Tree(tree, starts, source.text[len(body) :]) if text == body else None
+    whole = module_of(source)
+    for tree, body in chain([whole], _shorter(whole[1])):
+        text, starts = locate(tree)
+        if text == body:
+            return Tree(tree, starts, source.text[len(body) :])
+    return None
 
 
 def module_of(source: Source) -> tuple[cst.Module, str]:
@@ -184,6 +190,23 @@ def module_of(source: Source) -> tuple[cst.Module, str]:
     except cst.ParserSyntaxError as error:
         _, line, cause = _syntax(source, error)
         raise SourceError(source.path, line, f"not valid Python: {cause}", "Correct the syntax, then migrate") from None
+
+
+_LINE_END = re.compile(r"(\r\n|\r|\n)")
+
+
+def _shorter(body: str) -> Iterator[tuple[cst.Module, str]]:
+    """The trees of a text without what follows its code: with the end of the last line, and without it. LibCST loses a
+    blank line before one of whitespace there, or before an indented comment, and a lone carriage return."""
+    parts = _LINE_END.split(body)  # a line, its end, the next line, ...
+    while len(parts) > 1 and parts[-1].lstrip(" \t\f")[:1] in ("", "#"):
+        ending = parts[-2]
+        del parts[-2:]
+        if parts[-1].lstrip(" \t\f")[:1] not in ("", "#"):
+            lines = "".join(parts)
+            for shorter in (lines + ending, lines):
+                with suppress(cst.ParserSyntaxError):
+                    yield cst.parse_module(shorter), shorter
 
 
 def _syntax(source: Source, error: cst.ParserSyntaxError) -> tuple[str, int, str]:
