@@ -2,7 +2,8 @@
 Load checkpoints to the device of the process, and only after they are written.
 
 Without ``map_location`` every process would load to the device of the process that saved it. A data set stays on
-the CPU: the loader moves its batches. If the same run wrote the file, all processes first wait for the writer. They
+the CPU: the loader moves its batches. So do weights that a function without the accelerator loads into a model: they
+are copied to where the model is. If the same run wrote the file, all processes first wait for the writer. They
 also wait for any other file that the main process writes before it is read (``np.save`` and ``np.load``, a cache in
 JSON).
 
@@ -60,6 +61,6 @@ def checkpoint_load(facts: ModuleFacts) -> Iterator[Edit | Finding]:
 
 def _mapped(facts: ModuleFacts, load: Load, node: cst.CSTNode) -> cst.CSTNode:
     assert isinstance(node, cst.Call)
-    here = facts.abilities.loads_to_device and not load.is_data
+    here = facts.abilities.loads_to_device and not load.on_host
     device = f"{facts.accelerator}.device" if here else '"cpu"'
     return with_keyword(node, "map_location", cst.parse_expression(device))

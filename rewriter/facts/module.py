@@ -277,13 +277,16 @@ class Load(NamedTuple):
     waits_before: cst.CSTNode | None
     """The statement before which all processes must wait, because this run wrote the file."""
     because: str
-    is_data: bool = False
-    """It holds a data set: its batches are moved when a loader yields them."""
+    on_host: bool = False
+    """It is loaded to the CPU: a data set, whose batches are moved when a loader yields them, or weights that are
+    copied to where the model is."""
+    copied: bool = False
+    """Only ``load_state_dict`` takes what is loaded, and copies it to where the model is."""
 
     @property
     def needed(self) -> bool:
         """It cannot be written without the accelerator."""
-        return self.waits_before is not None or (self.needs_map and not self.is_data)
+        return self.waits_before is not None or (self.needs_map and not self.on_host)
 
 
 class Schedule(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TypeVar
 
 import libcst as cst
@@ -236,17 +236,27 @@ class Collected:
         found += [*self.precision().regions, *self.precision().makers]
         found += [s.call for s in self.saves]
         found += [s.call for s in self.state_dicts]
-        found += [ld.call for ld in self.loads if ld.needed]
+        found += [ld.call for ld in self.loads if ld.needed and not ld.copied]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE)]
         found += [p.node for p in moves if not self.program.constants.followed(p)]
         found += [t.node for t in self.legacy if not t.placed]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
+        needing = set()
         for node in found:
             around = (node, *names.ancestors(node)) if isinstance(node, cst.BaseExpression) else descendants(node)
+            needing.add(names.function(node))
             yield names.function(node), next((n for n in around if isinstance(n, cst.Call)), node)
         for unit, prepare in self.plan.prepares:
             if unit is self.unit:
+                needing.add(names.function(prepare.wraps or prepare.node))
                 yield names.function(prepare.wraps or prepare.node), prepare.wraps or prepare.node
+        for load in self.loads:  # the accelerator does not come to a function for weights that are copied
+            if load.needed and load.copied and names.function(load.call) in needing:
+                yield names.function(load.call), load.call
+
+    def settle_loads(self, here: Callable[[cst.CSTNode], bool]) -> None:
+        """Load to the CPU what is copied, where the accelerator does not come."""
+        self.loads = [ld._replace(on_host=True) if ld.copied and not here(ld.call) else ld for ld in self.loads]
 
     def precision(self) -> MixedPrecision:
         """What mixed precision is in the module, as far as it is kept."""

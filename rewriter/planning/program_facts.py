@@ -112,6 +112,8 @@ class _Analyses(ProgramFacts):
         if self.existing is None and not self.settled:
             for unit, finding in too_late(self.state, self.reach, plan):
                 collected[unit].findings.append(finding)
+        for part in collected.values():
+            part.settle_loads(ReachedModule(part, way).here)
         left = {f.target.attr.value for f in self.fields if not ReachedModule(collected[f.unit], way).here(f.target)}
         self.redefined = {field.target.attr.value for field in self.fields} - left
         return [ReachedModule(collected[unit], way).facts() for unit in self.reach.units]

@@ -281,3 +281,59 @@ def test_a_file_that_a_called_function_reads_is_waited_for_after_the_writing(
 def test_so_is_one_that_a_function_without_a_class_reads(migrated: Callable[[str], str]) -> None:
     end = "def load(path):\n    return np.load(path)\n\nnp.save(path, w)\nload(path)"
     assert f"{WAIT}\nload(path)" in migrated(f"{IMPORTS}\n{TRAINS}{end}\n")
+
+
+HELPER = """\
+import torch
+from torch.utils.data import DataLoader
+
+def restore(model, path):
+{body}
+    return model
+
+def main():
+    model = torch.nn.Linear(8, 1)
+    loader = DataLoader(data, batch_size=32)
+    restore(model, "start.pt")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+main()
+"""
+COPIED = {
+    "at once": "    model.load_state_dict(torch.load(path))",
+    "a part": "    model.load_state_dict(torch.load(path)['model'], strict=False)",
+    "by a name": "    state = torch.load(path)\n    if 'model' in state:\n        state = state['model']\n"
+    "    model.load_state_dict(state)",
+    "chosen by name": "    kept = torch.load(path)\n    kept = {k: v for k, v in kept.items() if k != 'bias'}\n"
+    "    whole = model.state_dict()\n    whole.update(kept)\n    model.load_state_dict(whole)",
+}
+USED_OTHERWISE = {
+    "a tensor": "    model.weight.data = torch.load(path)",
+    "one more reader": "    state = torch.load(path)\n    model.load_state_dict(state['model'])\n"
+    "    print(state['best'])",
+    "handed on": "    model.load_state_dict(clean(torch.load(path)))",
+}
+
+
+@pytest.mark.parametrize("body", COPIED.values(), ids=COPIED)
+def test_a_function_that_only_loads_weights_keeps_its_signature(body: str, migrated: Callable[[str], str]) -> None:
+    text = migrated(HELPER.format(body=body))
+    assert "def restore(model, path):" in text
+    assert 'torch.load(path, map_location="cpu")' in text
+
+
+@pytest.mark.parametrize("body", USED_OTHERWISE.values(), ids=USED_OTHERWISE)
+def test_what_is_not_copied_is_loaded_to_the_device(body: str, migrated: Callable[[str], str]) -> None:
+    text = migrated(HELPER.format(body=body))
+    assert "def restore(model, path, accelerator):" in text
+    assert "torch.load(path, map_location=accelerator.device)" in text
+
+
+def test_a_class_of_the_script_may_keep_what_it_loads(migrated: Callable[[str], str]) -> None:
+    kept = "class Kept:\n    def load_state_dict(self, state):\n        self.shadow = state\n\ndef restore"
+    text = migrated(HELPER.replace("def restore", kept).format(body="    Kept().load_state_dict(torch.load(path))"))
+    assert "torch.load(path, map_location=accelerator.device)" in text

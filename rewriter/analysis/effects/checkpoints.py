@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 
 import libcst as cst
@@ -15,6 +16,7 @@ from ..dataflow.containers import members
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..devices.use_before_prepare import Stands
 from ..layouts.loop_step import bound_by
+from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name
 from .existing_guards import guarded
@@ -122,9 +124,48 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
             statement = None
         if needs_map or statement is not None:
             data = _is_data(state, unit, reach, call)
-            yield Load(
-                call, needs_map, statement, "each process would load to the device of the process that saved it", data
-            )
+            because = "each process would load to the device of the process that saved it"
+            copied = not data and statement is None and _is_copied(reach, unit, call)
+            yield Load(call, needs_map, statement, because, data, copied)
+
+
+_OF_DICT = frozenset("items keys values get pop copy".split())
+
+
+def _is_copied(reach: Reach, unit: Unit, node: cst.CSTNode, seen: frozenset[Binding] = frozenset()) -> bool:
+    """Whether a value only comes to ``load_state_dict``, which copies it, wherever it is: under names, in parts."""
+    parents = unit.names.parents
+    parent, above = parents[node], partial(_is_copied, reach, unit, seen=seen)
+    if isinstance(parent, cst.Arg):
+        call = parents[parent]
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+            return False
+        if method_name(call) == "load_state_dict" and call.args[0] is parent:
+            return not reach.called(call)  # a method of the script's own may keep it
+        taker = call.func.value
+        return method_name(call) == "update" and isinstance(taker, cst.Name) and _all_copied(reach, unit, taker, seen)
+    if isinstance(parent, cst.Attribute) and parent.value is node and parent.attr.value in (*_OF_DICT, "update"):
+        call = parents[parent]
+        called = isinstance(call, cst.Call) and call.func is parent
+        return called and (parent.attr.value == "update" or above(call))
+    if isinstance(parent, cst.Subscript) and parent.value is node:
+        return above(parent)
+    if isinstance(parent, cst.CompFor) and parent.iter is node:
+        return isinstance(parents[parent], cst.DictComp) and above(parents[parent])
+    if isinstance(parent, cst.ComparisonTarget):
+        return isinstance(parent.operator, (cst.In, cst.NotIn))
+    if isinstance(parent, cst.Assign) and parent.value is node:
+        target = parent.targets[0].target
+        return len(parent.targets) == 1 and isinstance(target, cst.Name) and _all_copied(reach, unit, target, seen)
+    return isinstance(parent, cst.Expr)
+
+
+def _all_copied(reach: Reach, unit: Unit, name: cst.Name, seen: frozenset[Binding]) -> bool:
+    """Whether all that reads a variable hands it on to ``load_state_dict``."""
+    binding = unit.names.binding(name)
+    if binding is None or binding.scope.kind is not ScopeKind.FUNCTION:
+        return False
+    return binding in seen or all(_is_copied(reach, unit, read, seen | {binding}) for read in binding.reads)
 
 
 def _is_data(state: State, unit: Unit, reach: Reach, call: cst.Call) -> bool:
