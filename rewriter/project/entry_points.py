@@ -24,32 +24,49 @@ class Map:
 
     def __init__(self, library: Library, excludes: Callable[[Path], bool]) -> None:
         self.library, self.excludes = library, excludes
-        self._targets: dict[Path, frozenset[Path]] = {}
+        self._targets: dict[tuple[Path, tuple[Path, ...]], frozenset[Path]] = {}
         self._projects: dict[Path, list[Path]] = {}
         self._words: dict[tuple[Path, bool], frozenset[str]] = {}
         self._texts: dict[Path, bytes] = {}
+        self._exports: dict[Path, dict[str, str]] = {}
 
     def project(self, path: Path) -> list[Path]:
         """The scripts and notebooks of the project that contains a file, by full path; of its folder if nothing marks a
         project."""
         folder = absolute(path).parent
-        root = self.library.root(folder) or folder
+        return self._below(self.library.root(folder) or folder)
+
+    def _below(self, root: Path) -> list[Path]:
         if root not in self._projects:
             self._projects[root] = discover([root])[0]
         return self._projects[root]
 
-    def targets(self, path: Path) -> frozenset[Path]:
-        """The files that a file imports, by full path; none if it is not valid Python."""
-        path = absolute(path)
-        if path not in self._targets:
-            try:
-                self._targets[path] = frozenset(self._resolve(path))
-            except SourceError:
-                self._targets[path] = frozenset()
-        return self._targets[path]
+    def _around(self, program: Program, roots: Sequence[Path]) -> list[Path]:
+        """The files that may use a program's modules: of its project, and below the folders they are imported from."""
+        found = dict.fromkeys(self.project(program.entry))
+        known = self.library.root(absolute(program.entry).parent) or absolute(program.entry).parent
+        for root in roots:
+            if known != root and known not in root.parents:
+                found.update(dict.fromkeys(self._below(root)))
+        return list(found)
 
-    def _resolve(self, path: Path) -> Iterable[Path]:
-        search = self.library.search(path)
+    def targets(self, path: Path, roots: Sequence[Path] = ()) -> frozenset[Path]:
+        """
+        The files that a file imports, by full path; none if it is not valid Python.
+
+        ``roots`` are searched last: folders that another program imports from, and that this one may be started with.
+        """
+        path = absolute(path)
+        key = path, tuple(roots)
+        if key not in self._targets:
+            try:
+                self._targets[key] = frozenset(self._resolve(path, roots))
+            except SourceError:
+                self._targets[key] = frozenset()
+        return self._targets[key]
+
+    def _resolve(self, path: Path, roots: Sequence[Path]) -> Iterable[Path]:
+        search = list(dict.fromkeys((*self.library.search(path), *roots)))
         for found in self.library.imports(path):
             if found.module.startswith("."):
                 yield from self._relative(path, found.module, found.names)
@@ -67,7 +84,9 @@ class Map:
             for count in range(len(parts) + len(tail) + 1):
                 yield from map(absolute, list(self.library.below(folder, (parts + tail)[:count]))[:1])
 
-    def importers(self, modules: Collection[Path], universe: Iterable[Path]) -> dict[Path, set[Path]]:
+    def importers(
+        self, modules: Collection[Path], universe: Iterable[Path], roots: Sequence[Path] = ()
+    ) -> dict[Path, set[Path]]:
         """The files that import any of some modules, each with the modules that it imports."""
         wanted = {absolute(m) for m in modules}
         stems = sorted({os.fsencode(m.parent.name if m.stem == "__init__" else m.stem) for m in wanted})
@@ -79,7 +98,7 @@ class Map:
             data = self._importing(path)
             # a plain search costs a fraction of a pattern's, and finds nothing in nearly all files
             if (any(stem in data for stem in stems) and pattern.search(data)) or b"import *" in data:
-                hit = self.targets(path) & wanted - {absolute(path)}
+                hit = self.targets(path, roots) & wanted - {absolute(path)}
                 if hit:
                     found[path] = set(hit)
         return found
@@ -141,18 +160,56 @@ class Map:
                 found[path]["*"] = "(excluded by your settings) someone"
         own = {absolute(path) for path in (*program.paths, *inside)}
         here = {absolute(path): path for path in files}
-        reached = self._reached(set(here), self.project(program.entry), lambda p: p in own or self.is_test(p))
+        roots = _import_roots(program)
+        universe = self._around(program, roots)
+        reached = self._reached(set(here), universe, roots, lambda p: p in own or self.is_test(p))
         for user, hit in reached.items():
             for full in hit:
                 words = self.words(user, of_imports=full == absolute(program.entry))
-                found[here[full]].update(dict.fromkeys(words, os.path.relpath(user)))
+                for module, used in self._handed_on(full, words, here).items():
+                    found[here[module]].update(dict.fromkeys(used, os.path.relpath(user)))
         for path in modules:
             for word in _of_guard(self.library.data(path)):
                 found[path].setdefault(word, f"{path} itself, when it is started,")
         return found
 
+    def _handed_on(self, module: Path, words: frozenset[str], here: Collection[Path]) -> dict[Path, frozenset[str]]:
+        """
+        Who reads some names from a module reads them from these modules of a program, each with its names.
+
+        Those are the module itself, and the ones that it imports the names from: a package that hands them on.
+        """
+        found = {module: words}
+        pending = [module]
+        while pending:
+            path = pending.pop()
+            handed = self._handed(path)
+            read = frozenset(handed[word] for word in found[path] & handed.keys())
+            for target in self.targets(path) & set(here):
+                stem = target.parent.name if target.stem == "__init__" else target.stem
+                used = found[path] if "*" in handed or stem in read else read
+                if not used <= found.get(target, frozenset()):
+                    found[target] = found.get(target, frozenset()) | used
+                    pending.append(target)
+        return found
+
+    def _handed(self, path: Path) -> dict[str, str]:
+        """What a file imports, by the name that it has there: its own name; ``*`` where it takes all of a module."""
+        if path not in self._exports:
+            try:
+                nodes = list(ast.walk(parse(self.library.data(path))))
+            except (SyntaxError, ValueError, RecursionError, SourceError):
+                nodes = []
+            aliases = [a for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)) for a in node.names]
+            self._exports[path] = {a.asname or a.name: a.name.rpartition(".")[2] for a in aliases}
+        return self._exports[path]
+
     def _reached(
-        self, modules: set[Path], universe: Sequence[Path], leaves_out: Callable[[Path], bool]
+        self,
+        modules: set[Path],
+        universe: Sequence[Path],
+        roots: Sequence[Path],
+        leaves_out: Callable[[Path], bool],
     ) -> dict[Path, set[Path]]:
         """
         The files that import any of some modules, directly or through others, each with the modules that it reaches.
@@ -162,7 +219,7 @@ class Map:
         reached: dict[Path, set[Path]] = {module: {module} for module in modules}
         fresh = set(modules)
         while fresh:
-            found = self.importers(fresh, universe)
+            found = self.importers(fresh, universe, roots)
             fresh = set()
             for user, hit in found.items():
                 if leaves_out(user):
@@ -191,6 +248,18 @@ class Map:
     def testers(self, changed: Collection[Path], like: Path) -> dict[Path, set[Path]]:
         """The tests that import changed modules."""
         return self.importers(changed, [p for p in self.project(like) if self.is_test(p)])
+
+
+def _import_roots(program: Program) -> list[Path]:
+    """The folders from which a program imports its modules by their full names."""
+    found: dict[Path, None] = {}
+    for file in program.files[1:]:
+        parts = file.name.split(".")
+        path = absolute(file.path)
+        module = path.parent if path.name == "__init__.py" else path.with_suffix("")
+        if list(module.parts[-len(parts) :]) == parts:
+            found[module.parents[len(parts) - 1]] = None
+    return list(found)
 
 
 def _words(tree: ast.Module, of_imports: bool) -> set[str]:

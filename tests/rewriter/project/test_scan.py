@@ -169,6 +169,72 @@ def test_what_another_program_trains_with_is_refused_with_both_named(look: Look)
     assert "tune.py" in finding.message
 
 
+NET = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, path, width=2):
+        super().__init__()
+        self.scale = torch.load(path)
+        self.out = nn.Linear(4, width)
+
+    def forward(self, x):
+        return self.out(x * self.scale)
+"""
+USES_NET = """\
+import torch
+from data import loader
+from nets import *
+
+model = Net("scale.pt").cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = loader()
+for x, y in batches:
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+    optimizer.step()
+"""
+APART = {"nets/net.py": NET, "data.py": DATA, "train/a/train.py": USES_NET}
+"""Scripts in folders of their own, which are started from the folder above them."""
+
+
+@pytest.mark.parametrize("package", ["from .net import *\n", "from .net import Net\n"])
+@pytest.mark.parametrize("user", ["train/b/train.py", "show.py"])
+@pytest.mark.parametrize("marked", [True, False])
+def test_the_signature_stays_where_a_script_of_another_folder_constructs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, user: str, marked: bool
+) -> None:
+    shows = "from nets import *\nNet('scale.pt').eval()\n"
+    for name, text in {**APART, "nets/__init__.py": package, user: shows}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    if marked:
+        (tmp_path / "pyproject.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train/a/train.py")])
+    assert list(changed(survey)) == ["train/a/train.py"]
+    (tmp_path / user).unlink()
+    survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train/a/train.py")])
+    assert "def __init__(self, path, accelerator, width=2):" in changed(survey)["nets/net.py"], "nobody else"
+
+
+def test_a_folder_that_the_program_imports_from_may_be_on_the_path_of_others(look: Look) -> None:
+    """`PYTHONPATH=lib`: the other script does not say where its module is."""
+    train = "import sys\nsys.path.append('lib')\n" + USES_NET
+    files = {"lib/nets.py": NET, "lib/data.py": DATA, "train.py": train, "show/show.py": "import nets\nnets.Net('a')\n"}
+    assert list(changed(look(files))) == ["train.py"]
+
+
+def test_a_name_that_a_module_does_not_hand_on_is_another(look: Look) -> None:
+    """`tools` imports from the package, but not what the other script calls by the same name."""
+    more = {"nets/__init__.py": "", "tools.py": "from nets.net import nn\n", "data.py": DATA, "nets/net.py": NET}
+    train = USES_NET.replace("from nets import *", "import tools\nfrom nets.net import Net")
+    other = "import tools\nfrom elsewhere import Net\nNet('a')\nprint(tools.nn)\n"
+    assert "nets/net.py" in changed(look({**more, "train.py": train, "other.py": other}))
+
+
 @pytest.mark.parametrize("paths", [("train.py", "tune.py"), (".",)], ids=["named", "found in a folder"])
 def test_two_programs_that_train_are_migrated_together(paths: tuple[str, ...], look: Look) -> None:
     survey = look({**PROGRAM, "tune.py": TUNE}, *paths)
