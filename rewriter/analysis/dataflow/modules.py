@@ -41,9 +41,16 @@ def slot_of(state: State, qualified: str) -> Slot | None:
     """The variable of a module of the program that a full name means, or None."""
     module, _, name = qualified.rpartition(".")
     unit = unit_named(state, module)
-    if unit is None or (unit_named(state, qualified) is not None and name not in unit.names.scope.bindings):
+    if unit is None or (unit_named(state, qualified) is not None and _is_module_of(unit, name, qualified)):
         return None
     return variable(state, unit, name)
+
+
+def _is_module_of(package: Unit, name: str, qualified: str) -> bool:
+    """Whether a name of a package is its module: nothing there gives it a value, or only ``from . import name``."""
+    binding = package.names.scope.bindings.get(name)
+    definitions = binding.definitions if binding is not None else ()
+    return all(isinstance(d, cst.ImportAlias) and imported(package, d) == qualified for d in definitions)
 
 
 def variable(state: State, unit: Unit, name: str) -> Slot | None:

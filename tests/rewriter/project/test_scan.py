@@ -227,6 +227,23 @@ def test_a_folder_that_the_program_imports_from_may_be_on_the_path_of_others(loo
     assert list(changed(look(files))) == ["train.py"]
 
 
+PAINT = """\
+from PIL import Image
+
+
+def colored(mask):
+    return Image.fromarray(mask).convert("P")
+"""
+
+
+@pytest.mark.parametrize("package", ["", "from . import paint\n", "from data import loader\nfrom . import paint\n"])
+def test_a_package_that_imports_its_own_module(look: Look, package: str) -> None:
+    """`from . import paint` in the package binds the module, which is not known by the package's variable."""
+    train = f"from tools import paint\n{TRAIN}paint.colored(m).save('a.png')\n"
+    after = changed(look({**PROGRAM, "train.py": train, "tools/__init__.py": package, "tools/paint.py": PAINT}))
+    assert "if accelerator.is_main_process:\n    paint.colored(m).save('a.png')\n" in after["train.py"]
+
+
 def test_a_name_that_a_module_does_not_hand_on_is_another(look: Look) -> None:
     """`tools` imports from the package, but not what the other script calls by the same name."""
     more = {"nets/__init__.py": "", "tools.py": "from nets.net import nn\n", "data.py": DATA, "nets/net.py": NET}
