@@ -245,3 +245,14 @@ def test_what_is_guarded_already_stays(lines: Lines) -> None:
     before = "if accelerator.is_main_process:\n    shutil.copyfile('last.pt', 'best.pt')"
     once = lines(imports="import shutil", end="shutil.copyfile('last.pt', 'best.pt')")[1]
     assert once == before.splitlines()
+
+
+@pytest.mark.parametrize("maker", ["paint.picture(model)", "paint.canvas.picture(3)"])
+def test_an_object_that_nobody_knows_may_save_a_file(maker: str, lines: Lines) -> None:
+    assert lines(imports="import paint", end=f"picture = {maker}\npicture.save('a.png')") == ([], [], ["once"])
+
+
+@pytest.mark.parametrize("saved", ["Form().save('a.png')", "picture.save()"])
+def test_a_save_that_is_known_is_not_reported(saved: str, lines: Lines) -> None:
+    top = "class Form:\n    def save(self, path):\n        return path\n\npicture = paint.picture(3)"
+    assert lines(imports="import paint", top=top, end=saved)[2] == []

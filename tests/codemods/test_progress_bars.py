@@ -84,3 +84,9 @@ def test_what_a_bar_writes_is_written_once(bar: str, lines: Lines) -> None:
     )
     place = come.index("        if accelerator.is_local_main_process:")
     assert come[place + 1] == f"            {bar}.write('{{}}')"
+
+
+def test_what_a_bar_of_a_with_block_writes_is_written_once(lines: Lines) -> None:
+    end = "with trange(3) as bar:\n    for k in bar:\n        bar.write('done')"
+    _, come, _ = lines(imports="from tqdm import trange", end=end)
+    assert come[-2:] == ["        if accelerator.is_local_main_process:", "            bar.write('done')"]

@@ -44,6 +44,16 @@ HANDLES: dict[str, tuple[str, str, str]] = {
         "writer = tensorboardX.SummaryWriter()",
         f"writer = tensorboardX.SummaryWriter() {ELSE}",
     ),
+    "of another package": (
+        "from tensorboard import SummaryWriter",
+        "writer = SummaryWriter('runs')",
+        f"writer = SummaryWriter('runs') {ELSE}",
+    ),
+    "of a module that is not there": (
+        "from logger import SummaryWriter",
+        "writer = SummaryWriter('runs')",
+        f"writer = SummaryWriter('runs') {ELSE}",
+    ),
     "with its type": (BOARD, "w: SummaryWriter = SummaryWriter()", f"w: SummaryWriter = SummaryWriter() {ELSE}"),
     "in a dict": (
         BOARD,

@@ -11,14 +11,14 @@ from ...facts.torch_api.questions import prints_lines, shows_bar, writes, writin
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Trail, Unit, Unknown, traces
-from ..syntax.definitions import attribute_assignments, bindings_value
+from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, outside_names
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
-from .handles import Handles
+from .handles import Handles, once
 from .memory import into_memory
 
 
@@ -129,6 +129,16 @@ class _Search:
             self._written(call, EffectKind.CONSOLE if self._on_console(call, name) else EffectKind.WRITE)
         elif self._opens(call):
             self._opened(call)
+        elif self._may_save(call):
+            self._add(once(call, "it may save a file, by a method that is not known"))
+
+    def _may_save(self, call: cst.Call) -> bool:
+        """Whether an object of which nothing is known is told to save itself under a path."""
+        if method_name(call) != "save" or not isinstance(call.func, cst.Attribute) or not call.args:
+            return False
+        receiver = self.state.calls[call].receiver
+        things = receiver.things if receiver is not None else ()
+        return all(isinstance(t, Unknown) for t in things) and not self.reach.called(call)
 
     def _writes(self, call: cst.Call, name: str) -> bool:
         """Whether a call changes something outside the process, which once is enough for."""
@@ -148,6 +158,7 @@ class _Search:
         bar = call.func.value
         binding = self.unit.names.binding(bar) if isinstance(bar, cst.Name) else None
         made = bindings_value(self.unit.names, binding) if binding is not None else []
+        made += entered_values(self.unit.names, binding) if binding is not None else []
         if isinstance(bar, cst.Attribute):
             made = [assign.value for assign in attribute_assignments(self.unit.names, bar)]
         calls = (self.state.calls.get(value) for value in made if isinstance(value, cst.Call))

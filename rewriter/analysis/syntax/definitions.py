@@ -74,6 +74,17 @@ def bindings_value(
     return found
 
 
+def entered_values(names: Names, binding: Binding) -> list[cst.BaseExpression]:
+    """What ``with ... as name`` gives a variable, as far as it can be seen: what is entered."""
+    found: list[cst.BaseExpression] = []
+    for definition in binding.definitions:
+        as_name = names.parents.get(definition)
+        item = names.parents.get(as_name) if isinstance(as_name, cst.AsName) else None
+        if isinstance(item, cst.WithItem):
+            found.append(item.item)
+    return found
+
+
 def plain_values(names: Names, name: cst.Name) -> list[cst.BaseExpression]:
     """The values that a variable is given, where each of its definitions is an assignment; else none."""
     binding = names.binding(name)

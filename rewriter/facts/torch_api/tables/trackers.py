@@ -17,6 +17,7 @@ ROWS: Table = {
     # the whole call gives way on the other processes
     "tensorboardX.SummaryWriter": ("tracker", {"folder": True}),
     "tensorboardX.writer.SummaryWriter": ("tracker", {"folder": True}),
+    "*.SummaryWriter": ("tracker", {"folder": True}),  # of whatever package: all of them have it from TensorBoard
     "tensorboard_logger.Logger": ("tracker", {}),
     "tensorflow.summary.FileWriter": ("tracker", {"folder": True}),
     "tensorflow.compat.v1.summary.FileWriter": ("tracker", {"folder": True}),
