@@ -42,8 +42,8 @@ def _might_be(files: Sequence[FileResult]) -> bool:
 
 
 def _words(texts: Iterable[bytes]) -> set[bytes]:
-    """The words after a dot, and the words in quotes that do not name an option."""
-    word = rb"""\.\s*(\w+)|(?<!dest=)(?<!dest= )["'](\w+)["']"""
+    """The words after a dot that are not set there, and the words in quotes that do not name an option."""
+    word = rb"""(?<!accelerator)\.\s*(\w+)\b(?!\s*=[^=])|(?<!dest=)(?<!dest= )["'](\w+)["']"""
     return {b"".join(found) for text in texts for found in re.findall(word, text)}
 
 
@@ -61,7 +61,9 @@ def _reads(trees: Sequence[ast.Module]) -> set[str]:
         named: set[int] = set()
         for node in ast.walk(tree):  # from the outside in: a call comes before its arguments
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                found.add(node.attr)
+                base = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+                if base != "accelerator":  # ``accelerator.device`` reads no ``--device``
+                    found.add(node.attr)
             elif isinstance(node, ast.Call):
                 named.update(id(k.value) for k in node.keywords if k.arg == "dest")
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in named:

@@ -246,6 +246,22 @@ THE_USER_CHOOSES = {
         'device = "cuda" if torch.cuda.is_available() else "cpu"\nif args.cpu:\n    device = "cpu"', "args.cpu"
     ),
     "always": ('device = "cpu"', "True"),
+    "or what is there": (
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu") if args.at is None'
+        " else torch.device(args.at)",
+        'args.at == "cpu"',
+    ),
+    "what is asked for, if something is": (
+        'device = torch.device(args.at) if args.at else torch.device("cuda")', 'args.at == "cpu"'
+    ),
+    "with a default": ('device = torch.device(args.at or "cuda")', 'args.at == "cpu"'),
+    "of two settings": (
+        'device = torch.device(args.test_at if args.test else args.at)',
+        '(args.test) and (args.test_at == "cpu") or (not args.test) and (args.at == "cpu")',
+    ),
+    "the CPU, if nothing is asked for": (
+        'device = torch.device(args.at or "cpu")', 'args.at == "cpu" or not args.at'
+    ),
 }  # fmt: skip
 
 
@@ -287,6 +303,12 @@ def test_a_device_that_the_user_chooses_stays_chosen(
     choice: str, condition: str, migrated: Callable[[str], str]
 ) -> None:
     assert f"\naccelerator = Accelerator(cpu={condition})\n" in migrated(_with_device(choice))
+
+
+def test_an_attribute_that_becomes_the_device_still_chooses_it(migrated: Callable[[str], str]) -> None:
+    choice = 'args.at = torch.device("cuda") if args.at is None else torch.device(args.at)'
+    text = migrated(_with_device(choice).replace("device)", "args.at)").replace("{device}", "{args.at}"))
+    assert '\naccelerator = Accelerator(cpu=args.at == "cpu")\nargs.at = accelerator.device\n' in text
 
 
 BY_A_FUNCTION = """\

@@ -10,6 +10,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.values import Function, State, Unit, origins
 from ..syntax.definitions import attribute_assignments
+from ..syntax.nodes import is_none
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
 from ..training.training import outside_name
@@ -184,7 +185,9 @@ def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | N
             chosen = isinstance(value.body, (cst.Name, cst.Attribute))
             otherwise = condition_of(state, unit, value.body) if chosen else None
             return refused(state, unit, value.test) or otherwise
-        return None
+        return _of_either(state, unit, value.test, value.body, value.orelse)
+    if isinstance(value, cst.BooleanOperation) and isinstance(value.operator, cst.Or):
+        return _of_either(state, unit, value.left, value.left, value.right)
     if isinstance(value, cst.SimpleString):
         return _ALWAYS if value.evaluated_value == "cpu" else None
     if _asks_torch(state, unit, value):
@@ -195,6 +198,29 @@ def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | N
     if (isinstance(value, (cst.Name, cst.Attribute)) and not held) or chosen:
         return f'{_text(unit, value)} == "cpu"'
     return None
+
+
+def _of_either(
+    state: State, unit: Unit, test: cst.BaseExpression, body: cst.BaseExpression, orelse: cst.BaseExpression
+) -> str | None:
+    """The condition under which a choice of two devices gives the CPU, where neither is the CPU itself."""
+    found = []
+    for given, when in ((body, _text(unit, test)), (orelse, _negated(unit, test))):
+        condition = condition_of(state, unit, given)
+        if condition == _ALWAYS:
+            found.append(when)
+        elif condition is not None:
+            found.append(condition if _is_implied(unit, test, condition) else f"({when}) and ({condition})")
+    return " or ".join(found) if found else None
+
+
+def _is_implied(unit: Unit, test: cst.BaseExpression, condition: str) -> bool:
+    """Whether a condition such as ``args.device == "cpu"`` says already that there is an ``args.device``."""
+    if isinstance(test, cst.Comparison) and is_none(test.comparisons[0].comparator):
+        test = test.left
+    elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        test = test.expression
+    return condition == f'{_text(unit, test)} == "cpu"'
 
 
 def _is_asked(state: State, call: cst.Call) -> bool:

@@ -43,8 +43,9 @@ def told(option: str, device: str, end: str = "", **options: bool) -> list[tuple
         ("'--gpu', type=int", "torch.device(f'cuda:{args.gpu}')"),
         ("'-g', '--gpu-id', type=int", "torch.device('cuda', args.gpu_id)"),
         ("'--which', dest='gpu'", "torch.device('cuda', int(args.gpu))"),
+        ("'--device'", "torch.device({'gpu': 'cuda', 'cpu': 'cpu'}[args.device])"),
     ],
-    ids=["long", "short and long", "under another name"],
+    ids=["long", "short and long", "under another name", "called as the accelerator's attribute"],
 )
 def test_an_option_that_chose_the_device(option: str, device: str) -> None:
     ((line, name),) = told(option, device)
