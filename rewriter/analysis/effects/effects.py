@@ -133,7 +133,7 @@ class _Search:
             self._add(once(call, "it may save a file, by a method that is not known"))
 
     def _may_save(self, call: cst.Call) -> bool:
-        """Whether an object of which nothing is known is told to save itself under a path."""
+        """Whether a call is the method `save`, with a path, of an object of which nothing is known."""
         if method_name(call) != "save" or not isinstance(call.func, cst.Attribute) or not call.args:
             return False
         receiver = self.state.calls[call].receiver
