@@ -16,6 +16,7 @@ from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
 from ..layouts.by_hand.trainings import counts_rounds, is_undefined
 from ..layouts.by_hand.trial import Obstacle
+from ..syntax.definitions import plain_values
 from ..syntax.nodes import import_source
 from ..training.training import Training, method_name, outside_name
 
@@ -85,7 +86,9 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
     for loop in reach.loops(record.node, record.unit):
         if isinstance(loop, cst.For):
             source = loop.iter
-            while isinstance(source, cst.Call) and source.args and method_name(source) not in ("range", "trange"):
+            while isinstance(source, cst.Call) and source.args and not reach.called(source):
+                if method_name(source) in ("range", "trange"):
+                    break
                 source = source.args[0].value
             name = record.unit.names.module.code_for_node(source)
             if isinstance(source, cst.Name) and counts_rounds(record.unit, source):
@@ -104,18 +107,70 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
                     f"cannot tell whether `{name}`, which feeds this training, is a data loader",
                     f"pass --assume loader={name} if it is a torch.utils.data.DataLoader",
                 )
+    removed = _removed_next(state, reach)
+    if removed is not None:
+        unit, call = removed
+        assert isinstance(call.func, cst.Attribute)
+        iterator = unit.names.module.code_for_node(call.func.value)
+        return unit, _blocked(
+            "unknown-loader",
+            call,
+            f"`{iterator}.next()` fails: the iterators of loaders have no method `next` any more",
+            f"write next({iterator}), and run the script on one device before you migrate it",
+        )
     if uncut is not None:
+        reason, remedy = uncut.reason, "feed it from a torch.utils.data.DataLoader, or keep it on one device"
+        called = uncut.node.func if isinstance(uncut.node, cst.Call) else uncut.node
+        maker = _unknown_maker(state, reach, uncut.unit, called)
+        if maker is not None:
+            name = uncut.unit.names.module.code_for_node(called)
+            reason += f". `{name}` is made by {maker}, and its class cannot be told"
+            remedy = "make it by the name of its class, as in model = Net(...), then migrate"
         return uncut.unit, _blocked(
             "no-data-parallel-axis",
             uncut.node,
-            f"no data loader feeds this training, and its batches cannot be cut into shards: {uncut.reason}",
-            "feed it from a torch.utils.data.DataLoader, or keep it on one device",
+            f"no data loader feeds this training, and its batches cannot be cut into shards: {reason}",
+            remedy,
         )
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,
         "no data loader feeds this training: every process would do the same work on the same data",
         "feed it from a torch.utils.data.DataLoader, or keep it on one device",
     )  # fmt: skip
+
+
+def _removed_next(state: State, reach: Reach) -> tuple[Unit, cst.Call] | None:
+    """The first call of ``next`` as a method of a loader's iterator: ``batches = iter(loader); batches.next()``."""
+    for call, record in state.calls.items():
+        if method_name(call) != "next" or call.args or not isinstance(call.func, cst.Attribute):
+            continue
+        held = origins(record.receiver, Role.LOADER)
+        if held and not reach.called(call) and reach.function_of(call) in reach.reachable:
+            return record.unit, call
+    return None
+
+
+def _unknown_maker(
+    state: State, reach: Reach, unit: Unit, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()
+) -> str | None:
+    """The call that makes what a variable holds, where it is not known what is called: ``eval(name).Net()``."""
+    if isinstance(node, cst.Call):
+        record = state.calls.get(node)
+        unknown = record is not None and not outside_name(record) and not reach.called(node) and not record.callees
+        text = " ".join(unit.names.module.code_for_node(node).split())
+        return (f"`{text}`" if len(text) <= _LONGEST else "a call") if unknown else None
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    if binding is None or node in seen or not isinstance(node, cst.Name):
+        return None
+    values = [(unit, value) for value in plain_values(unit.names, node)]
+    if all(isinstance(definition, cst.Param) for definition in binding.definitions):
+        values = list(reach.given(binding))
+    found = (_unknown_maker(state, reach, other, value, seen | {node}) for other, value in values)
+    return next((maker for maker in found if maker is not None), None)
+
+
+_LONGEST = 60
+"""Longer code is not repeated in a finding."""
 
 
 def _blocked(id: str, node: cst.CSTNode | None, message: str, remedy: str) -> Finding:

@@ -1,0 +1,80 @@
+"""What prevents a migration is named where it is, with a remedy that works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import Diagnosis, FileResult
+from torchlift.rewriter.source import decode
+
+OWN_BATCHES = """\
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.out(x)
+
+def batches(rows, targets, size):
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size], targets[start : start + size]
+
+def train(rows, targets, model, optimizer):
+    for x, y in batches(rows, targets, 16):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+rows, targets = torch.randn(64, 4), torch.randn(64, 1)
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train(rows, targets, model, optimizer)
+"""
+OLD_ITERATOR = """\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(4, 3)
+loader = DataLoader(data, batch_size=4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = iter(loader)
+step = 0
+while step < len(loader):
+    x, y = {drawn}
+    step += 1
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+def _migrated(text: str) -> FileResult:
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    return file
+
+
+def _refusal(text: str) -> Diagnosis:
+    (found,) = _migrated(text).diagnoses
+    return found
+
+
+def test_a_model_whose_class_cannot_be_told_is_the_obstacle() -> None:
+    """The batches come from a generator of the script's own, which is understood: no loader has to be named."""
+    found = _refusal(OWN_BATCHES.format(model='eval("Net")()'))
+    assert found.id == "no-data-parallel-axis"
+    assert '`model` is made by `eval("Net")()`' in found.message
+    assert "by the name of its class" in found.remedy
+    assert _migrated(OWN_BATCHES.format(model="Net()")).changed, "the remedy works"
+
+
+def test_a_method_that_iterators_no_longer_have_is_named() -> None:
+    found = _refusal(OLD_ITERATOR.format(drawn="batches.next()"))
+    assert (found.id, found.line) == ("unknown-loader", 9)
+    assert "`batches.next()` fails" in found.message and "next(batches)" in found.remedy
+    assert _migrated(OLD_ITERATOR.format(drawn="next(batches)")).changed, "the remedy works"
