@@ -311,11 +311,13 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
                 key=lambda told: told.line,
             )
         ),
-        traits=tuple(
-            Trait(kind, name, start(starts, node)[0]) for node, kind, name in nature(file.known.names, file.known.facts)
-        ),
+        traits=tuple(Trait(kind, name, start(starts, node)[0]) for node, kind, name in _nature(file.known)),
         idle=tuple(start(starts, function.name)[0] for function in file.known.idle),
     )
+
+
+def _nature(known: Understood) -> Iterator[tuple[cst.CSTNode, str, str]]:
+    return nature(known.names, known.facts, known.whole)
 
 
 def _group(edit: Edit, file: Answered) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -65,6 +65,8 @@ class Understood(NamedTuple):
     """The names that other modules take from it."""
     idle: tuple[cst.FunctionDef, ...] = ()
     """Its functions that the program does not run."""
+    whole: frozenset[cst.CSTNode] = frozenset()
+    """Where it asks for the length of a loader that is not prepared."""
 
 
 def understand(
@@ -80,7 +82,8 @@ def understand(
     for facts, unit in zip(program.facts(), units, strict=True):
         names = taken(state, unit)
         entry = unit is units[0] and not names
-        known.append(Understood(facts, unit.names, entry, names, tuple(program.reach.idle(unit))))
+        idle = tuple(program.reach.idle(unit))
+        known.append(Understood(facts, unit.names, entry, names, idle, frozenset(program.whole_loaders(unit))))
     return known
 
 
@@ -92,6 +95,19 @@ def _undecided(collected: dict[Unit, Collected]) -> bool:
 
 class _Analyses(ProgramFacts):
     """The analyses of one program, in their order."""
+
+    prepared: frozenset[Origin] | None = None
+    """What is prepared, once that is decided."""
+
+    def whole_loaders(self, unit: Unit) -> Iterator[cst.CSTNode]:
+        """Where a module asks for the length of a loader that is not prepared."""
+        if self.prepared is None or self.existing is not None:
+            return
+        for call in unit.names.calls:
+            if isinstance(call.func, cst.Name) and call.func.value == "len" and len(call.args) == 1:
+                held = origins(self.state.values.get(call.args[0].value), Role.LOADER)
+                if held and self.prepared.isdisjoint(held):
+                    yield call
 
     def facts(self) -> list[ModuleFacts]:
         """The facts of each module."""
@@ -112,6 +128,7 @@ class _Analyses(ProgramFacts):
         if self.existing is None and not self.settled:
             for unit, finding in too_late(self.state, self.reach, plan):
                 collected[unit].findings.append(finding)
+        self.prepared = frozenset(o for part in collected.values() for o in part.plan.prepared)
         for part in collected.values():
             part.settle_loads(ReachedModule(part, way).here)
         left = {f.target.attr.value for f in self.fields if not ReachedModule(collected[f.unit], way).here(f.target)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
@@ -25,11 +25,14 @@ _TRANSFORMS = re.compile(
 _ROWS = re.compile(r"\blen\(|(num|n)_(samples|examples|train\w*|rows|data)\b|dataset_size")
 
 
-def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:
+def nature(
+    names: Names, facts: ModuleFacts, whole: Container[cst.CSTNode] = ()
+) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
     ``steps``, ``cadence``, ``limit``, ``bar``, ``running``, ``figure``, ``mac``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
+    ``whole``: where the length of a loader is asked for that stays as it is.
     """
     by_hand = bool(facts.by_hand or facts.unwrapped)
     if by_hand:
@@ -54,7 +57,7 @@ def nature(names: Names, facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str,
             yield call, "transforms", last
         elif written == "len" and len(call.args) == 1:
             loader = dotted(call.args[0].value)
-            if not by_hand and loader and loader in loaders | prepared:
+            if not by_hand and call not in whole and loader and loader in loaders | prepared:
                 yield call, "length", loader
     yield from () if by_hand else _steps(names, loaders | prepared)
 

@@ -123,3 +123,37 @@ def test_a_figure_of_a_step_that_is_shown(collect: str, log: str, names: list[st
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
     assert [trait.name for trait in file.traits if trait.kind == "figure"] == names
+
+
+LENGTHS = """\
+import torch
+from torch.utils.data import DataLoader
+
+def look(model, loader):
+    found = [None] * len(loader)
+    with torch.no_grad():
+        for k, (x, y) in enumerate(loader):
+            for row in x:
+                found[k] = model(row)
+    return found
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train_loader, test_loader = DataLoader(train), DataLoader(test)
+for x, y in train_loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+print(len(train_loader))
+look(model, LOOKED_AT)
+"""
+
+
+@pytest.mark.parametrize(
+    ("looked_at", "told"), [("test_loader", {"train_loader"}), ("train_loader", {"train_loader", "loader"})]
+)
+def test_a_loader_that_is_not_prepared_keeps_its_length(looked_at: str, told: set[str]) -> None:
+    text = LENGTHS.replace("LOOKED_AT", looked_at)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"test_loader = accelerator.prepare" not in file.after
+    assert {trait.name for trait in file.traits if trait.kind == "length"} == told
