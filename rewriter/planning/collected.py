@@ -171,7 +171,8 @@ class Collected:
         if self.program.settled:
             return
         state, reach, training = self.program.state, self.program.reach, self.program.training
-        answers = list(decisions(state, self.unit, reach, training, equality))
+        split = self.program.config.keep_global_batch
+        answers = list(decisions(state, self.unit, reach, training, equality, split=split))
         reducer = Reducer(state, training, equality)
         for record in training.backwards:
             if record.unit is self.unit:

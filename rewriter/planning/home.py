@@ -15,7 +15,7 @@ from ..analysis.dataflow.program_flow import choice_around
 from ..analysis.dataflow.values import State, Unit
 from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
-from ..analysis.devices.device_names import DeviceName, cpu_condition, refused
+from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition
 from ..analysis.distributed.init_sites import Start
 from ..analysis.syntax.definitions import attribute_assignments
 from ..analysis.syntax.nodes import is_docstring, positional
@@ -256,10 +256,12 @@ class Homes:
 
     def _beside(self, field_: DeviceField, needs: dict[Code, None]) -> Home:
         """The home before the statement that stores the device in an attribute."""
-        name = field_.name()
+        same = [f for f in self.fields if f.code is field_.code and f.target.deep_equals(field_.target)]
+        name = field_.name(f for f in same if f is not field_)
         choice = choice_around(field_.unit, field_.statement)
         if isinstance(choice, cst.If):  # in its branches the accelerator would be made on some ways alone
-            wanted = refused(self.state, field_.unit, choice.test)
+            values = {field_.unit.names.parents[f.statement]: f.value for f in same}
+            wanted = condition_of_branches(self.state, field_.unit, choice, values)
             asked = (("cpu", wanted),) if wanted is not None else ()
             return Home(choice, Side.BEFORE, asked, "before the branches that choose the device")
         condition = cpu_condition(self.state, field_.unit, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -28,10 +28,13 @@ class DeviceField:
         """The function that contains it."""
         return self.unit.names.function(self.target)
 
-    def name(self) -> DeviceName:
-        """The same, as a variable would be described."""
+    def name(self, others: Iterable[DeviceField] = ()) -> DeviceName:
+        """The same, as a variable would be described; ``others``: further assignments to it in the same code."""
         scope = self.unit.names.scopes[self.code]
-        return DeviceName(Binding(self.target.attr.value, scope), [self.statement], [self.value])
+        found = sorted((self, *others), key=lambda field: self.unit.names.order(field.statement))
+        return DeviceName(
+            Binding(self.target.attr.value, scope), [f.statement for f in found], [f.value for f in found]
+        )
 
 
 def device_fields(state: State, unit: Unit) -> list[DeviceField]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -198,6 +199,33 @@ def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | N
     if (isinstance(value, (cst.Name, cst.Attribute)) and not held) or chosen:
         return f'{_text(unit, value)} == "cpu"'
     return None
+
+
+def condition_of_branches(
+    state: State, unit: Unit, choice: cst.If, values: Mapping[cst.CSTNode, cst.BaseExpression]
+) -> str | None:
+    """
+    The condition under which the branches of an ``if`` give the CPU; None where there is none.
+
+    ``values``: for the blocks that choose a device, the device.
+    """
+    body = values.get(choice.body)
+    other = choice.orelse
+    if isinstance(other, cst.If):
+        nested = condition_of_branches(state, unit, other, values)
+        mine = condition_of(state, unit, body) if body is not None else None
+        if mine is not None:
+            first = _text(unit, choice.test) if mine == _ALWAYS else f"({_text(unit, choice.test)}) and ({mine})"
+            return first if nested is None else f"{first} or ({nested})"
+        return (
+            refused(state, unit, choice.test) if nested is None else f"({_negated(unit, choice.test)}) and ({nested})"
+        )
+    orelse = values.get(other.body) if other is not None else None
+    if body is not None and orelse is not None:
+        return condition_of(state, unit, cst.IfExp(test=choice.test, body=body, orelse=orelse))
+    if body is not None and _is_cpu(state, unit, body):
+        return _text(unit, choice.test)
+    return refused(state, unit, choice.test)
 
 
 def _of_either(

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.module import Gather
-from ...facts.roles import Role
+from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import plain_values
+from ..syntax.nodes import is_zero, keyword
 from ..syntax.walk import children, descendants
 from ..training.training import Training, method_name, outside_name
 from .divergence import Equality
@@ -26,7 +28,6 @@ from .losses import Reducer
 
 _SHARD = "which each process computes from its own shard of the data"
 _REMEDY = "decide on a value that is equal on all processes: accelerator.reduce(...)"
-_SHORT_BATCH = f"{_REMEDY}; for a short last batch, drop_last=True is enough"
 _LONGEST = 60
 """Longer code is not repeated in a finding."""
 _BECAUSE = "all processes must decide alike, and each holds only its shard"
@@ -55,15 +56,19 @@ class Joint:
 
 
 def decisions(
-    state: State, unit: Unit, reach: Reach, training: Training, equality: Equality
+    state: State, unit: Unit, reach: Reach, training: Training, equality: Equality, *, split: bool = False
 ) -> Iterator[Gather | Finding]:
-    """What becomes of the local decisions of a module: a loss that is reduced first, or a finding."""
+    """
+    What becomes of the local decisions of a module: a loss that is reduced first, or a finding.
+
+    ``split``: each batch is split between the processes, so that they may have different numbers of rows.
+    """
     reducer = Reducer(state, training, equality)
     joint = Joint(state, reach, training, equality)
     for node in unit.names.every(cst.If, cst.While):
         if isinstance(node, (cst.If, cst.While)) and unit.names.function(node) in reach.reachable:
             if equality.is_local(unit, node.test):
-                yield from _test(unit, node, reducer, joint)
+                yield from _test(unit, node, reducer, joint, split)
     for record in training.ticks:
         if record.unit is unit:
             for arg in record.node.args:
@@ -76,10 +81,15 @@ def decisions(
             yield from _settled(reducer, unit, value, node, cause)
 
 
-def _test(unit: Unit, node: cst.If | cst.While, reducer: Reducer, joint: Joint) -> Iterator[Gather | Finding]:
+def _test(
+    unit: Unit, node: cst.If | cst.While, reducer: Reducer, joint: Joint, split: bool
+) -> Iterator[Gather | Finding]:
     branches = [node.body, *([node.orelse] if node.orelse is not None else [])]
     runs = any(joint.runs(branch, unit) is not None for branch in branches)
     if runs or any(_changes_rate(branch) for branch in branches) or _leaves(unit, node, joint):
+        if not split and isinstance(node, cst.If) and _asks_rows(joint, unit, node.test):
+            yield _of_rows(unit, node)
+            return
         cause = f"whether this step continues depends on {_told(unit, node.test)}, {_SHARD}: the processes would hang"
         yield from _settled(reducer, unit, node.test, node, cause)
     elif any(_saves(joint, unit, branch) for branch in branches):
@@ -88,6 +98,58 @@ def _test(unit: Unit, node: cst.If | cst.While, reducer: Reducer, joint: Joint) 
     elif any(_chooses_loss(joint.state, unit, branch) for branch in branches):
         cause = f"the choice of the loss depends on {_told(unit, node.test)}, {_SHARD}: their losses may differ"
         yield from _better_settled(reducer, unit, node, cause)
+
+
+def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
+    """Whether all that is one process's own in a condition is the number of rows of a batch that has always as many
+    rows on all processes: of a loader with batches of one size, which fills up a short last one."""
+    names = joint.equality.local_names(unit, test)
+    return bool(names) and all(_is_row_count(joint, unit, name) for name in names)
+
+
+def _is_row_count(joint: Joint, unit: Unit, name: cst.Name) -> bool:
+    parents = unit.names.parents
+    values = plain_values(unit.names, name)
+    if len(values) == 1:  # ``rows = x.size(0)``
+        inner = joint.equality.local_names(unit, values[0])
+        return len(inner) == 1 and _is_row_count(joint, unit, inner[0])
+    batches = origins(joint.state.values.get(name), Role.BATCH)
+    if not batches or not all(_has_one_size(joint, batch) for batch in batches):
+        return False
+    parent = parents[name]
+    if isinstance(parent, cst.Arg):
+        call = parents[parent]
+        return isinstance(call, cst.Call) and method_name(call) == "len"
+    if not isinstance(parent, cst.Attribute) or parent.attr.value not in ("size", "shape"):
+        return False
+    sizes = parents[parent] if parent.attr.value == "size" else parent
+    if isinstance(sizes, cst.Call) and sizes.args:
+        return is_zero(sizes.args[0].value)
+    at = parents[sizes]
+    index = at.slice[0].slice if isinstance(at, cst.Subscript) and len(at.slice) == 1 else None
+    return isinstance(index, cst.Index) and is_zero(index.value)
+
+
+def _has_one_size(joint: Joint, batch: Origin) -> bool:
+    """Whether a prepared loader gives a batch, with as many rows on all processes."""
+    call = batch.source.node if batch.source is not None else None
+    prepared = {o for loop in joint.equality.shared for o in joint.reach.loaders(loop)}
+    if batch.source not in prepared or not isinstance(call, cst.Call) or any(arg.star for arg in call.args):
+        return False
+    return all(keyword(call, word) is None for word in ("batch_sampler", "collate_fn"))
+
+
+def _of_rows(unit: Unit, node: cst.If) -> Finding:
+    """What is said of a step that is left out where a batch is short: all processes leave it out, or none."""
+    return Finding(
+        "local-decision",
+        node,
+        f"whether this step continues depends on {_told(unit, node.test)}: a short last batch is filled up on N "
+        "processes, so that all of them train on it; with split batches each process has its shard of the rows, "
+        "and never as many as the script's batch",
+        "for the same steps use drop_last=True; with split batches leave out this condition",
+        Severity.REVIEW,
+    )
 
 
 def _told(unit: Unit, node: cst.CSTNode) -> str:
@@ -122,7 +184,7 @@ def _settled(
 ) -> Iterator[Gather | Finding]:
     gathers = reducer.whole(unit, value, _BECAUSE)
     if gathers is None:
-        yield Finding("local-decision", node, cause, _SHORT_BATCH, Severity.BLOCKED)
+        yield Finding("local-decision", node, cause, _REMEDY, Severity.BLOCKED)
     else:
         yield from gathers
 

@@ -11,7 +11,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
-from ..syntax.definitions import attribute_assignments, bindings_value, plain_values
+from ..syntax.definitions import attribute_assignments, bindings_value, entered_values, plain_values
 from ..syntax.nodes import counter, dotted
 from ..syntax.walk import descendants
 from .training import Training, method_name
@@ -184,10 +184,8 @@ def _bounded(reach: Reach, unit: Unit, source: cst.BaseExpression, inner: bool, 
 def _entered(unit: Unit, name: cst.Name) -> list[cst.BaseExpression]:
     """``with trange(steps) as bar:``, of a variable that is bound nowhere else."""
     binding = unit.names.binding(name)
-    parents = [unit.names.parents.get(d) for d in binding.definitions] if binding is not None else []
-    items = [unit.names.parents.get(p) for p in parents if isinstance(p, cst.AsName)]
-    found = [item.item for item in items if isinstance(item, cst.WithItem)]
-    return found if len(found) == len(parents) else []
+    found = entered_values(unit.names, binding) if binding is not None else []
+    return found if binding is not None and len(found) == len(binding.definitions) else []
 
 
 def _asks_length(unit: Unit, number: cst.BaseExpression, inner: bool) -> bool:

@@ -404,6 +404,8 @@ def test_a_generator_that_goes_on_with_the_unprepared_loader(late: bool, found: 
     text = with_(PREPARE, "".join(order if late else reversed(order)))
     text = text.replace("for x, y in loader:\n", "for step in range(100):\n    x, y = next(stream)\n")
     assert broken(text.replace(HEAD, HEAD + FOREVER), BEFORE) == found
+
+
 def test_an_error_of_the_main_process_ends_the_job() -> None:
     """The others do not wait for it, and what follows it runs on all of them."""
     error = "if accelerator.is_main_process and os.path.exists('a'):\n    raise RuntimeError('a is there')\n"

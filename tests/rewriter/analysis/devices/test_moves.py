@@ -97,3 +97,27 @@ def test_a_gpu_that_code_without_the_accelerator_names_loses_its_number(
     checks = CHECKS.format(device=device)
     after, _ = trained_project(train=TRAIN, checks=checks, other="from checks import check\ncheck(print, [])\n")
     assert after["checks"] == checks.replace(device, emitted)
+
+
+CPU, CUDA = 'opt.dev = torch.device("cpu")', 'opt.dev = torch.device("cuda")'
+CHOICES = {
+    "a flag for the CPU": (f"if opt.cpu:\n    {CPU}\nelse:\n    {CUDA}", "opt.cpu"),
+    "a flag for the GPU": (f"if opt.gpu:\n    {CUDA}\nelse:\n    {CPU}", "not opt.gpu"),
+    "a name": (f"if opt.name is None:\n    {CUDA}\nelse:\n    opt.dev = torch.device(opt.name)", 'opt.name == "cpu"'),
+    "three ways": (f'if opt.cpu:\n    {CPU}\nelif opt.mps:\n    opt.dev = "mps"\nelse:\n    {CUDA}', "opt.cpu"),
+    "the CPU last": (
+        f'if opt.gpu:\n    {CUDA}\nelif torch.backends.mps.is_available():\n    opt.dev = "mps"\nelse:\n    {CPU}',
+        "not opt.gpu",
+    ),
+    "anew in one branch": (f"{CUDA}\nif opt.cpu:\n    {CPU}", "opt.cpu"),
+}
+
+
+@pytest.mark.parametrize(("choice", "condition"), CHOICES.values(), ids=CHOICES)
+def test_the_flag_of_branches_that_choose_an_attribute_keeps_its_meaning(
+    choice: str, condition: str, trained: Trained
+) -> None:
+    """What chooses the CPU there chooses it for the accelerator, and nothing else does."""
+    top = f"opt = parse()\n{choice}"
+    text, _ = trained(top=top, built="model.to(opt.dev)")
+    assert f"Accelerator(cpu={condition})" in text
