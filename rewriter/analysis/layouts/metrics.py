@@ -8,7 +8,7 @@ unprepared: every process then evaluates the whole set, which costs time and is 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -23,6 +23,7 @@ from ..syntax.nodes import is_none, keyword
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
 from ..training.training import Training
+from .batch_figures import joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
@@ -66,6 +67,12 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
         if answer.understood and ragged(state, reach, unit, loop, gathers):
             answer.leave("its batches are padded to different lengths on each process, and could not be gathered")
         answer.keeps = _keeps(state, unit, loop)
+        if answer.understood and gathers and isinstance(loop, cst.For):
+            figure = joint_figure(state, reach, unit, loop, _figures(state, unit, loop))
+            if figure is not None:
+                text = unit.names.module.code_for_node(figure)
+                answer.leave(f"`{text}` is a figure of one whole batch, and not of the rows that several have together")
+                answer.groups = True
         found.append(answer)
     return found
 
@@ -208,6 +215,18 @@ def _keeps(state: State, unit: Unit, loop: cst.CSTNode) -> bool:
             if all(isinstance(unit.names.parents.get(d), cst.AugAssign) for d in anew):
                 return True
     return False
+
+
+def _figures(state: State, unit: Unit, loop: cst.For) -> Iterator[cst.BaseExpression]:
+    """What a loop collects, and the conditions on which it does."""
+    for node in descendants(loop.body):
+        if isinstance(node, cst.AugAssign) or (isinstance(node, cst.Call) and collects(state, node, _COLLECTING)):
+            yield from [node.value] if isinstance(node, cst.AugAssign) else [arg.value for arg in node.args]
+            for around in unit.names.enclosing(node, cst.If, cst.For):
+                if around is loop:
+                    break
+                if isinstance(around, cst.If):
+                    yield around.test
 
 
 def _collecting(state: State, statement: cst.CSTNode) -> list[cst.CSTNode]:

@@ -70,6 +70,8 @@ class Calls(Expressions):
         given = self._given(node)
         if origins(self.state.values.get(node.func), Role.MODEL):
             self.fed.setdefault(node, []).extend(given.layouts())
+            if self.seeds.models and any(isinstance(inner(layout), Shard) for layout in given.layouts()):
+                return Shard(0)
         functions = self.reach.called(node)
         if functions:
             return join_all(self._call(function, record, given) for function in functions)

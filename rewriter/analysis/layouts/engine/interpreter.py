@@ -40,6 +40,11 @@ class Interpreter(Calls):
         self._units = [unit]
         return self._eval(call)
 
+    def value(self, node: cst.BaseExpression, unit: Unit) -> Layout:
+        """What an expression gives after the walk."""
+        self._units = [unit]
+        return inner(self._eval(node))
+
     def iterated(self, source: cst.BaseExpression, unit: Unit) -> Layout | None:
         """What a loop over a value goes through, iterator classes of the program followed; None where it is unknown."""
         self._units = [unit]

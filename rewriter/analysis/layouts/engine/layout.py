@@ -127,6 +127,8 @@ class Unclear(Layout):
     """What is made for the whole batch and meets rows, where that is the reason."""
     squared: Partial | None = None
     """What its square is, for the root of a sum of squares."""
+    joint: bool = False
+    """It is known: several rows go into each value, in another way than as a sum or a mean."""
 
 
 REPLICATED = Replicated()
@@ -262,7 +264,7 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
     for other in shards[1:]:
         found = _together(found, other, node)
     if isinstance(found, Partial) and not linear:
-        return Unclear("a figure of the whole batch is changed by a function that is not linear", node)
+        return Unclear("a figure of the whole batch is changed by a function that is not linear", node, joint=True)
     return found
 
 
@@ -283,7 +285,7 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
             return Unclear("it joins rows in different orders", node)
         if one.rank is not None and other.rank is not None:
             if one.rank - one.dim != other.rank - other.dim:
-                return Unclear("it joins each row with each other row", node)
+                return Unclear("it joins each row with each other row", node, joint=True)
             return _marked(one if one.rank >= other.rank else other, one, other)
         if one.dim != other.dim:
             return Unclear("it joins rows with columns", node)
@@ -293,5 +295,5 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(one, Partial) and isinstance(other, Partial) and one.op == other.op:
         return _marked(one, one, other)
     if {type(one), type(other)} <= {Shard, Partial}:
-        return Unclear("it compares rows with a figure of their batch", node)
+        return Unclear("it compares rows with a figure of their batch", node, joint=True)
     return Unclear("it joins values of different kinds", node)

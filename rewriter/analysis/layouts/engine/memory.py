@@ -38,6 +38,8 @@ class Seeds:
     """Expressions whose values are cut into shards, and the layout of each."""
     sizes: frozenset[str] = frozenset()
     """The spellings of the number of rows of the whole batch."""
+    models: bool = False
+    """A model of which nothing is known gives rows for rows."""
     cut: bool = False
     """They are cut out of a batch that the script makes: what else comes in has as many rows as that."""
 

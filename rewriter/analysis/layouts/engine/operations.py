@@ -225,7 +225,7 @@ def figure(op: Literal["mean", "sum"], rows: Shard) -> Partial:
 
 
 def _nonlinear(given: Arguments) -> Unclear:
-    return Unclear("it is a figure of the whole batch that is neither a mean nor a sum", given.node)
+    return Unclear("it is a figure of the whole batch that is neither a mean nor a sum", given.node, joint=True)
 
 
 def _beside(rows: Shard, asked: cst.BaseExpression, keepdim: bool) -> Shard | None:
@@ -252,7 +252,7 @@ def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Lay
     if number is None:
         return Unclear("along which dimension is not written", given.node)
     if position(operand, number) == operand.dim:
-        return Unclear("it mixes the rows of the batch", given.node)
+        return Unclear("it mixes the rows of the batch", given.node, joint=True)
     whole = next((one for one in others if isinstance(one, (Unclear, Whole))), None)
     if whole is not None:
         return pointwise([operand, whole], given.node)
@@ -279,11 +279,11 @@ def _summed(given: Arguments) -> Layout | None:
         return (
             pointwise(held, given.node)
             if len(rows) == 1
-            else Unclear("it joins each row with each other row", given.node)
+            else Unclear("it joins each row with each other row", given.node, joint=True)
         )
     letter = rows.pop()
     if letter not in after or any(one.merged for one in shards):
-        return Unclear("it sums over the rows", given.node)
+        return Unclear("it sums over the rows", given.node, joint=True)
     uneven = next((one.uneven for one in shards if one.uneven), "")
     return Shard(after.index(letter), len(after), uneven=uneven)
 

@@ -101,3 +101,34 @@ def test_batches_that_a_sampler_makes_are_not_joined(batches: str, whole: bool, 
     text, findings = trained(top=top, end=EPISODES.format(batches=batches))
     assert ("gather_for_metrics" not in text) is whole
     assert ("prepare" in findings) is whole
+
+
+FIGURE = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+total = hits = 0
+for x, y in held:
+    out = model(x)
+    {counted}
+print(total, hits)"""
+PSNR = """\
+def psnr(a, b):
+    return 10 * torch.log10(1 / ((a - b) ** 2).mean())"""
+
+
+@pytest.mark.parametrize(
+    ("counted", "whole"),
+    [
+        ("total += psnr(out, y).item()", True),
+        ("if out.argmax() == 0:\n        hits += 1", True),
+        ("total += ((out - y) ** 2).mean(1).sqrt().sum().item()", False),
+        ("hits += (out.argmax(1) == y).sum().item()", False),
+    ],
+    ids=["a logarithm of a mean", "the best row of the batch", "a root for each row", "the best column of each row"],
+)
+def test_a_figure_that_rows_make_together_is_not_that_of_joined_batches(
+    counted: str, whole: bool, trained: Trained
+) -> None:
+    """A PSNR of four batches at once is not the mean of theirs, and one best row among four batches is one of four."""
+    text, findings = trained(top=PSNR, end=FIGURE.format(counted=counted))
+    assert ("gather_for_metrics" not in text) is whole
+    assert ("prepare" in findings) is whole
