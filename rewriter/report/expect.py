@@ -72,13 +72,13 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
         yield f"{_named(found, many)}: this limit applies to each process, so N processes use N times as many batches."
     if found := by_kind.get("running"):
         yield (
-            f"{_named(found, many)}: collected and printed inside the training loop. The printed figure is that of the "
-            "main process's own rows."
+            f"{_named(found, many)}: collected and shown inside the training loop. What is printed or logged is the "
+            "figure of the main process's own rows."
         )
     if found := by_kind.get("figure"):
         yield (
-            f"{_named(found, many)}: printed for a step of the training loop. The printed figure is that of the main "
-            "process's own rows."
+            f"{_named(found, many)}: shown for a step of the training loop. What is printed or logged is the figure of "
+            "the main process's own rows."
         )
     if found := by_kind.get("bar"):
         yield (

@@ -5,7 +5,7 @@ an entry of a dict, a list that has another name elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -32,10 +32,34 @@ class Total:
     node: cst.CSTNode
     value: list[cst.BaseExpression]
     """What is added."""
+    place: cst.BaseExpression
+    """Where it is kept: a variable, an attribute, an entry, the object whose method is called."""
+
+
+def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterator[Total]:
+    """The statements among some nodes that add something to what was there, a bar's count of rows left out."""
+    for node in nodes:
+        if isinstance(node, cst.AugAssign):
+            yield Total(node, [node.value], node.target)
+        elif isinstance(node, cst.Assign) and len(node.targets) == 1:
+            added = _added(node)
+            if added is not None:
+                yield Total(node, [added], node.targets[0].target)
+        elif isinstance(node, cst.Call) and collects(state, node, _COLLECTING):
+            holder = node.func.value if isinstance(node.func, cst.Attribute) else None
+            if holder is not None and not is_synchronised(state, node) and not _is_bar(unit, holder):
+                yield Total(node, [arg.value for arg in node.args], holder)
+
+
+def _is_bar(unit: Unit, holder: cst.BaseExpression) -> bool:
+    """Whether a progress bar counts rows."""
+    binding = unit.names.binding(holder) if isinstance(holder, cst.Name) else None
+    made = bindings_value(unit.names, binding) if binding is not None else []
+    return any(isinstance(v, cst.Call) and method_name(v) in BARS for v in made)
 
 
 class Totals:
-    """Finds them in one loop."""
+    """Finds those in one loop whose total is read when the loop is over."""
 
     def __init__(self, state: State, unit: Unit, reach: Reach, loop: cst.CSTNode) -> None:
         self.state, self.unit, self.reach = state, unit, reach
@@ -43,20 +67,11 @@ class Totals:
 
     def among(self, statements: list[cst.CSTNode]) -> Iterator[Total]:
         """Those below some statements of the loop."""
-        for node in (n for statement in statements for n in descendants(statement)):
-            if isinstance(node, cst.AugAssign):
-                if self._outlives(node.target):
-                    yield Total(node, [node.value])
-            elif isinstance(node, cst.Assign) and len(node.targets) == 1:
-                added = _added(node)
-                if added is not None and self._outlives(node.targets[0].target):
-                    yield Total(node, [added])
-            elif isinstance(node, cst.Call) and collects(self.state, node, _COLLECTING):
-                holder = node.func.value if isinstance(node.func, cst.Attribute) else None
-                if is_synchronised(self.state, node) or holder is None or self._is_bar(holder):
-                    continue
-                if self._outlives(holder) or (method_name(node) in _LISTS and self._has_another_name(holder)):
-                    yield Total(node, [arg.value for arg in node.args])
+        nodes = (n for statement in statements for n in descendants(statement))
+        for total in collecting(self.state, self.unit, nodes):
+            lists = isinstance(total.node, cst.Call) and method_name(total.node) in _LISTS
+            if self._outlives(total.place) or (lists and self._has_another_name(total.place)):
+                yield total
 
     def _outlives(self, place: cst.CSTNode) -> bool:
         """Whether what is kept in a place is read when the loop is over."""
@@ -103,12 +118,6 @@ class Totals:
         while isinstance(parent, cst.Subscript) and parent.value is node:
             node, parent = parent, parents.get(parent)
         return isinstance(parent, cst.AssignTarget)
-
-    def _is_bar(self, holder: cst.BaseExpression) -> bool:
-        """Whether a progress bar counts rows."""
-        binding = self.unit.names.binding(holder) if isinstance(holder, cst.Name) else None
-        made = bindings_value(self.unit.names, binding) if binding is not None else []
-        return any(isinstance(v, cst.Call) and method_name(v) in BARS for v in made)
 
     def _has_another_name(self, holder: cst.BaseExpression) -> bool:
         """Whether a list comes from elsewhere: a parameter, an element of a tuple that is looped over."""

@@ -1,4 +1,4 @@
-"""Figures that a training loop collects and prints as it goes: each process has those of its own rows."""
+"""Figures that a training loop shows as it goes: each process has those of its own rows."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
-from ...facts.module import Count, Gather
-from ...facts.roles import SHARES, TENSORS, Role
-from ..dataflow.containers import collects
-from ..dataflow.values import State, Unit, origins
+from ...facts.module import Count, Form, Gather, Side
+from ...facts.roles import SHARES, TENSORS, Origin, Role
+from ...facts.torch_api import questions
+from ..dataflow.values import State, Unit, Unknown, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name
+from ..training.training import Training, method_name, outside_name
+from .epoch_totals import Total, collecting
 
-_LISTS = frozenset(("append",))
 _FIGURES = frozenset({"mean", "sum"})
 _ON_BARS = frozenset({"set_postfix", "set_postfix_str", "set_description", "set_description_str"})
+_LOGGING = frozenset("debug info warning warn error critical log".split())
+_LOGGERS = ("logging", "loguru")
+_TRACKED = ("add_scalar", "log")
+_DEPTH = 3
+"""So many variables are followed to what is collected."""
 _TEXTS = (cst.SimpleString, cst.FormattedString)
 
 
@@ -26,80 +31,161 @@ def running_figures(
     state: State, unit: Unit, training: Training, effects: Iterable[Effect], gathers: Iterable[Gather]
 ) -> Iterator[Count]:
     """Those that only the loop reads: nothing makes them whole, since nothing but a log line depends on them."""
+    shown = list(dict.fromkeys(_shown(state, unit, effects)))
     gathered = list(gathers)
-    whole = {node for gather in gathered for node in (gather.node, *gather.inline)}
-    shown = list(_shown(unit, effects))
     for loop in training.train_loops:
+        if loop in unit.names.parents:
+            yield from _FiguresOf(state, unit, training, loop, gathered, shown).figures()
+
+
+class _FiguresOf:
+    """What is shown of one training loop, in it or after it."""
+
+    def __init__(
+        self,
+        state: State,
+        unit: Unit,
+        training: Training,
+        loop: cst.CSTNode,
+        gathers: list[Gather],
+        shown: list[cst.Name],
+    ) -> None:
+        self.state, self.unit, self.training, self.loop = state, unit, training, loop
+        self.inside = set(descendants(loop))
+        self.whole = {node for gather in gathers for node in (gather.node, *gather.inline)}
+        self.joined: dict[str, list[int]] = {}
+        """The names that the loop gathers, and from where on they hold the rows of all."""
+        for gather in gathers:
+            if gather.node in self.inside and gather.form is Form.GATHER:
+                before = gather.side is Side.BEFORE
+                place = unit.names.order(gather.node) - 1 if before else unit.names.end(gather.node)
+                for name in (*gather.names, *gather.means):
+                    self.joined.setdefault(name, []).append(place)
+        self.shown = [name for name in shown if not self._is_joined(name)]
+        self.collected: list[Total] = []
+
+    def figures(self) -> Iterator[Count]:
+        """What is collected and shown, and then what is of a step alone."""
+        totals = collecting(self.state, self.unit, descendants(self.loop))
+        self.collected = [total for total in totals if self._is_own_total(total)]
+        read = {text for name in self.shown if name in self.inside for text in self._read(name)}
         told: set[str] = set()
-        for node in descendants(loop) if loop in unit.names.parents else ():
-            name, added = _collected(state, node)
-            if name is None or added is None or name.value in told or not whole.isdisjoint(descendants(node)):
+        for total in self.collected:
+            text = self._text(total.place)
+            if text not in told and any(_is_part(text, other) or _is_part(other, text) for other in read):
+                told.add(text)
+                yield Count(total.node, "running", text)
+        yield from self._of_steps(told)
+        yield from self._left_behind(told)
+
+    # Collected --------------------------------------------------------------------------------------------------------
+
+    def _is_own_total(self, total: Total) -> bool:
+        """Whether something of this process's own rows is added to what is kept from step to step."""
+        if isinstance(total.node, cst.AugAssign) and not isinstance(total.node.operator, cst.AddAssign):
+            return False
+        root = _root(total.place)
+        binding = self.unit.names.binding(root) if root is not None else None
+        if binding is None or not self.whole.isdisjoint(descendants(total.node)):
+            return False
+        body = self.loop.body if isinstance(self.loop, (cst.For, cst.While)) else None
+        own = set(descendants(total.node))
+        if any(self.unit.names.block(d) is body and d not in own for d in _set(self.unit, binding)):
+            return False  # it begins anew in each step
+        names = [n for value in total.value for n in descendants(value) if isinstance(n, cst.Name)]
+        shares = any(origins(self.state.values.get(value), *SHARES) for value in total.value)
+        return shares and not any(self._is_joined(name) for name in names)
+
+    def _read(self, name: cst.Name, depth: int = 0) -> Iterator[str]:
+        """The places that a shown name reads, through what the loop computes for a line: ``mean = total / count``."""
+        chain: cst.CSTNode = name
+        parents = self.unit.names.parents
+        while isinstance(above := parents.get(chain), (cst.Attribute, cst.Subscript)) and above.value is chain:
+            chain = above
+        yield self._text(chain)
+        binding = self.unit.names.binding(name)
+        if binding is None or depth == _DEPTH:
+            return
+        here = [definition for definition in binding.definitions if definition in self.inside]
+        for value in bindings_value(self.unit.names, binding, here):
+            parts = list(descendants(value))
+            if self.training.forwards.keys().isdisjoint(parts):
+                for part in parts:
+                    if isinstance(part, cst.Name) and part.value != name.value:
+                        yield from self._read(part, depth + 1)
+
+    def _text(self, node: cst.CSTNode) -> str:
+        return self.unit.names.module.code_for_node(node)
+
+    # Of a step --------------------------------------------------------------------------------------------------------
+
+    def _of_steps(self, told: set[str]) -> Iterator[Count]:
+        """What the loop shows of the batch in hand: a loss, an accuracy."""
+        sums = (total.node for total in self.collected if isinstance(total.node, (cst.AugAssign, cst.Assign)))
+        inside = self.inside - {n for node in sums for n in descendants(node)}
+        for name in self.shown:
+            if name not in inside or name.value in told or not (self._is_own(name) or self._is_figure(name)):
                 continue
-            binding = unit.names.binding(name)
-            read = binding is not None and any(unit.names.binding(other) is binding for other in shown)
-            body = loop.body if isinstance(loop, (cst.For, cst.While)) else None
-            anew = binding is not None and any(unit.names.block(d) is body for d in _set(unit, binding))
-            if read and not anew and origins(state.values.get(added), *SHARES):
+            if not any(_is_part(text, other) for text in self._read(name) for other in told):
                 told.add(name.value)
-                yield Count(node, "running", name.value)
-        here = set(descendants(loop))
-        joined = {text for gather in gathered if gather.node in here for text in (*gather.names, *gather.means)}
-        own = [name for name in shown if name not in whole and not _is_joined(unit, name, joined)]
-        yield from _of_steps(state, unit, loop, own, told)
-        yield from _left_behind(state, unit, loop, own, told)
+                yield Count(name, "figure", name.value)
 
+    def _is_figure(self, name: cst.Name) -> bool:
+        """Whether a variable holds a mean or a sum over the rows of a batch: ``(guess == y).float().mean()``."""
+        binding = self.unit.names.binding(name)
+        for value in bindings_value(self.unit.names, binding) if binding is not None else ():
+            calls = [n for n in descendants(value) if isinstance(n, cst.Call) and method_name(n) in _FIGURES]
+            parts = (part for call in calls for part in descendants(call) if isinstance(part, cst.Name))
+            if any(self._is_of_loop(origins(self.state.values.get(part), *TENSORS)) for part in parts):
+                return True
+        return False
 
-def _is_joined(unit: Unit, name: cst.Name, joined: set[str]) -> bool:
-    """Whether a figure is made of what the loop gathers, in some steps."""
-    pending, seen = [name], set[Binding]()
-    while pending:
-        read = pending.pop()
-        if read.value in joined:
-            return True
-        binding = unit.names.binding(read)
-        if binding is not None and binding not in seen:
-            seen.add(binding)
-            values = bindings_value(unit.names, binding)
-            pending += [n for value in values for n in descendants(value) if isinstance(n, cst.Name)]
-    return False
+    def _left_behind(self, told: set[str]) -> Iterator[Count]:
+        """What is shown after the loop of its last batches: the last loss, a moving average of the losses."""
+        for name in self.shown:
+            binding = self.unit.names.binding(name) if name not in self.inside and name.value not in told else None
+            after = binding is not None and self.unit.names.order(name) > self.unit.names.end(self.loop)
+            own = binding is not None and any(d in self.inside for d in _set(self.unit, binding))
+            if after and own and self._is_own(name):
+                told.add(name.value)
+                yield Count(name, "figure", name.value)
 
+    # Whose rows -------------------------------------------------------------------------------------------------------
 
-def _of_steps(
-    state: State, unit: Unit, loop: cst.CSTNode, shown: Iterable[cst.Name], told: set[str]
-) -> Iterator[Count]:
-    """What the loop prints of the batch in hand: a loss, an accuracy."""
-    inside = set(descendants(loop)) - {n for part in _collectors(loop) for n in descendants(part)}
-    for name in shown:
-        if name not in inside or name.value in told:
-            continue
-        if origins(state.values.get(name), Role.LOSS, Role.LOCAL) or _is_figure(state, unit, name):
-            told.add(name.value)
-            yield Count(name, "figure", name.value)
+    def _is_own(self, name: cst.Name) -> bool:
+        return self._is_of_loop(origins(self.state.values.get(name), Role.LOSS, Role.LOCAL))
 
+    def _is_of_loop(self, found: Iterable[Origin]) -> bool:
+        """
+        Whether values are of the loop's own rows, and not what an evaluation gives.
 
-def _is_figure(state: State, unit: Unit, name: cst.Name) -> bool:
-    """Whether a variable holds a mean or a sum over the rows of a batch: ``accuracy = (guess == y).float().mean()``."""
-    binding = unit.names.binding(name)
-    for value in bindings_value(unit.names, binding) if binding is not None else ():
-        calls = [n for n in descendants(value) if isinstance(n, cst.Call) and method_name(n) in _FIGURES]
-        parts = (part for call in calls for part in descendants(call) if isinstance(part, cst.Name))
-        if any(origins(state.values.get(part), *TENSORS) for part in parts):
-            return True
-    return False
+        What an evaluation computes is gathered there, or a finding says why not.
+        """
+        tensors = [o.source if o.role is Role.LOCAL and o.source is not None else o for o in found]
+        made = [o for o in tensors if o.role is not Role.BATCH]
+        if made:
+            return any(not self._is_evaluated(o.node) for o in made)
+        read = {loader for loop in self.training.eval_loops for loader in self.state.loaders.get(loop, ())}
+        own = self.state.loaders.get(self.loop, {})
+        return any(o.source is None or o.source in own or o.source not in read for o in tensors)
 
+    def _is_evaluated(self, node: cst.CSTNode) -> bool:
+        unit = next((unit for unit in self.state.units.values() if node in unit.names.parents), None)
+        return unit is not None and any(around in self.training.eval_loops for around in unit.names.ancestors(node))
 
-def _left_behind(
-    state: State, unit: Unit, loop: cst.CSTNode, shown: Iterable[cst.Name], told: set[str]
-) -> Iterator[Count]:
-    """What is printed after the loop of its last batches: the last loss, a moving average of the losses."""
-    inside = set(descendants(loop))
-    for name in shown:
-        binding = unit.names.binding(name) if name not in inside and name.value not in told else None
-        after = binding is not None and unit.names.order(name) > unit.names.end(loop)
-        own = binding is not None and any(d in inside for d in _set(unit, binding))
-        if after and own and origins(state.values.get(name), Role.LOSS, Role.LOCAL):
-            told.add(name.value)
-            yield Count(name, "figure", name.value)
+    def _is_joined(self, name: cst.Name) -> bool:
+        """Whether a figure is made of what the loop gathers, or reduces, in some steps."""
+        pending, seen = [name], set[Binding]()
+        while pending:
+            read = pending.pop()
+            if read in self.whole or any(at < self.unit.names.order(read) for at in self.joined.get(read.value, ())):
+                return True
+            binding = self.unit.names.binding(read)
+            if binding is not None and binding not in seen:
+                seen.add(binding)
+                values = bindings_value(self.unit.names, binding)
+                pending += [n for value in values for n in descendants(value) if isinstance(n, cst.Name)]
+        return False
 
 
 def _set(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
@@ -107,12 +193,27 @@ def _set(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
     return (d for d in binding.definitions if not isinstance(unit.names.parents.get(d), cst.AugAssign))
 
 
-def _shown(unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.Name]:
-    """The names in what is printed, and in the texts that are made for it."""
-    printed = [e.node for e in effects if e.kind is EffectKind.PRINT and e.node in unit.names.parents]
-    printed += [call for call in unit.names.calls if method_name(call) in _ON_BARS]
-    for node in printed:
-        for name in (n for n in descendants(unit.names.parents[node]) if isinstance(n, cst.Name)):
+def _root(place: cst.CSTNode) -> cst.Name | None:
+    """The variable at the front of an attribute or an entry."""
+    while isinstance(place, (cst.Attribute, cst.Subscript)):
+        place = place.value
+    return place if isinstance(place, cst.Name) else None
+
+
+def _is_part(text: str, whole: str) -> bool:
+    """Whether a place is another, or an attribute or an entry of it: ``meter.avg`` of ``meter``."""
+    return text == whole or text.startswith((f"{whole}.", f"{whole}["))
+
+
+def _shown(state: State, unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.Name]:
+    """The names in what is printed or logged, and in the texts that are made for it."""
+    lines: list[cst.CSTNode] = []
+    for effect in effects:
+        if effect.node in unit.names.parents and effect.kind in (EffectKind.PRINT, EffectKind.CONSOLE):
+            lines.append(unit.names.parents[effect.node] if effect.kind is EffectKind.PRINT else effect.node)
+    lines += [call for call in unit.names.calls if method_name(call) in _ON_BARS or _logs(state, call)]
+    for line in lines:
+        for name in (n for n in descendants(line) if isinstance(n, cst.Name)):
             yield name
             binding = unit.names.binding(name)
             for value in bindings_value(unit.names, binding) if binding is not None else ():
@@ -121,17 +222,16 @@ def _shown(unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.Name]:
                     yield from (n for n in parts if isinstance(n, cst.Name))
 
 
-def _collected(state: State, node: cst.CSTNode) -> tuple[cst.Name | None, cst.BaseExpression | None]:
-    """What `total += loss.item()` and `scores.append(score)` collect, and in what."""
-    holder: cst.CSTNode | None = None
-    added: cst.BaseExpression | None = None
-    if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
-        holder, added = node.target, node.value
-    elif isinstance(node, cst.Call) and len(node.args) == 1 and collects(state, node, _LISTS):
-        holder, added = getattr(node.func, "value", None), node.args[0].value
-    return holder if isinstance(holder, cst.Name) else None, added
-
-
-def _collectors(loop: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The statements of a loop that add something up: their sums are named, not what they add."""
-    return (node for node in descendants(loop) if isinstance(node, cst.AugAssign))
+def _logs(state: State, call: cst.Call) -> bool:
+    """Whether a call gives a line to a logger, or a figure to a tracker."""
+    record = state.calls.get(call)
+    if record is None:
+        return False
+    called, last = outside_name(record), method_name(call)
+    held = record.receiver.things if record.receiver is not None else ()
+    made = [thing.qualified for thing in held if isinstance(thing, Unknown)]
+    if last in _LOGGING and any(name.partition(".")[0] in _LOGGERS for name in (called, *made)):
+        return True
+    starts = (*made, f"{called.rpartition('.')[0]}.init")  # wandb.log
+    known = questions.writes(called) or any(questions.tracker(name) is not None for name in starts)
+    return last.startswith(_TRACKED) and known

@@ -54,7 +54,18 @@ def test_another_quotient(count: str) -> None:
 
 
 RUNNING = """\
+import logging
+import math
+import sys
 import torch
+import wandb
+from meters import Meter
+from torch.utils.tensorboard import SummaryWriter
+
+logger = logging.getLogger()
+writer = SummaryWriter()
+meter = Meter()
+meters = {"loss": Meter(), "lr": Meter()}
 
 model = torch.nn.Linear(8, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -80,8 +91,21 @@ for i, (x, y) in enumerate(torch.utils.data.DataLoader(train)):
         ("total += loss.item()", "print(loss.item())", []),
         ("total = 0.0\n    total += loss.item()", "print(total)", []),
         ("total += 1", "print(total)", []),
+        ("meter.update(loss.item(), len(x))", "print(meter.avg)", ["meter"]),
+        ("meters['loss'].update(loss.item(), len(x))", "print(meters['loss'].avg)", ["meters['loss']"]),
+        ("meters['loss'].update(loss.item(), len(x))", "print(meters['lr'].avg)", []),
+        ("meter.total += loss.item()", "print(meter.total / 10)", ["meter.total"]),
+        ("meter.total += loss.item()", "sys.stdout.write('%.3f' % meter.total)", ["meter.total"]),
+        ("total = total + loss.item()", "mean = total / 10\n        logger.info('%f', mean)", ["total"]),
+        ("total += loss.item()", "writer.add_scalar('loss', total / 10, i)", ["total"]),
+        ("total += loss.item()", "wandb.log({'loss': total / 10})", ["total"]),
+        ("total += loss.item()", "math.log(total)", []),
+        ("meter.update(1)", "print(meter.avg)", []),
     ],
-    ids=["a sum", "a text", "a list", "a loss of the step", "of one step", "steps"],
+    ids=[
+        *("a sum", "a text", "a list", "a loss of the step", "of one step", "steps", "a meter", "one of several"),
+        *("another of them", "an attribute", "on the console", "a logger", "TensorBoard", "W&B", "computed", "no rows"),
+    ],
 )
 def test_a_figure_that_runs_along(collect: str, log: str, names: list[str]) -> None:
     text = RUNNING.replace("COLLECT", collect).replace("LOG", log)
@@ -115,8 +139,11 @@ def test_a_figure_of_the_last_steps_that_is_printed_after_the_loop(collect: str,
         ("hits = (model(x).argmax(1) == y).float().mean()", "print(hits.item())", ["hits"]),
         ("bar = tqdm(range(3))", "bar.set_postfix(loss=loss.item())", ["loss"]),
         ("pass", "print(i)", []),
+        ("hits = 100.0 * (model(x).argmax(1) == y).sum().item()", "sys.stdout.write(f'{hits}')", ["hits"]),
+        ("pass", "writer.add_scalar('loss', loss.item(), i)", ["loss"]),
+        ("best = max(scores)", "print(best, evaluated())", []),
     ],
-    ids=["an accuracy", "on a bar", "a number"],
+    ids=["an accuracy", "on a bar", "a number", "on the console", "TensorBoard", "no rows"],
 )
 def test_a_figure_of_a_step_that_is_shown(collect: str, log: str, names: list[str]) -> None:
     text = "from tqdm import tqdm\n" + RUNNING.replace("COLLECT", collect).replace("LOG", log)
@@ -157,3 +184,22 @@ def test_a_loader_that_is_not_prepared_keeps_its_length(looked_at: str, told: se
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"test_loader = accelerator.prepare" not in file.after
     assert {trait.name for trait in file.traits if trait.kind == "length"} == told
+EVALUATED = """
+
+def evaluate():
+    hits = rows = 0
+    for x, y in torch.utils.data.DataLoader(held, batch_size=4):
+        hits += (model(x).argmax(1) == y).sum().item()
+        rows += len(y)
+    return hits / rows
+"""
+
+
+@pytest.mark.hazard("E6")
+def test_what_an_evaluation_gives_is_of_all_rows() -> None:
+    collect = "rate = evaluate()\n    best = max(best, rate)"
+    text = RUNNING.replace("COLLECT", collect).replace("LOG", "print(best, rate, loss.item())")
+    text = text.replace("total = 0.0", "best = 0.0" + EVALUATED)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"gather_for_metrics(" in file.after, "the evaluation was not migrated"
+    assert [trait.name for trait in file.traits if trait.kind in ("running", "figure")] == ["loss"]
