@@ -18,10 +18,11 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, External, Instance, State, Unit, origins
-from ..syntax.definitions import reaching
+from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
+from ..training.step_counts import bars
 from ..training.training import Training, method_name, outside_name
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
@@ -233,6 +234,8 @@ class Equality:
         func = call.func
         if not isinstance(func, cst.Attribute) or not call.args or call not in self.state.calls:
             return
+        if any(bars(unit, func.value)):  # a bar shows it, and gives nothing back
+            return
         things = self.state.values.get(func.value)
         instances = [t for t in things.things if isinstance(t, Instance)] if things is not None else []
         for thing in instances:
@@ -317,7 +320,7 @@ class Equality:
         slot = self.state.values.get(node)
         if slot is not None:
             yield from (t for t in slot.things if isinstance(t, Instance))
-        yield Variable(binding, reaching(unit.names, binding, node))
+        yield Variable(binding, unshadowed(unit.names, binding, node))
 
     def _attribute(self, unit: Unit, node: cst.Attribute) -> Iterator[Key]:
         if node.attr.value in _SAME:

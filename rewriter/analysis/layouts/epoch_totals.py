@@ -13,10 +13,9 @@ import libcst as cst
 from ..dataflow.call_graph import Reach
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit
-from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.step_counts import BARS
+from ..training.step_counts import bars
 from ..training.training import method_name
 from .loop_step import is_synchronised
 from .losses import assigned
@@ -47,15 +46,8 @@ def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterat
                 yield Total(node, [added], node.targets[0].target)
         elif isinstance(node, cst.Call) and collects(state, node, _COLLECTING):
             holder = node.func.value if isinstance(node.func, cst.Attribute) else None
-            if holder is not None and not is_synchronised(state, node) and not _is_bar(unit, holder):
+            if holder is not None and not is_synchronised(state, node) and not any(bars(unit, holder)):
                 yield Total(node, [arg.value for arg in node.args], holder)
-
-
-def _is_bar(unit: Unit, holder: cst.BaseExpression) -> bool:
-    """Whether a progress bar counts rows."""
-    binding = unit.names.binding(holder) if isinstance(holder, cst.Name) else None
-    made = bindings_value(unit.names, binding) if binding is not None else []
-    return any(isinstance(v, cst.Call) and method_name(v) in BARS for v in made)
 
 
 class Totals:

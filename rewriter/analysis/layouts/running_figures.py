@@ -10,7 +10,7 @@ from ...facts.effects import Effect, EffectKind
 from ...facts.module import Count, Form, Gather, Side
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
-from ..dataflow.values import State, Unit, Unknown, origins
+from ..dataflow.values import Function, State, Unit, Unknown, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -136,7 +136,8 @@ class _FiguresOf:
         for value in bindings_value(self.unit.names, binding) if binding is not None else ():
             calls = [n for n in descendants(value) if isinstance(n, cst.Call) and method_name(n) in _FIGURES]
             parts = (part for call in calls for part in descendants(call) if isinstance(part, cst.Name))
-            if any(self._is_of_loop(origins(self.state.values.get(part), *TENSORS)) for part in parts):
+            held = (list(origins(self.state.values.get(part), *TENSORS)) for part in parts)
+            if any(tensors and self._is_of_loop(tensors) for tensors in held):
                 return True
         return False
 
@@ -153,21 +154,37 @@ class _FiguresOf:
     # Whose rows -------------------------------------------------------------------------------------------------------
 
     def _is_own(self, name: cst.Name) -> bool:
-        return self._is_of_loop(origins(self.state.values.get(name), Role.LOSS, Role.LOCAL))
+        """Whether a name holds a loss or a number of the loop's own rows, and not of those of an evaluation."""
+        held = origins(self.state.values.get(name), Role.LOSS, Role.LOCAL)
+        return bool(held) and self._is_of_loop(list(self._tensors(name)))
 
-    def _is_of_loop(self, found: Iterable[Origin]) -> bool:
-        """
-        Whether values are of the loop's own rows, and not what an evaluation gives.
+    def _tensors(self, name: cst.Name) -> Iterator[Origin]:
+        """The tensors from which a variable was computed, also in the functions that gave it."""
+        pending: list[tuple[Unit, cst.CSTNode]] = [(self.unit, name)]
+        seen = set[Binding | cst.CSTNode]()
+        while pending:
+            unit, node = pending.pop()
+            for part in descendants(node):
+                yield from origins(self.state.values.get(part), *TENSORS)
+                binding = unit.names.binding(part) if isinstance(part, cst.Name) else None
+                if binding is not None and binding not in seen:
+                    seen.add(binding)
+                    pending += [(unit, value) for value in bindings_value(unit.names, binding)]
+                record = self.state.calls.get(part) if isinstance(part, cst.Call) else None
+                for thing in record.callees if record is not None and part not in self.training.forwards else ():
+                    if isinstance(thing, Function) and thing.node not in seen:
+                        seen.add(thing.node)
+                        given = thing.unit.names.returns.get(thing.node, ())
+                        pending += [(thing.unit, r.value) for r in given if r.value is not None]
 
-        What an evaluation computes is gathered there, or a finding says why not.
-        """
-        tensors = [o.source if o.role is Role.LOCAL and o.source is not None else o for o in found]
+    def _is_of_loop(self, tensors: list[Origin]) -> bool:
+        """What an evaluation computes is no figure of the loop: it is gathered there, or a finding says why not."""
         made = [o for o in tensors if o.role is not Role.BATCH]
         if made:
             return any(not self._is_evaluated(o.node) for o in made)
         read = {loader for loop in self.training.eval_loops for loader in self.state.loaders.get(loop, ())}
         own = self.state.loaders.get(self.loop, {})
-        return any(o.source is None or o.source in own or o.source not in read for o in tensors)
+        return not tensors or any(o.source is None or o.source in own or o.source not in read for o in tensors)
 
     def _is_evaluated(self, node: cst.CSTNode) -> bool:
         unit = next((unit for unit in self.state.units.values() if node in unit.names.parents), None)

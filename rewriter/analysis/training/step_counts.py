@@ -51,18 +51,24 @@ def _numbers(unit: Unit, loop: cst.For) -> set[str]:
     return {first.value} if numbered and isinstance(first, cst.Name) else set()
 
 
-def _bar(unit: Unit, update: cst.Call) -> Count | None:
-    """A bar with a total of its own that counts rows: ``bar.update(images.shape[0])``."""
-    holder = update.func.value if isinstance(update.func, cst.Attribute) else None
-    told = update.args[0].value if update.args else None
-    if not isinstance(holder, cst.Name) or told is None or isinstance(told, cst.Integer):
-        return None
-    binding = unit.names.binding(holder)
+def bars(unit: Unit, holder: cst.CSTNode) -> Iterator[cst.Call]:
+    """The calls that make the progress bars that a name may hold."""
+    binding = unit.names.binding(holder) if isinstance(holder, cst.Name) else None
     for definition in binding.definitions if binding is not None else ():
         around = next((a for a in unit.names.ancestors(definition) if isinstance(a, (cst.WithItem, cst.Assign))), None)
         made = around.item if isinstance(around, cst.WithItem) else around.value if around is not None else None
         if isinstance(made, cst.Call) and dotted(made.func).rpartition(".")[2] in BARS:
-            total = [a.value for a in made.args if a.keyword is not None and a.keyword.value == "total"]
-            if total and all(a.keyword is not None for a in made.args):
-                return Count(update, "bar", unit.names.module.code_for_node(total[0]))
+            yield made
+
+
+def _bar(unit: Unit, update: cst.Call) -> Count | None:
+    """A bar with a total of its own that counts rows: ``bar.update(images.shape[0])``."""
+    holder = update.func.value if isinstance(update.func, cst.Attribute) else None
+    told = update.args[0].value if update.args else None
+    if holder is None or told is None or isinstance(told, cst.Integer):
+        return None
+    for made in bars(unit, holder):
+        total = [a.value for a in made.args if a.keyword is not None and a.keyword.value == "total"]
+        if total and all(a.keyword is not None for a in made.args):
+            return Count(update, "bar", unit.names.module.code_for_node(total[0]))
     return None

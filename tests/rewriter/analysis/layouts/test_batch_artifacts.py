@@ -118,3 +118,20 @@ print(total / len(held))"""
 )
 def test_a_figure_that_is_not_additive(figure: str, findings: list[str], trained: Trained) -> None:
     assert trained(built="import math", end=PSNR.format(figure=figure))[1] == findings
+
+
+@pytest.mark.parametrize(("shown", "findings"), [("x", ["one-share"]), ("picture", ["one-share"]), ("noise", [])])
+def test_a_picture_of_what_is_no_batch(shown: str, findings: list[str], trained: Trained) -> None:
+    built = "from torchvision.utils import make_grid, save_image\nnoise = torch.randn(4, 8)\npicture = make_grid(noise)"
+    step = f"picture = make_grid(x)\npicture = make_grid({shown})\nsave_image(picture, 'a.png')"
+    assert trained(built=built, step=step)[1] == findings
+
+
+@pytest.mark.parametrize(("bar", "findings"), [("tqdm(range(9))", []), ("Shown(9)", ["local-decision"])])
+def test_a_bar_that_shows_a_loss_counts_for_itself(bar: str, findings: list[str], trained: Trained) -> None:
+    end = (
+        f"bar = {bar}\nsource = iter(loader)\nfor step in bar:\n    x, y = next(source)\n"
+        "    loss = torch.nn.functional.cross_entropy(model(x), y)\n    loss.backward()\n    optimizer.step()\n"
+        "    bar.set_postfix(loss=loss.item())\n    if step % 5 == 0:\n        torch.save(model.state_dict(), 'a.pt')"
+    )
+    assert trained(top="from tqdm import tqdm\nfrom shown import Shown", end=end)[1] == findings
