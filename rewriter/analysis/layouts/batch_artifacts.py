@@ -11,7 +11,7 @@ import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Form, Gather
-from ...facts.roles import TENSORS, Origin, Role
+from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values
@@ -20,7 +20,8 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name
 from .divergence import Equality
-from .reductions import is_curved, reduction_of
+from .losses import read_off
+from .reductions import is_curved, reduces_rows, reduction_of
 
 
 def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Finding]:
@@ -31,16 +32,66 @@ def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Ef
         if any(isinstance(n, cst.Name) and n.value in ("onnx", "jit") for n in descendants(effect.node)):
             continue  # a batch to trace the model with
         names = equality.local_names(unit, effect.node)
-        shown = [n for n in names if any(o.role is not Role.LOSS for o in origins(state.values.get(n), *TENSORS))]
+        shown = [n for n in names if _is_shard(state, n)]
         if shown and not any(_is_number(unit, name) for name in shown):
-            yield Finding(
-                "one-share",
-                effect.node,
-                f"each process has only its own rows of `{shown[0].value}`: the file shows those of the main process",
-                "no action needed if a sample is enough; otherwise gather it on all processes before this line: "
-                f"{shown[0].value} = accelerator.gather({shown[0].value})",
+            name = shown[0].value
+            yield _one_share(
+                effect.node, name, f"it on all processes before this line: {name} = accelerator.gather({name})"
             )
             return
+        filled = next((found for n in names if (found := _filled_with_rows(state, unit, equality, n))), None)
+        if filled is not None:
+            yield _one_share(effect.node, filled, "what it is filled with, on all processes: accelerator.gather(...)")
+            return
+
+
+def _one_share(node: cst.CSTNode, name: str, whole: str) -> Finding:
+    return Finding(
+        "one-share",
+        node,
+        f"each process has only its own rows of `{name}`: the file shows those of the main process",
+        f"no action needed if a sample is enough; otherwise gather {whole}",
+    )
+
+
+def _is_shard(state: State, name: cst.Name) -> bool:
+    """Whether a name holds rows of a batch, or what a model gave for some."""
+    return any(o.role is not Role.LOSS for o in origins(state.values.get(name), *TENSORS))
+
+
+def _filled_with_rows(state: State, unit: Unit, equality: Equality, name: cst.Name) -> str | None:
+    """
+    The container from which a table or a plot was made, and that is filled with values read off the rows of a batch.
+
+    ``table[n]["x"] = out[k].item()``, and then ``frame = DataFrame(table)``. A list of losses is none.
+    """
+    pending, seen = [name], set[Binding]()
+    while pending:
+        read = pending.pop(0)
+        binding = unit.names.binding(read)
+        if binding is None or binding in seen:
+            continue
+        seen.add(binding)
+        for value in _put_in(unit, equality, binding):
+            found = origins(state.values.get(value), *SHARES)
+            tensors = [o.source if o.role is Role.LOCAL and o.source is not None else o for o in found]
+            if any(o.role is not Role.LOSS for o in tensors) and equality.is_local(unit, value):
+                return read.value
+        values = bindings_value(unit.names, binding)
+        pending += [part for value in values for part in descendants(value) if isinstance(part, cst.Name)]
+    return None
+
+
+def _put_in(unit: Unit, equality: Equality, holder: Binding) -> Iterator[cst.BaseExpression]:
+    """What a loop over the shards assigns to the entries of a variable."""
+    for read in holder.reads:
+        place: cst.CSTNode = read
+        while isinstance(above := unit.names.parents.get(place), cst.Subscript) and above.value is place:
+            place = above
+        assign = unit.names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
+        around = unit.names.ancestors(read)
+        if place is not read and isinstance(assign, cst.Assign) and not equality.shared.isdisjoint(around):
+            yield assign.value
 
 
 def _is_number(unit: Unit, name: cst.Name) -> bool:
@@ -144,10 +195,8 @@ def curved_batches(state: State, unit: Unit, training: Training, shared: Contain
 
 def dropped_batches(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
     """Evaluations of a loader that leaves out what does not fill a batch: here, a batch of each process."""
-    for loop, loaders in state.loaders.items():
-        if loop not in shared or loop in training.train_loops:
-            continue
-        for loader in loaders:
+    for loop in state.loaders:
+        for loader in _evaluated(state, training, loop) if loop in shared else ():
             if loader.node in unit.names.parents and _drops_last(unit, loader.node):
                 yield Finding(
                     "dropped-batches",
@@ -159,6 +208,31 @@ def dropped_batches(state: State, unit: Unit, training: Training, shared: Contai
                     "takes out what was filled in",
                 )
                 return
+
+
+def _evaluated(state: State, training: Training, loop: cst.CSTNode) -> Iterable[Origin]:
+    """
+    The loaders that a loop reads for an evaluation.
+
+    A loop that trains in one phase and evaluates in another does not say which loader is for which. Where all but one
+    leave out batches, that one may be the evaluation's; where all do, the first is taken to be for training.
+    """
+    loaders = list(state.loaders[loop])
+    if loop in training.eval_loops:
+        return loaders
+    unit = next((unit for unit in state.units.values() if loop in unit.names.parents), None)
+    if unit is None or loop not in training.train_loops or not _has_phases(unit, training, loop):
+        return ()
+    homes = [next((u for u in state.units.values() if o.node in u.names.parents), None) for o in loaders]
+    drop = [home is not None and _drops_last(home, o.node) for home, o in zip(homes, loaders, strict=True)]
+    return loaders[1:] if all(drop) else ()
+
+
+def _has_phases(unit: Unit, training: Training, loop: cst.CSTNode) -> bool:
+    """Whether a loop trains in one phase and evaluates in another."""
+    inside = set(descendants(loop))
+    backwards = [record.node for record in training.backwards if record.node in inside]
+    return bool(backwards) and all(_in_a_phase(unit, b, inside) for b in backwards)
 
 
 def _drops_last(unit: Unit, node: cst.CSTNode) -> bool:
@@ -178,17 +252,15 @@ def filled_batches(unit: Unit, training: Training, gathers: Iterable[Gather]) ->
         loop = next((n for n in unit.names.enclosing(gather.node, cst.For) if n in training.train_loops), None)
         if loop is None or loop in told or gather.form is not Form.REDUCE or gather.reduction != "mean":
             continue
-        inside = set(descendants(loop))
-        backwards = [record.node for record in training.backwards if record.node in inside]
         total = next(unit.names.enclosing(gather.node, cst.AugAssign), None)
-        if total is not None and backwards and all(_in_a_phase(unit, b, inside) for b in backwards):
+        if total is not None and _has_phases(unit, training, loop):
             told.add(loop)
             yield Finding(
                 "filled-batch",
                 gather.node,
                 "this loop both trains and evaluates, and each process averages the loss over its own rows: at the end "
-                "of the data a shard is padded with repeated rows, so the evaluation loss is close to that of the "
-                "whole set but not equal to it",
+                "of the data a shard is padded with repeated rows, or left out with drop_last=True, so the evaluation "
+                "loss is close to that of the whole set but not equal to it",
                 "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
                 Severity.NOTE,
             )
@@ -214,8 +286,13 @@ def _adds_mean(state: State, unit: Unit, node: cst.AugAssign) -> bool:
         return False
     for part in parts:
         if isinstance(part, (cst.Name, cst.Call)) and origins(state.values.get(part), Role.LOSS):
-            return reduction_of(state, unit, part) == "mean"
-    return False
+            return reduction_of(state, unit, part) in _NO_SUMS
+    figure = read_off(node.value) or node.value
+    return reduces_rows(state, unit, figure) and reduction_of(state, unit, figure) in _NO_SUMS
+
+
+_NO_SUMS = frozenset({"mean", "mixed"})
+"""Reductions after which a figure is about as large for many rows as for few."""
 
 
 class _Counts:

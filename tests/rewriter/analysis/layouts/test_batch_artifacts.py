@@ -120,6 +120,86 @@ def test_a_figure_that_is_not_additive(figure: str, findings: list[str], trained
     assert trained(built="import math", end=PSNR.format(figure=figure))[1] == findings
 
 
+DICE = """\
+class Dice(torch.nn.Module):
+    def forward(self, guess, wanted):
+        both = torch.sum(guess * wanted)
+        return 1 - 2 * both / (torch.sum(guess) + torch.sum(wanted))
+class Count(torch.nn.Module):
+    def forward(self, guess, wanted):
+        return (guess - wanted).pow(2).sum()"""
+
+
+@pytest.mark.hazard("U13")
+@pytest.mark.parametrize(("criterion", "told"), [("Dice", True), ("Count", False)])
+def test_a_mean_of_batches_whatever_the_criterion(criterion: str, told: bool, trained: Trained) -> None:
+    _, found = trained(
+        top=DICE, built=f"criterion = {criterion}()", loss="loss = criterion(model(x), y)",
+        step="total += loss.item()", epoch="print(total / len(data))",
+    )  # fmt: skip
+    assert ("mean-of-batches" in found) is told
+
+
+PHASES = """\
+def run(loader, phase):
+    total = 0.0
+    for x, y in loader:
+        out = model(x)
+        loss = torch.nn.functional.cross_entropy(out, y)
+        if phase == "train":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += loss.item()
+    print(total / len(loader))
+first = DataLoader(data, batch_size=8, shuffle=True, drop_last={first})
+other = DataLoader(held, batch_size=8, drop_last={other})
+run(first, "train")
+run(other, "val")"""
+
+
+@pytest.mark.hazard("U14")
+@pytest.mark.parametrize(
+    ("first", "other", "told"), [("True", "True", True), ("True", "False", False), ("False", "False", False)]
+)
+def test_a_loop_of_phases_that_leaves_out_batches(first: str, other: str, told: bool, trained: Trained) -> None:
+    _, found = trained(end=PHASES.format(first=first, other=other))
+    assert ("dropped-batches" in found) is told and "filled-batch" in found
+
+
+DRAWN = """\
+def endless(source):
+    while True:
+        for x, y in source:
+            yield x, y
+turn = endless(DataLoader(data, batch_size=8, drop_last=True))
+for step in range(9):
+    x, y = next(turn)
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()"""
+
+
+@pytest.mark.hazard("U14")
+def test_a_generator_that_hands_out_batches_is_no_evaluation(trained: Trained) -> None:
+    assert "dropped-batches" not in trained(end=DRAWN)[1]
+
+
+@pytest.mark.parametrize(
+    ("step", "after", "findings"),
+    [
+        ("out = model(x)\ntable[len(table)] = out[0, 0].item()", "frame.to_csv('a.csv')", ["one-share"]),
+        ("table[len(table)]['x'] = y[0].item()", "frame.to_csv('a.csv')", ["one-share"]),
+        ("table[len(table)] = loss.item()", "frame.to_csv('a.csv')", []),
+        ("table[len(table)] = 1.0", "frame.to_csv('a.csv')", []),
+        ("table[len(table)] = y[0].item()", "print(len(frame))", []),
+    ],
+    ids=["an output", "an entry of an entry", "a loss", "a number", "not written"],
+)
+def test_a_table_of_rows_that_are_read_one_by_one(step: str, after: str, findings: list[str], trained: Trained) -> None:
+    built = "import pandas as pd\ntable = {}"
+    assert trained(built=built, step=step, epoch=f"frame = pd.DataFrame(table)\n{after}")[1] == findings
+
+
 @pytest.mark.parametrize(("shown", "findings"), [("x", ["one-share"]), ("picture", ["one-share"]), ("noise", [])])
 def test_a_picture_of_what_is_no_batch(shown: str, findings: list[str], trained: Trained) -> None:
     built = "from torchvision.utils import make_grid, save_image\nnoise = torch.randn(4, 8)\npicture = make_grid(noise)"
