@@ -17,7 +17,7 @@ from ..dataflow.values import CallRecord, External, Function, State, Unit, Unkno
 from ..effects.existing_guards import guarded
 from ..layouts.reductions import divided_by_count, forward_of, is_curved
 from ..syntax.definitions import bindings_value
-from ..syntax.nodes import is_none
+from ..syntax.nodes import dotted, is_none
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training, method_name, outside_name
@@ -39,10 +39,8 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Itera
 
 def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
     """One remark a program, in the first of its modules that has such layers."""
-    layers = [c for c in unit.names.calls if _is_batch_norm(state, c)]
-    others = [
-        other for other in reach.units if other is not unit and any(_is_batch_norm(state, c) for c in other.names.calls)
-    ]
+    layers = list(_norms(state, unit, reach))
+    others = [other for other in reach.units if other is not unit and any(_norms(state, other, reach))]
     if layers and not any(reach.units.index(other) < reach.units.index(unit) for other in others):
         count = f"{len(layers)} layers" if len(layers) > 1 else "a layer"
         more = f" (and more in {len(others)} other modules)" if len(others) > 1 else " (and more in another module)"
@@ -55,6 +53,33 @@ def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             "nn.SyncBatchNorm.convert_sync_batchnorm(model)",
             Severity.NOTE,
         )
+
+
+def _norms(state: State, unit: Unit, reach: Reach) -> Iterator[cst.Call]:
+    """The layers of BatchNorm that a module makes; not those of a class that the program never names, and so never
+    builds."""
+    for call in unit.names.calls:
+        if _is_batch_norm(state, call):
+            klass = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef)), None)
+            code = unit.names.function(call)
+            if klass is None or code in reach.reachable or _may_be_built(reach, klass):
+                yield call
+
+
+def _may_be_built(reach: Reach, klass: cst.ClassDef) -> bool:
+    """Whether a class that no call is seen to build may be built: something names it, or looks up what it builds."""
+    for unit in reach.units:
+        for node in unit.names.every(cst.Name, cst.Attribute):
+            word = dotted(node).rpartition(".")[2]
+            if word in _LOOKED_UP:
+                return True
+            if word == klass.name.value and klass not in unit.names.ancestors(node):
+                if not isinstance(unit.names.parents.get(node), cst.ImportAlias):
+                    return True
+    return False
+
+
+_LOOKED_UP = frozenset("getattr eval globals vars import_module __import__ __dict__ import_string".split())
 
 
 def _is_batch_norm(state: State, call: cst.Call) -> bool:

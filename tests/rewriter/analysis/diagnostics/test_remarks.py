@@ -34,3 +34,50 @@ settings = {"net": Net}"""
 )
 def test_a_model_that_saves_itself(top: str, end: str, findings: list[str], trained: Trained) -> None:
     assert trained(top=top, built=CHOSEN, end=end)[1] == findings
+
+
+LAYERS = """\
+import torch
+class Used(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(8, 2)
+    def forward(self, x):
+        return self.fc(x)
+class Other(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(8)
+    def forward(self, x):
+        return self.norm(x)
+"""
+TRAIN = """\
+import torch
+from torch.utils.data import DataLoader
+import layers
+from layers import Used, Other
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=4):
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "findings"),
+    [
+        ("Used()", []),
+        ("Other()", ["batch-norm"]),
+        ("[Used, Other][0]()", ["batch-norm"]),
+        ("{'b': layers.Other}[name]()", ["batch-norm"]),
+        ("layers.__dict__[name]()", ["batch-norm"]),
+        ("getattr(layers, name)()", ["batch-norm"]),
+    ],
+    ids=["never named", "built", "one of several", "in a table", "in the module", "looked up"],
+)
+def test_layers_of_a_class_that_is_never_built(
+    model: str, findings: list[str], trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    found = trained_project(train=TRAIN.format(model=model), layers=LAYERS)[1]
+    assert [one for one in found if one == "batch-norm"] == findings
