@@ -158,7 +158,7 @@ def _with_batches(done: tuple[FileResult, ...], config: Config) -> tuple[FileRes
     return tuple(f._replace(traits=(batch, *f.traits)) if f is trains[0] else f for f in done)
 
 
-_OF_LENGTH = ("length", "steps", "cadence", "limit")
+_OF_LENGTH = ("length", "steps", "cadence", "interval", "limit")
 """Traits of a script whose loaders are N times shorter on N processes."""
 
 

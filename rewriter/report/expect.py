@@ -68,6 +68,11 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
             f"{_named(found, many)}: this counts the steps of one process, and on N processes an epoch has N times "
             "fewer. Code that depends on it runs N times less often, and never if an epoch has fewer steps than that."
         )
+    if found := by_kind.get("interval"):
+        yield (
+            f"{_named(found, many)}: this counts the steps of one process, and on N processes an epoch has N times "
+            "fewer. Code that depends on it runs about N times less often, and at least once an epoch."
+        )
     if found := by_kind.get("limit"):
         yield f"{_named(found, many)}: this limit applies to each process, so N processes use N times as many batches."
     if found := by_kind.get("running"):

@@ -30,7 +30,7 @@ def nature(
 ) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
-    ``steps``, ``cadence``, ``limit``, ``bar``, ``running``, ``figure``, ``mac``, ``precision``;
+    ``steps``, ``cadence``, ``interval``, ``limit``, ``bar``, ``running``, ``figure``, ``mac``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     ``whole``: where the length of a loader is asked for that stays as it is.
     """

@@ -8,11 +8,13 @@ import libcst as cst
 
 from ...facts.module import Count
 from ..dataflow.values import Unit
-from ..syntax.nodes import dotted
+from ..syntax.definitions import plain_values
+from ..syntax.nodes import counter, dotted, is_zero
 from ..syntax.walk import descendants
 from .training import Training
 
 BARS = frozenset({"tqdm", "trange", "tqdm_notebook", "alive_bar"})
+_RANGES = frozenset({"range", "trange", "tnrange"})
 
 
 def counts(unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iterator[Count]:
@@ -35,12 +37,71 @@ def counts(unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iter
 
 def _tested(unit: Unit, node: cst.If, numbers: set[str], steps: set[cst.Call]) -> Iterator[Count]:
     text = unit.names.module.code_for_node(node.test)
-    if any(isinstance(p, cst.BinaryOperation) and isinstance(p.operator, cst.Modulo) for p in descendants(node.test)):
-        if not any(inner in steps for inner in descendants(node.body) if isinstance(inner, cst.Call)):
-            yield Count(node, "cadence", text)
+    rests = [p for p in descendants(node.test) if isinstance(p, cst.BinaryOperation)]
+    rests = [rest for rest in rests if isinstance(rest.operator, cst.Modulo)]
+    if rests:
+        trains = any(inner in steps for inner in descendants(node.body) if isinstance(inner, cst.Call))
+        if not trains and not all(_is_fixed(unit, rest.left) for rest in rests):
+            yield Count(node, "interval" if _holds_at_first(unit, node.test) else "cadence", text)
     elif isinstance(node.test, cst.Comparison) and any(isinstance(n, cst.Break) for n in descendants(node.body)):
         if any(isinstance(n, cst.Name) and n.value in numbers for n in descendants(node.test)):
             yield Count(node, "limit", text)
+
+
+def _is_fixed(unit: Unit, number: cst.BaseExpression) -> bool:
+    """Whether a number counts the rounds of loops that are as long on N processes: ``range(epochs)``."""
+    names = [node for node in descendants(number) if isinstance(node, cst.Name)]
+    return bool(names) and all(_counts_range(unit, name) for name in names)
+
+
+def _counts_range(unit: Unit, name: cst.Name) -> bool:
+    """Whether a name is nothing but the counter of such loops."""
+    binding = unit.names.binding(name)
+    loops = [unit.names.parents.get(d) for d in binding.definitions] if binding is not None else []
+    return bool(loops) and all(isinstance(lp, cst.For) and _is_range(unit, lp.iter) for lp in loops)
+
+
+def _is_range(unit: Unit, source: cst.BaseExpression) -> bool:
+    """``range(steps)``, ``trange(steps)``, ``tqdm(range(steps))``, or a name for one; no length is asked for."""
+    made = [*bars(unit, source), *(plain_values(unit.names, source) if isinstance(source, cst.Name) else ())]
+    for call in made or [source]:
+        if not isinstance(call, cst.Call):
+            return False
+        last = dotted(call.func).rpartition(".")[2]
+        inner = [arg.value for arg in call.args if arg.keyword is None]
+        if last in BARS - _RANGES and len(inner) == 1 and isinstance(inner[0], cst.Call):
+            return _is_range(unit, inner[0])
+        if last not in _RANGES or any(_asks_length(unit, arg.value) for arg in call.args):
+            return False
+    return True
+
+
+def _asks_length(unit: Unit, number: cst.BaseExpression) -> bool:
+    """Whether a number is made of a ``len(...)``, or may be."""
+    for node in descendants(number):
+        if isinstance(node, cst.Call) and dotted(node.func) == "len":
+            return True
+        values = plain_values(unit.names, node) if isinstance(node, cst.Name) else []
+        if any(isinstance(n, cst.Call) and dotted(n.func) == "len" for value in values for n in descendants(value)):
+            return True
+    return False
+
+
+def _holds_at_first(unit: Unit, test: cst.BaseExpression) -> bool:
+    """``i % 100 == 0`` of the ``i`` that ``enumerate`` counts from zero: it is true of the first batch."""
+    asked = test.comparisons[0] if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 else None
+    rest = test.left if isinstance(test, cst.Comparison) else None
+    if asked is not None and not (isinstance(asked.operator, cst.Equal) and is_zero(asked.comparator)):
+        return False
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        rest = test.expression
+    index = rest.left if isinstance(rest, cst.BinaryOperation) else None
+    binding = unit.names.binding(index) if isinstance(index, cst.Name) else None
+    loops = [unit.names.enclosing(d, cst.For) for d in binding.definitions] if binding is not None else []
+    firsts = [next(around, None) for around in loops]
+    return bool(firsts) and all(
+        isinstance(lp, cst.For) and counter(lp, from_zero=True) in getattr(binding, "definitions", ()) for lp in firsts
+    )
 
 
 def _numbers(unit: Unit, loop: cst.For) -> set[str]:

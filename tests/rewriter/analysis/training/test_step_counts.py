@@ -40,11 +40,15 @@ def told(more: str = "", device: str = "accelerator") -> list[tuple[str, str]]:
     text = SCRIPT.replace("MORE", more).replace("DEVICE", device)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
-    return [(t.kind, t.name) for t in file.traits if t.kind in ("cadence", "limit", "bar", "mac")]
+    return [(t.kind, t.name) for t in file.traits if t.kind in ("cadence", "interval", "limit", "bar", "mac")]
 
 
 COUNTED = {
-    "every so many steps": ("if i % 100 == 0:\n            print(i)", "cadence", "i % 100 == 0"),
+    "every so many steps": ("if i % 100 == 99:\n            print(i)", "cadence", "i % 100 == 99"),
+    "the first step, too": ("if i % 100 == 0:\n            print(i)", "interval", "i % 100 == 0"),
+    "said in another way": ("if not i % 100:\n            print(i)", "interval", "not i % 100"),
+    "counted from one": ("if (i + 1) % 100 == 0:\n            print(i)", "cadence", "(i + 1) % 100 == 0"),
+    "a length": ("for j in range(len(loader)):\n            if j % 9 == 1: print(j)", "cadence", "j % 9 == 1"),
     "every so many steps of a counter": ("if not step % every:\n            print(i)", "cadence", "not step % every"),
     "the first batches": ("if i >= 10:\n            break", "limit", "i >= 10"),
     "the first batches, counted from one": ("if i + 1 == 10: break", "limit", "i + 1 == 10"),
@@ -64,6 +68,8 @@ LEFT = {
     "a dict that is updated": "state = {}\n        state.update(x=x)",
     "a loss that ends the loop": "if loss.item() < 1:\n            break",
     "a text": "print('%d' % i)",
+    "epochs": "if epoch % 5 == 0:\n            print(epoch)",
+    "rounds of a loop": "with tqdm(range(9)) as b:\n            for j in b:\n                if j % 9: print(j)",
 }
 
 
