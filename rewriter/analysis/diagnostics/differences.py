@@ -28,6 +28,9 @@ def weighted(state: State, training: Training) -> Iterator[tuple[Unit, Finding]]
             maker = loss.source.node if loss.source is not None and loss.source.role is Role.CRITERION else loss.node
             names = [n for n in ("weight", "ignore_index") if isinstance(maker, cst.Call) and keyword(maker, n)]
             if names and maker not in seen:
+                made = state.calls.get(loss.node) if isinstance(loss.node, cst.Call) else None
+                if made is not None and reduction_of(state, made.unit, made.node) == "sum":
+                    continue  # a sum of weighted rows is the sum of what the processes add up
                 seen.add(maker)
                 unit = state.calls[maker].unit if isinstance(maker, cst.Call) and maker in state.calls else record.unit
                 yield unit, weighted_mean(maker, f"normalises this loss by its own {names[0]}")

@@ -87,6 +87,20 @@ def test_a_mean_over_as_many_as_a_process_has(loss: str, trained: Trained) -> No
     assert found == []
 
 
+@pytest.mark.hazard("X19")
+@pytest.mark.parametrize(("more", "findings"), [("", ["weighted-mean"]), (", reduction='sum'", [])])
+@pytest.mark.parametrize("by", ["weight=rare", "ignore_index=0"])
+def test_a_sum_is_not_divided_by_its_weights(by: str, more: str, findings: list[str], trained: Trained) -> None:
+    loss = f"loss = torch.nn.functional.cross_entropy(model(x), y, {by}{more})"
+    assert _weighted(trained(loss=loss)[1]) == findings
+    built = f"criterion = torch.nn.CrossEntropyLoss({by}{more})"
+    assert _weighted(trained(built=built, loss="loss = criterion(model(x), y)")[1]) == findings
+
+
+def _weighted(found: list[str]) -> list[str]:
+    return [one for one in found if one == "weighted-mean"]
+
+
 def test_rows_at_places_that_are_known_are_as_many_everywhere(trained: Trained) -> None:
     assert trained(loss=f"out = model(x)[:, 0]\nloss = {CROSS}(out, y)")[1] == []
 

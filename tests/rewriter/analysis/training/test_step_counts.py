@@ -93,3 +93,16 @@ def test_a_batch_beside_what_is_numbered() -> None:
     text = text.replace("MORE", "if i % 100 == 0: print(i)")
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
+
+
+def test_labels_are_not_gathered_to_count_rows_for_a_bar() -> None:
+    text = (
+        SCRIPT.replace("    bar = tqdm(total=len(train))\n", "")
+        .replace("DEVICE", '"cpu"')
+        .replace("        ", "            ")
+    )
+    text = text.replace("    for i,", "    with tqdm(total=len(train)) as bar:\n        for i,")
+    text = text.replace("MORE", "bar.update(len(x))")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after and b"gather" not in file.after
+    assert [t.name for t in file.traits if t.kind == "bar"] == ["len(train)"]
