@@ -89,6 +89,8 @@ def _asks_length(unit: Unit, number: cst.BaseExpression) -> bool:
 
 def _holds_at_first(unit: Unit, test: cst.BaseExpression) -> bool:
     """``i % 100 == 0`` of the ``i`` that ``enumerate`` counts from zero: it is true of the first batch."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or):
+        return _holds_at_first(unit, test.left) or _holds_at_first(unit, test.right)
     asked = test.comparisons[0] if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 else None
     rest = test.left if isinstance(test, cst.Comparison) else None
     if asked is not None and not (isinstance(asked.operator, cst.Equal) and is_zero(asked.comparator)):

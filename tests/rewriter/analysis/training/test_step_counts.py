@@ -47,6 +47,8 @@ COUNTED = {
     "every so many steps": ("if i % 100 == 99:\n            print(i)", "cadence", "i % 100 == 99"),
     "the first step, too": ("if i % 100 == 0:\n            print(i)", "interval", "i % 100 == 0"),
     "said in another way": ("if not i % 100:\n            print(i)", "interval", "not i % 100"),
+    "or the last": ("if i % 9 == 0 or i == 99:\n            print(i)", "interval", "i % 9 == 0 or i == 99"),
+    "and another": ("if i % 9 == 0 and i > 1:\n            print(i)", "cadence", "i % 9 == 0 and i > 1"),
     "counted from one": ("if (i + 1) % 100 == 0:\n            print(i)", "cadence", "(i + 1) % 100 == 0"),
     "a length": ("for j in range(len(loader)):\n            if j % 9 == 1: print(j)", "cadence", "j % 9 == 1"),
     "every so many steps of a counter": ("if not step % every:\n            print(i)", "cadence", "not step % every"),
