@@ -11,7 +11,7 @@ Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
 NOOPS: dict[str, dict[str, Any]] = {
     "a state dict that is only looked at": {"end": "keys = list(model.state_dict())"},
-    "another save": {"end": "image.save('x.png')"},
+    "another save": {"top": "class Log:\n    def save(self, name):\n        return name", "end": "Log().save('x.png')"},
     "a save of the script": {"top": "def save(what, where):\n    return where", "end": "save(model, 'x.pt')"},
     "a state dict of something unknown": {"end": "kept = thing.state_dict()"},
     "a state dict that is saved to memory": {

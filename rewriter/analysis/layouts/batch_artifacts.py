@@ -14,7 +14,7 @@ from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import bindings_value, plain_values
+from ..syntax.definitions import bindings_value, plain_values, unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -32,7 +32,7 @@ def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Ef
         if any(isinstance(n, cst.Name) and n.value in ("onnx", "jit") for n in descendants(effect.node)):
             continue  # a batch to trace the model with
         names = equality.local_names(unit, effect.node)
-        shown = [n for n in names if _is_shard(state, n)]
+        shown = [n for n in names if _is_shard(state, n) and _holds_rows(unit, equality, n)]
         if shown and not any(_is_number(unit, name) for name in shown):
             name = shown[0].value
             yield _one_share(
@@ -57,6 +57,27 @@ def _one_share(node: cst.CSTNode, name: str, whole: str) -> Finding:
 def _is_shard(state: State, name: cst.Name) -> bool:
     """Whether a name holds rows of a batch, or what a model gave for some."""
     return any(o.role is not Role.LOSS for o in origins(state.values.get(name), *TENSORS))
+
+
+def _holds_rows(unit: Unit, equality: Equality, name: cst.Name) -> bool:
+    """Whether rows of a shard are in a name still, and not only in what was certainly replaced before it is read."""
+    pending, seen = [name], set[cst.Name]()
+    while pending:
+        read = pending.pop()
+        binding = unit.names.binding(read)
+        if read in seen or binding is None or not equality.is_local(unit, read):
+            continue
+        seen.add(read)
+        definitions = unshadowed(unit.names, binding, read)
+        values = bindings_value(unit.names, binding, definitions)
+        if len(values) < len(definitions):
+            return True  # a loop, or a caller, gives it
+        for value in values:
+            behind = equality.local_names(unit, value)
+            if not behind and equality.is_local(unit, value):
+                return True  # it is drawn here
+            pending += behind
+    return False
 
 
 def _filled_with_rows(state: State, unit: Unit, equality: Equality, name: cst.Name) -> str | None:

@@ -18,7 +18,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, External, Instance, State, Unit, origins
-from ..syntax.definitions import unshadowed
+from ..syntax.definitions import reaching
 from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
@@ -320,7 +320,7 @@ class Equality:
         slot = self.state.values.get(node)
         if slot is not None:
             yield from (t for t in slot.things if isinstance(t, Instance))
-        yield Variable(binding, unshadowed(unit.names, binding, node))
+        yield Variable(binding, reaching(unit.names, binding, node))
 
     def _attribute(self, unit: Unit, node: cst.Attribute) -> Iterator[Key]:
         if node.attr.value in _SAME:

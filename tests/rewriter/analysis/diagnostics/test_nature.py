@@ -184,6 +184,8 @@ def test_a_loader_that_is_not_prepared_keeps_its_length(looked_at: str, told: se
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"test_loader = accelerator.prepare" not in file.after
     assert {trait.name for trait in file.traits if trait.kind == "length"} == told
+
+
 EVALUATED = """
 
 def evaluate():
