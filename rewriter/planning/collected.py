@@ -26,7 +26,6 @@ from ..analysis.effects.folders import folders, received
 from ..analysis.effects.read_back import read_back
 from ..analysis.layouts import metrics
 from ..analysis.layouts.batch_artifacts import (
-    curved_batches,
     dropped_batches,
     early_lengths,
     filled_batches,
@@ -194,7 +193,6 @@ class Collected:
             self.findings.extend(mean_of_batches(state, self.unit, equality.shared))
             self.findings.extend(early_lengths(state, self.unit, equality.shared, self._before_prepare))
             self.findings.extend(filled_batches(self.unit, training, self.gathers))
-            self.findings.extend(curved_batches(state, self.unit, training, equality.shared))
             self.findings.extend(dropped_batches(state, self.unit, training, equality.shared))
 
     def _before_prepare(self, call: cst.Call) -> bool:

@@ -14,14 +14,14 @@ from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import bindings_value, plain_values, unshadowed
+from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name
 from .divergence import Equality
 from .losses import read_off
-from .reductions import is_curved, reduces_rows, reduction_of
+from .reductions import reduces_rows, reduction_of
 
 
 def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Finding]:
@@ -189,29 +189,6 @@ def _divides(unit: Unit, read: cst.Name) -> bool:
     if isinstance(above, cst.AugAssign):
         return isinstance(above.operator, cst.DivideAssign)
     return isinstance(above, cst.BinaryOperation) and above.right is read and isinstance(above.operator, cst.Divide)
-
-
-def curved_batches(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
-    """Sums over the batches of an evaluation of a logarithm or a root of what a batch was reduced to: PSNR, RMSE."""
-    for loop in state.loaders:
-        if loop not in shared or loop in training.train_loops or loop not in unit.names.parents:
-            continue
-        for node in descendants(loop):
-            if not isinstance(node, cst.AugAssign) or not isinstance(node.target, cst.Name):
-                continue
-            values = plain_values(unit.names, node.value) if isinstance(node.value, cst.Name) else []
-            parts = (part for value in (node.value, *values) for part in descendants(value))
-            if isinstance(node.operator, cst.AddAssign) and any(is_curved(state, unit, part) for part in parts):
-                yield Finding(
-                    "mean-of-batches",
-                    node,
-                    f"`{node.target.value}` adds up a logarithm or a root of each batch's mean: a gathered batch has N "
-                    "times as many rows, so the average over the batches is not that of one process",
-                    "no action needed if close is good enough; for the same figure, compute it for each row, or once "
-                    "from the mean over all rows",
-                    Severity.NOTE,
-                )
-                return
 
 
 def dropped_batches(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
