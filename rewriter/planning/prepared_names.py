@@ -31,10 +31,16 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
 
 
 def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) -> bool:
-    """Whether every loop over a loader runs in some code or below it."""
+    """Whether every loop over a loader runs in some code or below it, and no other code hands it to such a loop."""
     below = reach.below(code)
     loops = [lp for lp in (*training.train_loops, *training.eval_loops) if origin in reach.loaders(lp)]
-    return all(next(u for u in reach.units if lp in u.names.parents).names.function(lp) in below for lp in loops)
+    looping = {next(u for u in reach.units if lp in u.names.parents).names.function(lp) for lp in loops}
+    sites = (s for function in looping - {code} for s in reach.sites(function) if _is_given(reach.state, s, origin))
+    return all(code in below for code in looping) and all(reach.function_of(site) in below for site in sites)
+
+
+def _is_given(state: State, call: cst.Call, origin: Origin) -> bool:
+    return any((slot := state.values.get(arg.value)) is not None and origin in slot.things for arg in call.args)
 
 
 def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> Code | None:

@@ -121,3 +121,44 @@ test()
 def test_a_model_of_the_same_class_that_only_a_test_makes_is_not_trained(trained_project: Project) -> None:
     after, findings = trained_project(train=TWO_KINDS)
     assert after["train"].count("accelerator.prepare(") == 1 and findings == []
+
+
+TWO_WAYS = """\
+import sys
+import torch
+from torch.utils.data import DataLoader
+from data import data, other
+
+def train(loader, held_out, model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    evaluate(held_out, model)
+
+def evaluate(batches, model):
+    hits = 0
+    for x, y in batches:
+        out = model(x)
+        hits += (out.argmax(1) == y).sum().item()
+    print(hits)
+
+def main():
+    loader = DataLoader(data, batch_size=32)
+    held_out = DataLoader(other, batch_size=32)
+    model = torch.nn.Linear(8, 2)
+    if sys.argv[1:] == ["test"]:
+        evaluate(held_out, model)
+    else:
+        train(loader, held_out, model)
+
+main()
+"""
+
+
+def test_a_loader_that_two_ways_evaluate_is_prepared_where_it_is_made(trained_project: Project) -> None:
+    """The training prepared it for itself, and the other way evaluated one that is not prepared."""
+    text = trained_project(train=TWO_WAYS)[0]["train"]
+    assert "    held_out = accelerator.prepare(held_out)\n" in text
+    assert text.index("held_out = accelerator.prepare(") < text.index('if sys.argv[1:] == ["test"]')
