@@ -21,7 +21,7 @@ import libcst as cst
 
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import outside_name, whole
+from ..analysis.training.training import outside_name, whole, without_gradient
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
@@ -151,19 +151,8 @@ def _training_calls(program: AuditedProgram) -> Iterator[tuple[Unit, cst.Call]]:
             record = program.state.calls[node]
             klass = next((a for a in record.unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
             role = record.unit.classes[klass].role if klass is not None and klass in record.unit.classes else None
-            if role is not Role.MODEL and not _without_gradient(record.unit, node):
+            if role is not Role.MODEL and not without_gradient(record.unit, node):
                 yield record.unit, node
-
-
-def _without_gradient(unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether a call is made under ``no_grad``: an evaluation beside the training, a teacher."""
-    code = unit.names.module.code_for_node
-    if any("no_grad" in code(i) or "inference_mode" in code(i) for w in unit.names.enclosing(node, cst.With)
-           for i in getattr(w, "items", ())):  # fmt: skip
-        return True
-    function = unit.names.function(node)
-    decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
-    return any("no_grad" in code(d) or "inference_mode" in code(d) for d in decorators)
 
 
 def _training_code(program: AuditedProgram) -> Iterator[tuple[Unit, cst.CSTNode]]:

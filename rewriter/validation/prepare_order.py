@@ -60,7 +60,7 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
             yield Violation("prepared-late", program.at(record), words, program.at(call))
     for generator in kept_generators(program.state, program.reach):
         for record in program.prepares:
-            if _is_given_before(program, program.state.calls[generator], record):
+            if _is_given_before(program, program.state.calls[generator], record, Role.LOADER):
                 words = "this loader is prepared only after a generator was given it, which goes on with the other one"
                 yield Violation("prepared-late", program.at(record), words, program.at(program.state.calls[generator]))
 
@@ -73,29 +73,20 @@ def _comes_after(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:
 
 def _trained_before(program: EmittedProgram, record: CallRecord) -> CallRecord | None:
     """An earlier call of the same code that is given something of what a call prepares, and steps an optimizer."""
-    names = record.unit.names
-    taken = {
-        o for a in record.node.args for o in origins(program.state.values.get(a.value), Role.MODEL, Role.OPTIMIZER)
-    }
-    code, place = names.function(record.node), names.order(record.node)
     for call, other in program.state.calls.items():
-        if other.unit is not record.unit or names.function(call) is not code or names.order(call) >= place:
-            continue
-        same = (arg.value for arg in call.args if not _bound_between(record.unit, arg.value, call, record.node))
-        given = {o for value in same for o in origins(program.state.values.get(value))}
-        if not taken.isdisjoint(given) and program.steps_below(call):
+        if _is_given_before(program, other, record, Role.MODEL, Role.OPTIMIZER) and program.steps_below(call):
             return other
     return None
 
 
-def _is_given_before(program: EmittedProgram, call: CallRecord, prepare: CallRecord) -> bool:
-    """Whether a call is given a loader that is prepared in the same code, and only later."""
+def _is_given_before(program: EmittedProgram, call: CallRecord, prepare: CallRecord, *roles: Role) -> bool:
+    """Whether a call is given what is prepared in the same code, and only later."""
     if call.unit is not prepare.unit or not _comes_after(call.unit, call.node, prepare.node):
         return False
     values = program.state.values
-    taken = {o for a in prepare.node.args for o in origins(values.get(a.value), Role.LOADER)}
+    taken = {origin for arg in prepare.node.args for origin in origins(values.get(arg.value), *roles)}
     same = (a.value for a in call.node.args if not _bound_between(call.unit, a.value, call.node, prepare.node))
-    return any(origin in taken for value in same for origin in origins(values.get(value), Role.LOADER))
+    return any(origin in taken for value in same for origin in origins(values.get(value)))
 
 
 def _bound_between(unit: Unit, value: cst.BaseExpression, first: cst.CSTNode, last: cst.CSTNode) -> bool:

@@ -136,7 +136,7 @@ def _has_one_size(joint: Joint, batch: Origin) -> bool:
     prepared = {o for loop in joint.equality.shared for o in joint.reach.loaders(loop)}
     if batch.source not in prepared or not isinstance(call, cst.Call) or any(arg.star for arg in call.args):
         return False
-    return all(keyword(call, word) is None for word in ("batch_sampler", "collate_fn"))
+    return keyword(call, "batch_sampler", 4) is None and keyword(call, "collate_fn", 6) is None
 
 
 def _of_rows(unit: Unit, node: cst.If) -> Finding:

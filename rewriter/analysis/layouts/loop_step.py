@@ -4,7 +4,7 @@ One turn of a loop over batches: what is bound before its forward pass, what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
@@ -108,7 +108,7 @@ class Step:
         shifted = later or (isinstance(first.upper, cst.UnaryOperation) and first.lower is None)
         return shifted and bool(origins(self.state.values.get(node.value), *TENSORS))
 
-    def picks_row(self, collecting: Callable[[cst.CSTNode], list[cst.CSTNode]]) -> str | None:
+    def picks_row(self, collecting: Callable[[cst.CSTNode], Sequence[cst.CSTNode]]) -> str | None:
         """
         One row of a batch that goes into a figure: ``items[0]``, the right answer among a hundred candidates.
 

@@ -52,9 +52,9 @@ class Evaluation:
     keeps: bool = False
     """Something that outlives a turn of the loop takes figures of its batches."""
 
-    def leave(self, because: str) -> None:
+    def leave(self, because: str, *, groups: bool = False) -> None:
         """Leave the loop as it is: every process evaluates the whole set."""
-        self.gather, self.understood, self.because = None, False, because
+        self.gather, self.understood, self.because, self.groups = None, False, because, groups
 
 
 def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluation]:
@@ -71,8 +71,10 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
             figure = joint_figure(state, reach, unit, loop, _figures(state, unit, loop))
             if figure is not None:
                 text = unit.names.module.code_for_node(figure)
-                answer.leave(f"`{text}` is a figure of one whole batch, and not of the rows that several have together")
-                answer.groups = True
+                answer.leave(
+                    f"`{text}` is a figure of one whole batch, and not of the rows that several have together",
+                    groups=True,
+                )
         found.append(answer)
     return found
 
@@ -91,9 +93,8 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     if forward is None:
         return answer(None, False, "its forward pass was not found")
     if any(_of_groups(loader) for loader in reach.loaders(loop)):
-        whole = answer(None, False, "its `batch_sampler` makes each batch a whole, and gathered batches are several")
-        whole.groups = True
-        return whole
+        because = "its `batch_sampler` makes each batch a whole, and gathered batches are several"
+        return Evaluation(loop, unit, reach.loaders(loop), None, False, because, groups=True)
     step = Step(state, unit, loop, forward)
     early = step.counted_early(training)
     doubt = _doubt(step, training, set(early))
@@ -219,24 +220,23 @@ def _keeps(state: State, unit: Unit, loop: cst.CSTNode) -> bool:
 
 def _figures(state: State, unit: Unit, loop: cst.For) -> Iterator[cst.BaseExpression]:
     """What a loop collects, and the conditions on which it does."""
-    for node in descendants(loop.body):
-        if isinstance(node, cst.AugAssign) or (isinstance(node, cst.Call) and collects(state, node, _COLLECTING)):
-            yield from [node.value] if isinstance(node, cst.AugAssign) else [arg.value for arg in node.args]
-            for around in unit.names.enclosing(node, cst.If, cst.For):
-                if around is loop:
-                    break
-                if isinstance(around, cst.If):
-                    yield around.test
+    for added in _collecting(state, loop.body):
+        yield added
+        for around in unit.names.enclosing(added, cst.If, cst.For):
+            if around is loop:
+                break
+            if isinstance(around, cst.If):
+                yield around.test
 
 
-def _collecting(state: State, statement: cst.CSTNode) -> list[cst.CSTNode]:
+def _collecting(state: State, statement: cst.CSTNode) -> list[cst.BaseExpression]:
     """What a statement adds to a sum, a list or a meter."""
-    found: list[cst.CSTNode] = []
+    found: list[cst.BaseExpression] = []
     for node in descendants(statement):
         if isinstance(node, cst.AugAssign):
             found.append(node.value)
         elif isinstance(node, cst.Call) and collects(state, node, _COLLECTING):
-            found.extend(node.args)
+            found.extend(arg.value for arg in node.args)
     return found
 
 

@@ -158,7 +158,7 @@ def _follows_loader(reach: Reach, loop: cst.CSTNode) -> bool:
         return True
     if isinstance(loop, cst.While):
         always = isinstance(loop.test, (cst.Name, cst.Integer))
-        return always or _asks_length(unit, loop.test, bool(reach.loops(loop, unit)))
+        return always or asks_length(unit, loop.test, bool(reach.loops(loop, unit)))
     return not isinstance(loop, cst.For) or _bounded(reach, unit, loop.iter, bool(reach.loops(loop, unit)))
 
 
@@ -171,7 +171,7 @@ def _bounded(reach: Reach, unit: Unit, source: cst.BaseExpression, inner: bool, 
         return True
     name = method_name(source) or dotted(source.func)
     if name in _COUNTED:
-        return any(_asks_length(unit, arg.value, inner) for arg in source.args)
+        return any(asks_length(unit, arg.value, inner) for arg in source.args)
     if name in _ENDLESS:
         return False
     if name == "zip":
@@ -188,7 +188,7 @@ def _entered(unit: Unit, name: cst.Name) -> list[cst.BaseExpression]:
     return found if binding is not None and len(found) == len(binding.definitions) else []
 
 
-def _asks_length(unit: Unit, number: cst.BaseExpression, inner: bool) -> bool:
+def asks_length(unit: Unit, number: cst.BaseExpression, inner: bool) -> bool:
     """Whether a number is made of a ``len(...)``; one that was worked out before counts in an inner loop only, for a
     loop over all epochs is as long on N processes as it was on one."""
     for node in descendants(number):

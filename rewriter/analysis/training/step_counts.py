@@ -8,9 +8,10 @@ import libcst as cst
 
 from ...facts.module import Count
 from ..dataflow.values import Unit
-from ..syntax.definitions import plain_values
+from ..syntax.definitions import bindings_value, entered_values, plain_values
 from ..syntax.nodes import counter, dotted, is_zero
 from ..syntax.walk import descendants
+from .schedules import asks_length
 from .training import Training
 
 BARS = frozenset({"tqdm", "trange", "tqdm_notebook", "alive_bar"})
@@ -71,20 +72,9 @@ def _is_range(unit: Unit, source: cst.BaseExpression) -> bool:
         inner = [arg.value for arg in call.args if arg.keyword is None]
         if last in BARS - _RANGES and len(inner) == 1 and isinstance(inner[0], cst.Call):
             return _is_range(unit, inner[0])
-        if last not in _RANGES or any(_asks_length(unit, arg.value) for arg in call.args):
+        if last not in _RANGES or any(asks_length(unit, arg.value, inner=True) for arg in call.args):
             return False
     return True
-
-
-def _asks_length(unit: Unit, number: cst.BaseExpression) -> bool:
-    """Whether a number is made of a ``len(...)``, or may be."""
-    for node in descendants(number):
-        if isinstance(node, cst.Call) and dotted(node.func) == "len":
-            return True
-        values = plain_values(unit.names, node) if isinstance(node, cst.Name) else []
-        if any(isinstance(n, cst.Call) and dotted(n.func) == "len" for value in values for n in descendants(value)):
-            return True
-    return False
 
 
 def _holds_at_first(unit: Unit, test: cst.BaseExpression) -> bool:
@@ -117,11 +107,10 @@ def _numbers(unit: Unit, loop: cst.For) -> set[str]:
 def bars(unit: Unit, holder: cst.CSTNode) -> Iterator[cst.Call]:
     """The calls that make the progress bars that a name may hold."""
     binding = unit.names.binding(holder) if isinstance(holder, cst.Name) else None
-    for definition in binding.definitions if binding is not None else ():
-        around = next((a for a in unit.names.ancestors(definition) if isinstance(a, (cst.WithItem, cst.Assign))), None)
-        made = around.item if isinstance(around, cst.WithItem) else around.value if around is not None else None
-        if isinstance(made, cst.Call) and dotted(made.func).rpartition(".")[2] in BARS:
-            yield made
+    if binding is not None:
+        for made in (*bindings_value(unit.names, binding), *entered_values(unit.names, binding)):
+            if isinstance(made, cst.Call) and dotted(made.func).rpartition(".")[2] in BARS:
+                yield made
 
 
 def _bar(unit: Unit, update: cst.Call) -> Count | None:

@@ -12,7 +12,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.containers import members
 from ..dataflow.solver import Slot
 from ..dataflow.values import CallRecord, External, Instance, Klass, Mapping, Sequence, State, Unit, origins
-from ..syntax.nodes import FunctionNode, dotted, positional
+from ..syntax.nodes import FunctionNode, positional
 from ..syntax.walk import descendants
 
 _STEPS = ("step",)
@@ -100,15 +100,16 @@ def _is_another(state: State, reach: Reach, found: Training, model: Origin, mode
 
 
 def without_gradient(unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether a node is in a ``with torch.no_grad():`` block."""
-    return any(
-        isinstance(around, cst.With)
-        and any(dotted(getattr(i.item, "func", i.item)).endswith(_OFF) for i in around.items)
-        for around in unit.names.ancestors(node)
-    )
+    """Whether a node is run under ``no_grad``, in a block or a decorated function: an evaluation, a teacher."""
+    blocks = (around for around in unit.names.enclosing(node, cst.With) if isinstance(around, cst.With))
+    function = unit.names.function(node)
+    decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
+    contexts = [*(item.item for block in blocks for item in block.items), *(d.decorator for d in decorators)]
+    named = (part for context in contexts for part in descendants(context) if isinstance(part, cst.Name))
+    return any(name.value in _OFF for name in named)
 
 
-_OFF = ("no_grad", "inference_mode")
+_OFF = frozenset({"no_grad", "inference_mode"})
 
 
 def _without_probes(reach: Reach, found: Training) -> None:
