@@ -22,7 +22,8 @@ processes come where that is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
@@ -52,6 +53,7 @@ def collectives_apart(program: AuditedProgram) -> Found:
     """The collective calls that not every process makes."""
     if program.groups is not None:
         return  # some collectives belong to a group of only some processes
+    left: set[cst.CSTNode] = set()
     for record in program.records:
         name = _collective(program, record)
         if not name:
@@ -74,6 +76,15 @@ def collectives_apart(program: AuditedProgram) -> Found:
             )
             remedy = "call it on all processes, or where accelerator.distributed_type is FSDP or DEEPSPEED on all"
             yield record.unit, Finding("collective-apart", record.node, words, remedy, Severity.REVIEW)
+            continue
+        ways_out = _conditional_exits(guard, record)
+        if ways_out:
+            for way in ways_out:
+                if way not in left:
+                    left.add(way)
+                    words = f"under `{text}` some processes leave here, and the others wait for them at `{name}`"
+                    remedy = "decide it on all processes, or end the job by an exception"
+                    yield guard.unit, Finding("collective-apart", way, words, remedy, Severity.REVIEW)
             continue
         handler = isinstance(guard.node, HANDLERS)
         why = "an exception of one process alone leads to it" if handler else "only some of them come to it"
@@ -175,6 +186,8 @@ def _paired(program: AuditedProgram, record: CallRecord, guard: CodePlace, name:
     unit, node = guard.unit, guard.node
     if not isinstance(node, cst.If):
         return False
+    if _excludes(guard, record) or _is_balanced(program, guard, name):
+        return True
     function = unit.names.function(node)
     for other in unit.names.every(cst.If):
         assert isinstance(other, cst.If)
@@ -188,6 +201,100 @@ def _paired(program: AuditedProgram, record: CallRecord, guard: CodePlace, name:
         elif name in inside and record.node not in set(descendants(other)):
             return True
     return False
+
+
+def _excludes(guard: CodePlace, record: CallRecord) -> bool:
+    """Whether a call is under the opposite of a part of the condition: who leaves by `not a and first`, where the call
+    is under `if a`, leaves where nobody makes the call."""
+    if not isinstance(guard.node, cst.If):
+        return False
+    parts = [part for part in _conjuncts(guard.node.test) if isinstance(part, cst.UnaryOperation)]
+    opposites = [part.expression for part in parts if isinstance(part.operator, cst.Not)]
+    below: cst.CSTNode = record.node
+    for around in record.unit.names.ancestors(record.node):
+        if isinstance(around, cst.If) and below is around.body:
+            if any(part.deep_equals(other) for part in _conjuncts(around.test) for other in opposites):
+                return True
+        below = around
+    return False
+
+
+def _conjuncts(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        yield from _conjuncts(test.left)
+        yield from _conjuncts(test.right)
+    else:
+        yield test
+
+
+def _conditional_exits(guard: CodePlace, record: CallRecord) -> list[cst.CSTNode]:
+    """The statements by which some processes pass by a call, where each is under one more condition than that on the
+    rank; none where some leave in any case."""
+    names = guard.unit.names
+    if not isinstance(guard.node, cst.If) or record.node in set(descendants(guard.node)):
+        return []
+    jumps = [node for node in descendants(guard.node) if isinstance(node, (cst.Return, cst.Continue, cst.Break))]
+    for jump in jumps:
+        inside = itertools.takewhile(lambda around: around is not guard.node, names.ancestors(jump))
+        if not any(isinstance(around, (cst.If, cst.For, cst.While)) for around in inside):
+            return []
+    return list(jumps)
+
+
+def _is_balanced(program: AuditedProgram, guard: CodePlace, name: str) -> bool:
+    """Whether all ways from a condition to the end of its block make a call equally often."""
+    names = guard.unit.names
+    block = names.parents.get(guard.node)
+    above = names.parents.get(block) if isinstance(block, cst.IndentedBlock) else None
+    if not isinstance(block, cst.IndentedBlock) or not isinstance(above, (cst.For, cst.While, cst.FunctionDef)):
+        return False
+    ends = cst.Return if isinstance(above, cst.FunctionDef) else cst.Continue
+    rest = list(itertools.dropwhile(lambda statement: statement is not guard.node, block.body))
+    ways = _ways(program, guard.unit, rest, name, ends)
+    return ways is not None and len({count for count, _ in ways}) == 1 and any(count for count, _ in ways)
+
+
+def _ways(
+    program: AuditedProgram,
+    unit: Unit,
+    statements: Sequence[cst.BaseStatement | cst.BaseSmallStatement],
+    name: str,
+    ends: type[cst.CSTNode],
+) -> set[tuple[int, bool]] | None:
+    """How often the ways through some statements make a call, and whether each leaves them by a jump of kind ``ends``;
+    None where that is not known."""
+    found = {(0, False)}
+    for statement in statements:
+        if isinstance(statement, cst.If):
+            sides = [_suite(statement.body), _suite(statement.orelse)]
+            branches = [_ways(program, unit, side, name, ends) for side in sides]
+            if None in branches:
+                return None
+            further = {way for branch in branches if branch is not None for way in branch}
+        elif isinstance(statement, cst.BaseCompoundStatement):
+            parts = list(descendants(statement, (cst.FunctionDef, cst.Lambda, cst.ClassDef)))
+            if name in _collectives(program, statement, unit) or any(isinstance(n, _JUMPS) for n in parts):
+                return None
+            further = {(0, False)}
+        else:
+            parts = list(descendants(statement))
+            jumps = [node for node in parts if isinstance(node, _JUMPS)]
+            if any(not isinstance(jump, ends) for jump in jumps):
+                return None
+            further = {(sum(each == name for each in _collectives(program, statement, unit)), bool(jumps))}
+        found = {way for way in found if way[1]} | {(n + m, out) for n, left in found if not left for m, out in further}
+    return found
+
+
+_JUMPS = (cst.Return, cst.Continue, cst.Break, cst.Raise)
+
+
+def _suite(node: cst.CSTNode | None) -> Sequence[cst.BaseStatement | cst.BaseSmallStatement]:
+    """The statements of a branch; an ``elif`` is the one statement of its branch."""
+    if isinstance(node, cst.If):
+        return (node,)
+    body = node.body if isinstance(node, cst.Else) else node
+    return body.body if isinstance(body, (cst.IndentedBlock, cst.SimpleStatementSuite)) else ()
 
 
 def _collectives(program: AuditedProgram, node: cst.CSTNode, unit: Unit) -> Iterator[str]:

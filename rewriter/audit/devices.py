@@ -19,11 +19,10 @@ import libcst as cst
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.nodes import keyword
 from ..analysis.training.training import method_name, outside_name, outside_names
-from ..facts.roles import TENSORS, Role
+from ..facts.roles import TENSORS, Origin, Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
-from ..validation import loaders
-from ..validation.violation import Violation
+from ..validation.loaders import iterated, unprepared
 from .program import AuditedProgram
 from .rule import AuditRule, Found, line_of
 
@@ -34,7 +33,7 @@ def wrong_devices(program: AuditedProgram) -> Found:
     """The moves to a device that is not the process's own, and batches that are not moved at all."""
     told: set[cst.CSTNode] = set()
     pinned = _pinned(program)
-    for record in program.records:
+    for record in program.records if not _hides_others(program) else ():
         words = _moved(program, record, pinned) or _wrapped(program, record)
         if words and program.guards.always(record.unit, record.node):
             continue  # code of only one process may choose any device
@@ -43,20 +42,19 @@ def wrong_devices(program: AuditedProgram) -> Found:
             text = line_of(record.unit, record.unit.names.module.code_for_node(record.node))
             remedy = 'use the device of this process: f"cuda:{local_rank}", after torch.cuda.set_device(local_rank)'
             yield record.unit, Finding("wrong-device", record.node, f"`{text}`: {words}", remedy, Severity.ERROR)
-    for violation in loaders.prepared(program) if not program.by_hand else ():
-        if _is_moved_by_prepare(program, violation):
+    for found in unprepared(program) if program.accelerated and not program.by_hand else ():
+        if not found.is_moved and _is_moved_by_prepare(program, found.loader):
             words = "the batches of this loader are not moved to the device of the process: it is not prepared"
             remedy = "hand it to `prepare`, or move each batch: batch.to(accelerator.device)"
-            yield violation.place.unit, Finding("wrong-device", violation.place.node, words, remedy, Severity.ERROR)
+            yield found.unit, Finding("wrong-device", iterated(found.loop), words, remedy, Severity.ERROR)
 
 
-def _is_moved_by_prepare(program: AuditedProgram, violation: Violation) -> bool:
+def _is_moved_by_prepare(program: AuditedProgram, loader: Origin) -> bool:
     """Whether only the preparation of a loader is missing; a training loader that is not sharded has its own rule."""
-    node = violation.other.node if violation.other is not None else None
-    record = program.state.calls.get(node) if isinstance(node, cst.Call) else None
+    record = program.state.calls.get(loader.node) if isinstance(loader.node, cst.Call) else None
     if record is None or not outside_name(record).startswith("torch.utils.data"):
         return False
-    return all(loader.node is not node for loader in program.iterated)
+    return all(other.node is not loader.node for other in program.iterated)
 
 
 def _moved(program: AuditedProgram, record: CallRecord, pinned: bool) -> str:
@@ -113,6 +111,18 @@ def _pinned(program: AuditedProgram) -> bool:
         if "CUDA_VISIBLE_DEVICES" in unit.names.module.code:
             return True
     return any(_pins(record) for record in program.records)
+
+
+def _hides_others(program: AuditedProgram) -> bool:
+    """Whether each process sees only its own GPU, whose number is 0: ``os.environ["CUDA_VISIBLE_DEVICES"] = rank``."""
+    for unit in program.reach.units:
+        for target in unit.names.every(cst.AssignTarget):
+            assign = unit.names.parents.get(target)
+            if isinstance(target, cst.AssignTarget) and isinstance(assign, cst.Assign):
+                literal = isinstance(assign.value, cst.SimpleString)
+                if "CUDA_VISIBLE_DEVICES" in unit.names.module.code_for_node(target.target) and not literal:
+                    return True
+    return False
 
 
 def _pins(record: CallRecord) -> bool:

@@ -14,9 +14,8 @@ data sets that read the rank and samplers of other packages are not reported: th
 
 from __future__ import annotations
 
-import libcst as cst
-
 from ..findings import Finding, Severity
+from ..validation.loaders import iterated, unprepared
 from .program import AuditedProgram, Dialect
 from .rule import AuditRule, Found
 
@@ -28,8 +27,7 @@ def unsharded_loaders(program: AuditedProgram) -> Found:
     for loader, loops in program.iterated.items():
         unit, loop = program.unit_of(loader.node), loops[0]
         home = program.unit_of(loop)
-        iterated = loop.iter if isinstance(loop, (cst.For, cst.CompFor)) else loop
-        if unit is None or home is None or program.replaced(home, iterated, loader):
+        if unit is None or home is None or program.replaced(home, iterated(loop), loader):
             continue
         if program.is_sharded(loader) is False:
             yield (
@@ -42,6 +40,10 @@ def unsharded_loaders(program: AuditedProgram) -> Found:
                     Severity.ERROR,
                 ),
             )
+    for found in unprepared(program) if program.accelerated and not program.by_hand else ():
+        if found.is_moved and found.loop not in program.training.train_loops:
+            words = "this loop gathers batches that every process reads: each row counts once for each process"
+            yield found.unit, Finding("unsharded-loader", iterated(found.loop), words, _remedy(program), Severity.ERROR)
 
 
 def _remedy(program: AuditedProgram) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import outside_name, whole, without_gradient
@@ -40,7 +41,7 @@ def unwrapped_models(program: AuditedProgram) -> Found:
             if model in told or unit is None or not _is_trained(program, model):
                 continue
             told.add(model)
-            if model not in program.wrapped:
+            if model not in program.wrapped and not _handed_on(program, model):
                 yield (
                     unit,
                     Finding(
@@ -65,6 +66,16 @@ def unwrapped_models(program: AuditedProgram) -> Found:
                     Severity.ERROR,
                 ),
             )
+
+
+def _handed_on(program: AuditedProgram, model: Origin) -> bool:
+    """Whether a call that nobody can follow is given the model: a module that is chosen at run time may wrap it."""
+    for record in program.records:
+        if not record.callees and not program.reach.called(record.node):
+            given = (program.state.values.get(arg.value) for arg in record.node.args)
+            if any(model is held for slot in given for held in origins(slot, Role.MODEL)):
+                return True
+    return False
 
 
 def _wrapper(program: AuditedProgram) -> str:
@@ -149,10 +160,19 @@ def _training_calls(program: AuditedProgram) -> Iterator[tuple[Unit, cst.Call]]:
                 continue
             seen.add(node)
             record = program.state.calls[node]
-            klass = next((a for a in record.unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
-            role = record.unit.classes[klass].role if klass is not None and klass in record.unit.classes else None
-            if role is not Role.MODEL and not without_gradient(record.unit, node):
+            if not _in_modules(program, record.unit, node) and not without_gradient(record.unit, node):
                 yield record.unit, node
+
+
+def _in_modules(program: AuditedProgram, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
+    """Whether only classes of modules run a node: it stands in one, or in a function that only such classes call."""
+    if unit.module_class(node) is not None:
+        return True
+    code = unit.names.function(node)
+    sites = list(program.sites(code))
+    if code in seen or not sites:
+        return False
+    return all(_in_modules(program, site.unit, site.node, seen | {code}) for site in sites)
 
 
 def _training_code(program: AuditedProgram) -> Iterator[tuple[Unit, cst.CSTNode]]:

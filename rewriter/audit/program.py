@@ -136,16 +136,27 @@ class AuditedProgram(EmittedProgram):
         return code in self.reached and (self.workers is None or code in self.workers)
 
     def loaders_of(self, loop: cst.CSTNode) -> tuple[Origin, ...]:
-        """The loaders that a loop iterates. If the loop names them, only those, not what other callers pass to the same
-        helper."""
+        """
+        The loaders that a loop iterates.
+
+        If the loop names them, or the function around a ``while`` that takes its batches by ``next``, only those, not
+        what other callers pass to the same helper. If other training loops run in it, what they iterate.
+        """
         loaders = self.reach.loaders(loop)
-        if len(loaders) < 2 or not isinstance(loop, (cst.For, cst.CompFor)):
+        unit = self.unit_of(loop)
+        if len(loaders) < 2 or unit is None:
             return loaders
-        named: set[Origin] = set()
-        for node in descendants(loop.iter):
-            if isinstance(node, (cst.Name, cst.Attribute)):
-                named.update(origins(self.state.values.get(node), Role.LOADER))
+        named = self._named(loop.iter if isinstance(loop, (cst.For, cst.CompFor)) else unit.names.function(loop))
+        if not named and (inner := set(self.reach.runs_in(loop)) & set(self.training.train_loops) - {loop}):
+            taken = [n for n in descendants(loop) if isinstance(n, cst.Call) and method_name(n) == "next"]
+            named = {loader for each in inner for loader in self.loaders_of(each)}
+            named |= {loader for call in taken for loader in self._named(call)}
         return tuple(loader for loader in loaders if loader in named) or loaders
+
+    def _named(self, code: cst.CSTNode) -> set[Origin]:
+        """The loaders that some code names."""
+        read = (node for node in descendants(code) if isinstance(node, (cst.Name, cst.Attribute)))
+        return {loader for node in read for loader in origins(self.state.values.get(node), Role.LOADER)}
 
     @cached_property
     def prepares(self) -> list[CallRecord]:

@@ -125,8 +125,12 @@ class Tracer:
         sites = [self.program.state.calls[site] for site in self.program.reach.sites(function)]
         for site in sites:
             given = argument_of(unit, function, param, site)
-            default = ValueSource(unit, param.default or param)
-            found.append(ValueSource(site.unit, given) if given is not None else default)
+            if given is not None:
+                found.append(ValueSource(site.unit, given))
+            elif any(arg.star for arg in site.node.args):
+                found.append(ValueSource(unit, param, known=False))
+            else:
+                found.append(ValueSource(unit, param.default or param))
         if not sites and param.default is not None:
             found.append(ValueSource(unit, param.default))
         found = found or [ValueSource(unit, param)]

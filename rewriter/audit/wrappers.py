@@ -40,10 +40,17 @@ def saved_wrappers(program: AuditedProgram) -> Found:
             continue
         for unit, call in _state_dicts(program, record.unit, data):
             receiver = call.func.value if isinstance(call.func, cst.Attribute) else call
-            if program.is_wrapped(unit, receiver) is True:
+            if program.is_wrapped(unit, receiver) is True and not _has_own_names(program, unit, receiver):
                 severity = Severity.REVIEW if again else Severity.ERROR
                 words = "saves the state dict of the wrapper, whose names begin with `module.`"
                 yield unit, _finding(unit, call, words, severity)
+
+
+def _has_own_names(program: AuditedProgram, unit: Unit, model: cst.BaseExpression) -> bool:
+    """Whether the class of an object makes its state dict itself, with names of its own."""
+    held = origins(program.state.values.get(model), Role.MODEL)
+    classes = [program.state.klass.get(origin) for origin in held]
+    return bool(classes) and all(klass is not None and klass.method("state_dict") is not None for klass in classes)
 
 
 def _finding(unit: Unit, call: cst.Call, words: str, severity: Severity) -> Finding:

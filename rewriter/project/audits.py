@@ -29,6 +29,10 @@ class Auditor(Surveyor):
         self._ids = tuple(ids)
         super().__init__((), options)
 
+    def _passes(self, path: Path) -> bool:
+        """Also a file that distributes: its backward pass may stand in a library."""
+        return super()._passes(path) or _DISTRIBUTED.search(self.library.data(path)) is not None
+
     def _check(self, raw: RawConfig) -> None:
         if any(raw is other for other in self._sound):
             return

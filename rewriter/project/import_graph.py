@@ -157,9 +157,8 @@ class Library:
         folder, cwd = script.parent, Path.cwd()
         top = self.root(folder) or (cwd if cwd in folder.parents else folder)
         found = [folder]
-        if script in self._extra or self.imports(given):
-            for text in self._extra.get(script, ()):
-                found += [f for f in (_plain(folder / text), _plain(top / text)) if f.is_dir()]
+        for module, text in self._added(given):
+            found += [f for f in (_plain(module.parent / text), _plain(top / text)) if f.is_dir()]
         while top in folder.parents or (folder / "__init__.py").exists():
             folder = folder.parent
             found.append(folder)
@@ -167,10 +166,22 @@ class Library:
         return list(dict.fromkeys(found))
 
     def added(self, script: Path) -> list[Path]:
-        """The folders that a script adds to ``sys.path``."""
+        """The folders that a script, or a module beside it, adds to ``sys.path``."""
         folder = absolute(script).parent
-        texts = self._extra.get(absolute(script), ())
-        return [found for text in texts if (found := _plain(folder / text)).is_dir() and found != folder]
+        found = [_plain(module.parent / text) for module, text in self._added(script)]
+        return [path for path in dict.fromkeys(found) if path.is_dir() and path != folder]
+
+    def _added(self, script: Path) -> Iterator[tuple[Path, str]]:
+        """What a script, and each module beside it that it imports, adds to ``sys.path``: the module, and the text."""
+        folder = absolute(script).parent
+        beside = [p for each in self.imports(script) for p in self.below(folder, each.module.split(".")) if each.module]
+        for module in dict.fromkeys((absolute(script), *beside)):
+            try:
+                if module == absolute(script) or b"sys.path" in self.data(module):
+                    self.imports(module)
+            except SourceError:  # said where the module is followed
+                continue
+            yield from ((module, text) for text in self._extra.get(module, ()))
 
     def modules(self, folder: Path) -> list[Path]:
         """The modules in a folder, without packages."""
@@ -242,6 +253,9 @@ def _inside(node: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def _types_only(test: ast.expr) -> bool:
+    """``TYPE_CHECKING``, or ``TYPE_CHECKING or SLOW_IMPORT``: packages that import lazily write their imports so."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        return any(map(_types_only, test.values))
     name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
     return name == "TYPE_CHECKING"
 
@@ -276,15 +290,39 @@ def _by_name(statement: ast.stmt, guarded: bool, values: Mapping[str, ast.expr])
 
 
 def _search_paths(tree: ast.Module) -> Iterator[str]:
-    """The literal parts of what a script adds to ``sys.path``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            owner = node.func.value
-            if node.func.attr in ("append", "insert", "extend") and getattr(owner, "attr", "") == "path":
-                words = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-                yield from (word for word in words if word)
-                if len(words) > 1:
-                    yield os.path.join(*words)  # noqa: PTH118
+    """The literal parts of what a module adds to ``sys.path``, by itself or by a function of its own."""
+    nodes = list(ast.walk(tree))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    values: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    values.setdefault(target.id, []).append(node.value)
+        elif isinstance(node, ast.FunctionDef):
+            given = [call.args for call in calls if isinstance(call.func, ast.Name) and call.func.id == node.name]
+            for position, parameter in enumerate(node.args.args):
+                values.setdefault(parameter.arg, []).extend(args[position] for args in given if position < len(args))
+    for call in calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "insert", "extend"):
+            owner = call.func.value
+            if getattr(owner, "attr", "") == "path":
+                for added in call.args:
+                    yield from _literal_parts(added, values, frozenset())
+
+
+def _literal_parts(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], seen: frozenset[str]) -> Iterator[str]:
+    """The literals of an expression that makes a path, each alone and all joined; names are followed."""
+    words: list[str] = []
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
+            words.append(part.value)
+        elif isinstance(part, ast.Name) and part.id in values and part.id not in seen:
+            for value in values[part.id]:
+                yield from _literal_parts(value, values, seen | {part.id})
+    yield from words
+    if len(words) > 1:
+        yield os.path.join(*words)  # noqa: PTH118
 
 
 def follow(library: Library, entry: Path) -> Program:

@@ -7,10 +7,11 @@ The second is not enough where a loop trains, or gathers what it computes: every
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import libcst as cst
 
-from ..analysis.dataflow.values import origins
+from ..analysis.dataflow.values import Unit, origins
 from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
@@ -21,10 +22,19 @@ _SHARES = frozenset({"shard_batch", "split_between_processes"})
 _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 
 
-def prepared(program: EmittedProgram) -> Iterator[Violation]:
-    """The loaders whose batches every process trains on or gathers, or that are not on the device of the model."""
-    if not program.accelerated:
-        return
+class Unprepared(NamedTuple):
+    """A loop over a loader that is not prepared."""
+
+    unit: Unit
+    loop: cst.CSTNode
+    loader: Origin
+    is_moved: bool
+    """Whether some batch of the loader is moved to a device."""
+
+
+def unprepared(program: EmittedProgram) -> Iterator[Unprepared]:
+    """The loops over loaders that are not prepared, where every process trains on all batches, gathers them, or has
+    them on another device than the model."""
     on_device = moved(program)
     shared = _shared_by_hand(program)
     for loop in (*program.training.train_loops, *program.training.eval_loops):
@@ -32,19 +42,25 @@ def prepared(program: EmittedProgram) -> Iterator[Violation]:
         if unit is None:
             continue
         for loader in program.reach.loaders(loop):
-            if loader in program.prepared or program.replaced(unit, _iterated(loop), loader):
+            if loader in program.prepared or program.replaced(unit, iterated(loop), loader):
                 continue
-            words = "this loop iterates a loader that is not prepared, and its batches are not moved"
-            if loader in on_device:
-                trains = loop in program.training.train_loops
-                if shared or not (trains or _gathers(program, loop)):
-                    continue
-                verb = "trains on" if trains else "gathers"
-                words = f"this loop iterates a loader that is not prepared: every process {verb} all of its batches"
-            yield Violation("loader-prepared", CodePlace(unit, _iterated(loop)), words, program.made(loader))
+            joined = not shared and (loop in program.training.train_loops or _gathers(program, loop))
+            if loader not in on_device or joined:
+                yield Unprepared(unit, loop, loader, loader in on_device)
 
 
-def _iterated(loop: cst.CSTNode) -> cst.CSTNode:
+def prepared(program: EmittedProgram) -> Iterator[Violation]:
+    """The loaders whose batches every process trains on or gathers, or that are not on the device of the model."""
+    for found in unprepared(program) if program.accelerated else ():
+        words = "this loop iterates a loader that is not prepared, and its batches are not moved"
+        if found.is_moved:
+            verb = "trains on" if found.loop in program.training.train_loops else "gathers"
+            words = f"this loop iterates a loader that is not prepared: every process {verb} all of its batches"
+        place = CodePlace(found.unit, iterated(found.loop))
+        yield Violation("loader-prepared", place, words, program.made(found.loader))
+
+
+def iterated(loop: cst.CSTNode) -> cst.CSTNode:
     return loop.iter if isinstance(loop, (cst.For, cst.CompFor)) else loop
 
 

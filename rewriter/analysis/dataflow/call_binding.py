@@ -70,6 +70,21 @@ class EvaluatedCall:
         if thing is not None:
             self.state.solver.add(self.result, thing)
 
+    def make_output(self, because: str, model: Origin) -> None:
+        """
+        Let the call give what a model computes.
+
+        All layers of a program share one thing: those in classes of modules, and those in files without a backward
+        pass. Each would travel through all the layers after it.
+        """
+        self.state.forwards.setdefault(self.node, {})[model] = None
+        if self.unit.goes_backward and self.unit.module_class(self.node) is None:
+            self.make(Role.OUTPUT, because, source=model)
+        else:
+            self.state.solver.add(
+                self.result, self.state.origin(Role.OUTPUT, next(iter(self.state.units.values())).names.module, because)
+            )
+
     def make(
         self, role: Role, because: str, qualified: str = "", source: Origin | None = None, klass: Klass | None = None
     ) -> Origin:

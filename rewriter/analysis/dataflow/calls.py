@@ -146,7 +146,7 @@ def _called(call: EvaluatedCall, thing: Origin | Instance) -> None:
             bind(call, method, thing)
         return
     if thing.role is Role.MODEL:
-        call.make(Role.OUTPUT, "given by a model's forward", source=thing)
+        call.make_output("given by a model's forward", thing)
         if klass is not None:
             state.solver.add(state.kinds(thing), klass)
         state.solver.watch(state.kinds(thing), lambda kind: _forward(call, thing, kind))

@@ -99,7 +99,7 @@ def _inner_method(call: EvaluatedCall, module: Inner, name: str) -> None:
 
 def _if_share(call: EvaluatedCall, thing: Thing, model: Origin) -> None:
     if isinstance(thing, Origin) and thing.role in TENSORS:
-        call.make(Role.OUTPUT, "given by a method of a model", source=model)
+        call.make_output("given by a method of a model", model)
 
 
 def _optimizer_method(call: EvaluatedCall, origin: Origin, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ...facts.torch_api import questions
 from ..syntax.nodes import positional
 from .call_binding import EvaluatedCall
 from .containers import at
@@ -19,11 +20,7 @@ MULTIPLE = "arithmetic"
 
 VARIABLES = {"RANK": RANK, "LOCAL_RANK": LOCAL_RANK, "WORLD_SIZE": WORLD_SIZE}
 """The variables by which launchers tell a process its place."""
-CALLS = {
-    "torch.distributed.get_rank": RANK,
-    "torch.distributed.get_node_local_rank": LOCAL_RANK,
-    "torch.distributed.get_world_size": WORLD_SIZE,
-}
+_NUMBERS = {"rank": RANK, "local rank": LOCAL_RANK, "world size": WORLD_SIZE}
 _SAID = {
     RANK: "the number of the process",
     LOCAL_RANK: "the number of the process on its machine",
@@ -46,7 +43,7 @@ def place(state: State, node: cst.CSTNode, name: str) -> Origin:
 
 def asked(call: EvaluatedCall, qualified: str) -> bool:
     """Whether a call is ``dist.get_rank()``, ``os.environ.get("RANK")`` or the like: then it gives such a number."""
-    name = CALLS.get(qualified)
+    name = _NUMBERS.get(questions.rank_number(qualified))
     if name is None and qualified in _READERS and call.node.args:
         word = call.node.args[0].value
         name = VARIABLES.get(str(word.evaluated_value)) if isinstance(word, cst.SimpleString) else None

@@ -167,6 +167,16 @@ class Unit:
     classes: dict[cst.ClassDef, Klass] = field(default_factory=dict)
     place: Place = field(default_factory=lambda: Place(""))
 
+    @cached_property
+    def goes_backward(self) -> bool:
+        """Whether something in the module is called ``backward``."""
+        return any(isinstance(n, cst.Attribute) and n.attr.value == "backward" for n in self.names.parents)
+
+    def module_class(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        """The innermost class of modules around a node: one of its layers may run for every model that has it."""
+        around = (a for a in self.names.ancestors(node) if isinstance(a, cst.ClassDef) and a in self.classes)
+        return next((a for a in around if self.classes[a].role is Role.MODEL), None)
+
     def function(self, node: FunctionNode) -> Function:
         """The thing that stands for a function of this module."""
         if node not in self.functions:
@@ -197,6 +207,8 @@ class State:
         self.units = {unit.name: unit for unit in units}
         self.values: dict[cst.CSTNode, Slot] = {}
         self.calls: dict[cst.Call, CallRecord] = {}
+        self.forwards: dict[cst.Call, dict[Origin, None]] = {}
+        """The calls that run models, each with its models."""
         self.sites: dict[cst.CSTNode, dict[cst.Call, None]] = {}
         """For a function, the calls that reach it."""
         self.escaped: set[cst.CSTNode] = set()

@@ -149,7 +149,7 @@ class _DistributionReader:
             self._add(unit, call, "{}.wait_for_everyone()", "a barrier for all processes")
         elif last in ("all_reduce", "reduce") and alone and self._reduces(unit, call):
             return
-        elif name not in ranks.CALLS and last not in _ASKS:
+        elif not questions.rank_number(name) and last not in _ASKS:
             self._kept(unit, call, last)
 
     def _add(self, unit: Unit, node: cst.CSTNode, text: str, because: str) -> None:

@@ -68,20 +68,13 @@ def find(state: State, reach: Reach) -> Training:
 def _run_to_train(state: State, reach: Reach, found: Training) -> set[Origin]:
     """The models that training loops run forward with gradients."""
     return {
-        output.source
+        model
         for loop in found.train_loops
         for node in reach.runs_in(loop)
         if isinstance(node, cst.Call) and node in found.forwards
-        if not without_gradient(state.calls[node].unit, node) and not _in_module(state.calls[node].unit, node)
-        for output in origins(state.calls[node].result, Role.OUTPUT)
-        if output.node is node and output.source is not None
+        if not without_gradient(state.calls[node].unit, node) and not state.calls[node].unit.module_class(node)
+        for model in state.forwards[node]
     }
-
-
-def _in_module(unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether a call is in a class of modules: one of its layers may run for every model that has it."""
-    around = (unit.classes.get(a) for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef))
-    return any(klass is not None and klass.role is Role.MODEL for klass in around)
 
 
 def _is_another(state: State, reach: Reach, found: Training, model: Origin, models: Iterable[Origin]) -> bool:
@@ -236,9 +229,8 @@ def _classify(state: State, record: CallRecord, found: Training) -> None:
     for origin in origins(record.result, Role.OPTIMIZER):
         if origin.node is record.node:
             found.optimizers[origin] = None
-    for origin in origins(record.result, Role.OUTPUT):
-        if origin.node is record.node and origin.source is not None:
-            found.forwards[record.node] = origin.source
+    for model in state.forwards.get(record.node, ()):
+        found.forwards[record.node] = model
 
 
 def method_name(call: cst.Call) -> str:

@@ -148,7 +148,15 @@ def is_distributed_sampler(name: str) -> bool:
 def distributes(name: str) -> bool:
     """Whether a program that calls this distributes itself by hand."""
     by_processes = name in wrappers("processes") or is_distributed_sampler(name)
-    return by_processes or transfer(name, processes.ProcessStart) is not None
+    number = transfer(name, processes.RankNumber)
+    joined = number is not None and number.starts
+    return by_processes or joined or transfer(name, processes.ProcessStart) is not None
+
+
+def rank_number(name: str) -> str:
+    """Which number of a process a call gives: ``rank``, ``local rank``, ``world size``; empty for other calls."""
+    found = transfer(name, processes.RankNumber)
+    return found.of if found is not None else ""
 
 
 def pins(name: str) -> bool:

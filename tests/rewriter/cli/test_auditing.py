@@ -60,6 +60,14 @@ def test_files_that_are_not_distributed_cost_no_analysis(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, timeout=60)
 
 
+def test_a_backward_pass_in_a_library(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "scaled.py").write_text(WRONG.replace("accelerator.backward(loss)", "scaler(loss, optimizer)"))
+    assert run("--audit", "scaled.py") == 0
+    err = capsys.readouterr().err
+    assert "no training was found in this program" in err
+    assert "1 distributed program audited" in err
+
+
 def test_nothing_is_written(folder: Path) -> None:
     run("--audit", ".")
     assert sorted(p.name for p in folder.iterdir()) == ["plain.py", "right.py", "wrong.py"]

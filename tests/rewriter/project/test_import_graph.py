@@ -45,16 +45,38 @@ IMPORTS = {
     "under try": ("try:\n    import utils\nexcept ImportError:\n    utils = None", "utils.py"),
     "by literal name": ("import importlib\nm = importlib.import_module('pkg.a')", "pkg/a.py"),
     "from a folder put on sys.path": ("import sys\nsys.path.insert(0, 'lib')\nimport inner", "lib/inner.py"),
+    "from a folder that a module beside it puts on sys.path": ("import paths\nimport inner", "lib/inner.py"),
     "named like a library": ("from datasets import f", "datasets.py"),
     "above the script": ("from top import f", "../top.py"),
 }
 FILES = ("utils.py", "pkg/__init__.py", "pkg/a.py", "bare/a.py", "lib/inner.py", "datasets.py", "../top.py")
 
+ADDS = """\
+import os.path as osp
+import sys
+
+
+def add(path):
+    if path not in sys.path:
+        sys.path.insert(0, path)
+
+
+here = osp.dirname(__file__)
+beside = osp.join(here, ".", "lib")
+add(beside)
+"""
+
 
 @pytest.mark.parametrize("case", IMPORTS)
 def test_follows(case: str, make: Make) -> None:
     text, wanted = IMPORTS[case]
-    make({"scripts/train.py": text, **{os.path.normpath(f"scripts/{name}"): "" for name in FILES}})
+    make(
+        {
+            "scripts/train.py": text,
+            **{os.path.normpath(f"scripts/{name}"): "" for name in FILES},
+            "scripts/paths.py": ADDS,
+        }
+    )
     found = names(follow(Library(), Path("scripts/train.py")))
     assert os.path.normpath(f"scripts/{wanted}") in found.values()
 
@@ -62,6 +84,9 @@ def test_follows(case: str, make: Make) -> None:
 NOT = {
     "an installed package": "import torch",
     "a name that only a type checker sees": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import utils",
+    "a name that a lazy package imports at once": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING or at_once:\n    import utils"
+    ),
     "a computed name": "import importlib\nm = importlib.import_module('pkg.' + name)",
     "a folder of data named like a library": "import datasets",
     "the standard library above the script": "import types",

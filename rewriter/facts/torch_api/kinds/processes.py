@@ -21,6 +21,8 @@ class RankNumber(NamedTuple):
     """The number of this process, or how many there are."""
 
     of: Literal["rank", "local rank", "world size"] = "rank"
+    starts: bool = False
+    """The launcher has joined the processes already: who asks distributes itself."""
 
 
 class ProcessStart(NamedTuple):

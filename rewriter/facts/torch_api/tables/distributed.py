@@ -22,8 +22,6 @@ ROWS: Table = {
     "torch.distributed._composable.fsdp.fully_shard": ("start", {}),
     "torch.distributed._tensor.device_mesh.init_device_mesh": ("start", {}),
     "horovod.torch.init": ("start", {}),
-    "mpi4py.MPI.COMM_WORLD.Get_rank": ("start", {}),
-    "mpi4py.MPI.COMM_WORLD.Get_size": ("start", {}),
     "deepspeed.initialize": ("start", {}),
     "deepspeed.init_distributed": ("start", {}),
     # who and how many
@@ -32,6 +30,8 @@ ROWS: Table = {
     "torch.distributed.get_node_local_rank": ("rank", {"of": "local rank"}),
     "torch.distributed.get_world_size": ("rank", {"of": "world size"}),
     "torch.distributed.distributed_c10d.get_world_size": ("rank", {"of": "world size"}),
+    "mpi4py.MPI.COMM_WORLD.Get_rank": ("rank", {"of": "rank", "starts": True}),
+    "mpi4py.MPI.COMM_WORLD.Get_size": ("rank", {"of": "world size", "starts": True}),
     # calls that all make together
     "torch.distributed.barrier": ("collective", {"op": "barrier"}),
     "torch.distributed.monitored_barrier": ("collective", {"op": "barrier"}),
