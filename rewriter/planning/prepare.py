@@ -23,7 +23,7 @@ from ..facts.roles import Origin, Role
 from ..findings import Finding, Severity
 from .holders import lineage
 from .prepare_position import Held, handed_on, place
-from .prepared_names import all_held, held_in, home_of, one_of_several
+from .prepared_names import all_held, as_argument, held_in, home_of, one_of_several
 
 
 @dataclass(eq=False)
@@ -63,7 +63,7 @@ def plan(
         divided = _one_stays_whole(reach, evaluations, origin)
         lost = code is None or held is None or (not divided and _looked_up_in_loops(reach, training, origin))
         if lost and not divided:
-            _lost(state, reach, origin, result)
+            _lost(state, reach, code, origin, result)
         elif held_too := all_held(state, reach, training, divided, code, held):
             assert code is not None
             groups.setdefault(code, []).extend(held_too)
@@ -279,12 +279,15 @@ def _unplaceable(held: Held) -> Finding:
     )
 
 
-def _lost(state: State, reach: Reach, origin: Origin, result: PreparePlan) -> None:
-    unit = reach.unit_of(origin.place, reach.units[0])
+def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result: PreparePlan) -> None:
+    """What no variable holds is prepared by the expression that gives it: to an object, or to a loop."""
+    unit, place = reach.unit_of(origin.place, reach.units[0]), origin.place
     handed = handed_on(state, unit, origin)
-    if (origin.role is Role.LOADER or handed) and isinstance(origin.place, cst.Call):
+    if origin.role is Role.LOADER and code is not None and (argument := as_argument(reach, code, origin)) is not None:
+        unit, place, handed = reach.unit(code), argument, True
+    if (origin.role is Role.LOADER or handed) and isinstance(place, cst.Call):
         because = "handed on where it is created" if handed else "iterated where it is created"
-        call = Prepare(unit.names.statement(origin.place), (), because, wraps=origin.place)
+        call = Prepare(unit.names.statement(place), (), because, wraps=place)
         result.prepares.append((unit, call))
         result.prepared.add(origin)
         return

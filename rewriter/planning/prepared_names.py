@@ -13,7 +13,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, outside_name, whole
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
-from .prepare_position import Held
+from .prepare_position import Held, handed_on
 
 
 def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> tuple[Code | None, Held | None]:
@@ -88,7 +88,7 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
             own = [d for d in here if _gives(state, unit, d, origin)]
             if own:
                 candidates.append(Held(origin, binding.name, own))
-    attribute = _attribute_of(state, unit, code, origin)
+    attribute = _attribute_of(state, reach, code, origin)
     if attribute is not None:
         candidates.append(attribute)
     candidates.sort(key=lambda held: not _wraps(state, unit, held))
@@ -139,18 +139,53 @@ def _wraps(state: State, unit: Unit, held: Held) -> bool:
     return any(isinstance(n, cst.Call) and questions.is_wrapper(outside_name(state.calls[n])) for n in calls)
 
 
-def _attribute_of(state: State, unit: Unit, code: Code, origin: Origin) -> Held | None:
-    for node, slot in state.values.items():
-        if isinstance(node, cst.Attribute) and origin in slot.things and node in unit.names.parents:
-            if unit.names.function(node) is code and not isinstance(unit.names.parents[node], cst.Call):
-                name = unit.names.module.code_for_node(node)
-                targets: list[cst.CSTNode] = [
-                    n
-                    for n in state.values
-                    if isinstance(n, cst.Attribute) and n in unit.names.parents and n.deep_equals(node)
-                ]
-                return Held(origin, name, targets[:1])
-    return None
+def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Held | None:
+    """
+    The attribute by which some code knows a thing: one that it gives the thing itself, else one that it reads.
+
+    What is only read is in its object since the calls that were given the thing, or gave it. What comes to the code in
+    the arguments of such a call is not looked for: it is prepared there, before any object has it.
+    """
+    unit = reach.unit(code)
+    known = [
+        node
+        for node, slot in state.values.items()
+        if isinstance(node, cst.Attribute) and origin in slot.things and node in unit.names.parents
+        if unit.names.function(node) is code and not isinstance(unit.names.parents[node], cst.Call)
+    ]
+    given: list[cst.CSTNode] = [node for node in known if _is_target(unit, node)]
+    if given:
+        same = [node for node in given if node.deep_equals(given[0])]
+        return Held(origin, unit.names.module.code_for_node(given[0]), same)
+    if not known or (origin.role is Role.LOADER and as_argument(reach, code, origin)) or handed_on(state, unit, origin):
+        return None
+    first = unit.names.order(known[0])
+    calls = (call for call in reach.own(code) if isinstance(call, cst.Call) and unit.names.order(call) < first)
+    handing: list[cst.CSTNode] = [call for call in calls if _passes_on(state, call, origin)]
+    return Held(origin, unit.names.module.code_for_node(known[0]), handing or [known[0]])
+
+
+def _is_target(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether an assignment gives an attribute its value, alone or in a tuple."""
+    above = unit.names.parents.get(node)
+    while isinstance(above, (cst.Element, cst.Tuple, cst.List)):
+        above = unit.names.parents.get(above)
+    return isinstance(above, (cst.AssignTarget, cst.AnnAssign))
+
+
+def as_argument(reach: Reach, code: Code, origin: Origin) -> cst.Call | None:
+    """The call by which a thing comes to some code, where it is an argument of another: ``Trainer(net, loader_of(x))``;
+    None if it is no argument, or if several calls give the thing."""
+    values, names = reach.state.values, reach.unit(code).names
+    calls = (node for node in reach.own(code) if isinstance(node, cst.Call))
+    giving = [call for call in calls if origin in origins(values.get(call), origin.role)]
+    first = [call for call in giving if not any(call in names.ancestors(other) for other in giving)]
+    return first[0] if len(first) == 1 and isinstance(names.parents.get(first[0]), cst.Arg) else None
+
+
+def _passes_on(state: State, call: cst.Call, origin: Origin) -> bool:
+    """Whether a call gives a thing, or is given it."""
+    return origin in origins(state.values.get(call), origin.role) or _is_given(state, call, origin)
 
 
 def all_held(

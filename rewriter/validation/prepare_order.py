@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.training.cached_batches import kept_generators
 from ..analysis.training.training import method_name
@@ -58,6 +59,7 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
         if (call := _trained_before(program, record)) is not None:
             words = "this is prepared only after a call that trains it"
             yield Violation("prepared-late", program.at(record), words, program.at(call))
+    yield from _read_before(program)
     for generator in kept_generators(program.state, program.reach):
         for record in program.prepares:
             if _is_given_before(program, program.state.calls[generator], record, Role.LOADER):
@@ -66,9 +68,9 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
 
 
 def _comes_after(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:
-    """Whether one node comes after another in the same code."""
+    """Whether one node comes after another in the same code, and is no part of it."""
     names = unit.names
-    return names.function(first) is names.function(second) and names.order(second) > names.order(first)
+    return names.function(first) is names.function(second) and names.order(second) > names.end(first)
 
 
 def _trained_before(program: EmittedProgram, record: CallRecord) -> CallRecord | None:
@@ -77,6 +79,45 @@ def _trained_before(program: EmittedProgram, record: CallRecord) -> CallRecord |
         if _is_given_before(program, other, record, Role.MODEL, Role.OPTIMIZER) and program.steps_below(call):
             return other
     return None
+
+
+def _read_before(program: EmittedProgram) -> Iterator[Violation]:
+    """The loaders that a loop reads before they are prepared: every process has all of their rows there."""
+    for loop in (*program.training.train_loops, *program.training.eval_loops):
+        for loader in program.reach.loaders(loop):
+            by = [r for r in program.prepares if any(loader in program.held(r.unit, a.value) for a in r.node.args)]
+            for unit, use in _uses(program, loop, loader, {r.unit.names.function(r.node) for r in by}):
+                made_later = program.unit_of(loader.node) is unit and _comes_after(unit, use, loader.node)
+                if not made_later and all(r.unit is unit and _comes_after(unit, use, r.node) for r in by):
+                    words = "this loader is prepared only after a loop has read it"
+                    yield Violation("prepared-late", program.at(by[0]), words, CodePlace(unit, use))
+
+
+def _uses(
+    program: EmittedProgram, loop: cst.CSTNode, loader: Origin, codes: Iterable[Code]
+) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    """Where some functions read a loader in a loop: the loop, and the calls that come to it with the loader."""
+    home = program.unit_of(loop)
+    for code in codes:
+        unit = program.reach.unit(code)
+        if home is not None and home.names.function(loop) is code:
+            if isinstance(loop, cst.For) and not program.replaced(unit, loop.iter, loader):
+                yield unit, loop
+        elif home is not None:
+            for call in (node for node in program.reach.own(code) if isinstance(node, cst.Call)):
+                called = program.reach.called(call)
+                if any(home.names.function(loop) in program.reach.below(function) for function in called):
+                    if _comes_with(program, program.state.calls[call], loader):
+                        yield unit, call
+
+
+def _comes_with(program: EmittedProgram, call: CallRecord, loader: Origin) -> bool:
+    """Whether a call is given a loader; or is given none, and is called on an object that has it."""
+    given = [o for argument in call.node.args for o in program.held(call.unit, argument.value)]
+    if any(origin.role is Role.LOADER for origin in given):
+        return loader in given
+    objects = call.receiver.things if call.receiver is not None else ()
+    return any(o in objects and loader in held.things for o, held in program.state.fields())
 
 
 def _is_given_before(program: EmittedProgram, call: CallRecord, prepare: CallRecord, *roles: Role) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 Trained = Callable[..., tuple[str, list[str]]]
 
 
@@ -162,3 +164,47 @@ def test_a_loader_that_two_ways_evaluate_is_prepared_where_it_is_made(trained_pr
     text = trained_project(train=TWO_WAYS)[0]["train"]
     assert "    held_out = accelerator.prepare(held_out)\n" in text
     assert text.index("held_out = accelerator.prepare(") < text.index('if sys.argv[1:] == ["test"]')
+
+
+KEEPER = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Fit:
+    def __init__(self, net, rows, optimizer):
+        self.net, self.rows, self.optimizer = net, rows, optimizer
+
+    def turn(self, rows):
+        for x, y in rows:
+            self.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.net(x), y).backward()
+            self.optimizer.step()
+
+def rows_of(data):
+    return DataLoader(data, batch_size=32)
+
+net = torch.nn.Linear(8, 2)
+{built}
+fit.turn(fit.rows)
+"""
+MADE_IN_THE_CALL = "fit = Fit(net, DataLoader(data, batch_size=32), torch.optim.SGD(net.parameters(), lr=0.1))"
+MADE_BY_A_FUNCTION = """\
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+fit = Fit(net, rows_of(data), optimizer)"""
+
+
+@pytest.mark.parametrize(
+    ("built", "prepared"),
+    [
+        (MADE_IN_THE_CALL, "fit = Fit(net, accelerator.prepare(DataLoader(data, batch_size=32)), accelerator.prepare("),
+        (MADE_BY_A_FUNCTION, "fit = Fit(net, accelerator.prepare(rows_of(data)), optimizer)\n"),
+    ],
+)
+def test_a_loader_that_comes_to_an_object_as_an_argument_is_prepared_there(
+    trained_project: Project, built: str, prepared: str
+) -> None:
+    """The script reads it as `fit.rows` alone: a name that it never gives it, and only where it trains."""
+    texts, findings = trained_project(train=KEEPER.format(built=built))
+    assert prepared in texts["train"]
+    assert texts["train"].endswith("\nfit.turn(fit.rows)\n")
+    assert findings == []

@@ -97,6 +97,52 @@ def test_what_is_prepared_behind_its_training_is_late() -> None:
     }
 
 
+KEEPS = """\
+class Fit:
+    def __init__(self, model, rows, optimizer):
+        self.model, self.rows, self.optimizer = model, rows, optimizer
+    def turn(self, rows):
+        for x, y in rows:
+            loss = F.cross_entropy(self.model(x), y)
+            BACKWARD
+            self.optimizer.step()
+    def turns(self):
+        self.turn(self.rows)
+model = nn.Linear(2, 2)
+ACCELERATOR
+fit = Fit(model, ROWS, OPTIMIZER)
+LAST
+"""
+
+
+def _kept(last: str, rows: str = "DataLoader(data, 8)") -> set[str]:
+    """What is said of a loader that an object keeps; ``last``: what the script does with the object."""
+    optimizer = "torch.optim.SGD(model.parameters(), 0.1)"
+    text = HEAD + KEEPS
+    given = {"ACCELERATOR": "", "ROWS": "DataLoader(data, 8)", "OPTIMIZER": optimizer, "BACKWARD": "loss.backward()"}
+    before, after = text.replace("LAST", "fit.turns()"), text.replace("LAST", last)
+    for word, value in given.items():
+        before = before.replace(word, value)
+    setup = "from torchlift.runtime import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model)"
+    given = {"ACCELERATOR": setup, "ROWS": rows, "OPTIMIZER": f"accelerator.prepare({optimizer})"}
+    for word, value in {**given, "BACKWARD": "accelerator.backward(loss)"}.items():
+        after = after.replace(word, value)
+    return broken(after, before)
+
+
+@pytest.mark.parametrize("use", ["fit.turn(fit.rows)", "fit.turns()", "for epoch in range(2):\n    fit.turns()"])
+def test_a_loader_is_prepared_before_any_loop_reads_it(use: str) -> None:
+    prepare = "fit.rows = accelerator.prepare(fit.rows)"
+    assert _kept(f"{use}\n{prepare}") == {"prepared-late"}
+    assert _kept(f"{prepare}\n{use}") == set()
+    assert _kept(use, "accelerator.prepare(DataLoader(data, 8))") == set()
+
+
+def test_another_loader_that_was_read_before_is_not_meant() -> None:
+    first = "first = accelerator.prepare(DataLoader(test_data, 8))\nfit.turn(first)\n"
+    assert _kept(f"{first}fit.rows = accelerator.prepare(fit.rows)\nfit.turns()") == set()
+
+
 def test_a_model_made_anew_must_be_prepared_anew() -> None:
     again = """\
     model = nn.Linear(2, 2)
