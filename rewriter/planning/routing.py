@@ -117,6 +117,13 @@ class Router:
             kept = (not self._sees(code, way) or self._wants(method[1])) and self._kept(
                 code, *method, way, (*trail, code)
             )
+            if (
+                not kept
+                and method[1] in self.keepers
+                and not self._sees(code, way)
+                and not self.holders.inits(method[1])
+            ):
+                return self._handed_to(code, method[0], way, trail)
             if kept or not self._sees(code, way):
                 return kept
         if self._sees(code, way):
@@ -159,6 +166,15 @@ class Router:
                     way.early_stores.add(init)
         way.reaches.add(code)
         way.spelled[code] = receiver(method)
+        return True
+
+    def _handed_to(self, code: Code, method: cst.FunctionDef, way: Way, trail: tuple[Code, ...]) -> bool:
+        """Hand the accelerator to a method whose object cannot keep it, a module of torch: ``model.fit(loader)``."""
+        if code is method:
+            return self._handed_by_all(code, way, trail)
+        if method not in way.reaches and not self._reach(method, way, (*trail, code)):
+            return False
+        way.reaches.add(code)
         return True
 
     def _runs_in(self, method: cst.FunctionDef, init: cst.FunctionDef) -> bool:

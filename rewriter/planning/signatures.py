@@ -48,8 +48,10 @@ class Signatures:
         scope = unit.names.within.get(code)
         if self.holders.is_init(code):
             return self._can_construct(code)
-        if scope is None or (isinstance(scope.node, cst.ClassDef) and not self._is_of_class(code)):
+        if scope is None:
             return False
+        if isinstance(scope.node, cst.ClassDef) and not self._is_of_class(code):
+            return self._is_called_on_objects(code)
         function: Thing = unit.function(code)
         for node in self._values_of.get(function, ()):
             owner = next((u for u in self.reach.units if node in u.names.parents), None)
@@ -62,6 +64,24 @@ class Signatures:
         """Whether a function is a static or class method that every call names through the class alone."""
         plain = all(self.reach.called(site) == [code] for site in self.reach.sites(code))
         return plain and len(code.decorators) == 1 and decorators(code)[0] in ("staticmethod", "classmethod")
+
+    def _is_called_on_objects(self, code: cst.FunctionDef) -> bool:
+        """Whether a method is named by calls on an object alone, which run nothing else: torch calls it nowhere."""
+        name = code.name.value
+        if decorators(code) or name.startswith("__"):
+            return False
+        sites = set(self.reach.sites(code))
+        if any(self.reach.called(site) != [code] or not _names(site.func, name) for site in sites):
+            return False
+        if any(isinstance(t, Klass) for s in sites for t in self._receivers(s)):
+            return False  # Net.fit(model, rows): the object is an argument
+        named = (n for u in self.reach.units for n in u.names.every(cst.Attribute) if _names(n, name))
+        calling = {site.func for site in sites}
+        return all(node in calling for node in named)
+
+    def _receivers(self, site: cst.Call) -> list[Thing]:
+        receiver = self.state.calls[site].receiver
+        return list(receiver.things) if receiver is not None else []
 
     def _can_construct(self, init: cst.FunctionDef) -> bool:
         """Whether all constructions by a constructor are plain: of its class, or of one of several classes."""
@@ -124,7 +144,8 @@ class Signatures:
         scope = unit.names.scopes[code]
         param = self.parameter(code) if alone else None
         places = positional(code)
-        bound = self.holders.is_init(code) or "classmethod" in decorators(code)
+        method = self.holders.method(code)
+        bound = "classmethod" in decorators(code) or (method is not None and method[0] is code)
         shift = 1 if bound else 0  # the object (or class) itself is no argument of a call
         if param is not None and any(argument_of(s, param, places.index(param) - shift) is None for s in sites):
             param = None
@@ -161,6 +182,11 @@ class Signatures:
                 units = (self.state.calls[site].unit for site in sites)
                 way.dropped.extend((u, a) for u, a in zip(units, arguments, strict=True) if a is not None)
                 way.given_up.add(unit.names.scopes[code].bindings[param.name.value])
+
+
+def _names(node: cst.CSTNode, name: str) -> bool:
+    """Whether an expression names a method of something: ``model.fit``."""
+    return isinstance(node, cst.Attribute) and node.attr.value == name
 
 
 def _is_super(node: cst.BaseExpression) -> bool:

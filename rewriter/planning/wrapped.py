@@ -35,15 +35,18 @@ def hidden(
         ):
             continue
         call = unit.names.parents[node]
-        if isinstance(call, cst.Call) and call.func is node and _trains(state, unit, reach, training, call):
-            yield Finding(
-                "wrapped-model",
+        called = isinstance(call, cst.Call) and call.func is node
+        if isinstance(call, cst.Call) and called and _runs_backward(reach, training, call):
+            yield _apart(
                 call,
-                f"training uses the result of .{node.attr.value}(), but Accelerate averages gradients only for calls "
-                "of the model itself: those of a method would stay local to each process",
-                "call the method from forward() and call the model, or migrate with --target torchlift, which wraps "
-                "nothing",
-                Severity.BLOCKED,
+                f"the training is in .{node.attr.value}()",
+                "train in a function that is given the model and calls it",
+            )
+        elif isinstance(call, cst.Call) and called and _trains(state, unit, reach, training, call):
+            yield _apart(
+                call,
+                f"training uses the result of .{node.attr.value}()",
+                "call the method from forward() and call the model",
             )
         else:
             yield node.value
@@ -52,6 +55,17 @@ def hidden(
         if record is not None and call.args and outside_name(record) in ("builtins.isinstance", "builtins.len"):
             if _is_wrapped(state, unit, reach, stands, call, call.args[0].value):
                 yield call.args[0].value
+
+
+def _apart(call: cst.Call, cause: str, remedy: str) -> Finding:
+    return Finding(
+        "wrapped-model",
+        call,
+        f"{cause}, but Accelerate averages gradients only for calls of the model itself: those of a method would stay "
+        "local to each process",
+        f"{remedy}, or migrate with --target torchlift, which wraps nothing",
+        Severity.BLOCKED,
+    )
 
 
 def _is_wrapped(
@@ -65,6 +79,12 @@ def _is_wrapped(
     if any(klass is not None and klass.role is not None for klass in classes):
         return False
     return any(not in_front(stands[origin], unit, reach, node) for origin in held)
+
+
+def _runs_backward(reach: Reach, training: Training, call: cst.Call) -> bool:
+    """Whether a method runs a backward pass: ``model.fit(loader, optimizer)``."""
+    inside = {code for function in reach.called(call) for code in reach.below(function)}
+    return any(reach.function_of(record.node) in inside for record in training.backwards)
 
 
 def _trains(state: State, unit: Unit, reach: Reach, training: Training, call: cst.Call) -> bool:

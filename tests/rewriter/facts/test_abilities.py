@@ -112,3 +112,28 @@ def test_a_trainer_that_is_made_behind_prepare_loads_into_the_model() -> None:
     config = Config(target=Target.ACCELERATE)
     after = migrate([decode(TRAINER.encode(), Path("train.py"))], CATALOGUE, config).files[0].after.decode()
     assert "accelerator.unwrap_model(self.model).load_state_dict(" in after
+
+
+FITS = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Net(torch.nn.Linear):
+    def fit(self, loader, optimizer):
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(self(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+net = Net(8, 2)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+net.fit(loader, optimizer)
+"""
+
+
+@pytest.mark.parametrize("target", Target)
+def test_a_method_that_runs_the_training_passes_by_a_wrapper(target: Target) -> None:
+    (file,) = migrate([decode(FITS.encode(), Path("train.py"))], CATALOGUE, Config(target=target)).files
+    assert [d.id for d in file.diagnoses] == (["wrapped-model"] if target is Target.ACCELERATE else [])

@@ -219,7 +219,16 @@ def test_methods_of_a_class_without_a_constructor_read_a_global(lines: Lines) ->
 
 
 def test_a_global_that_importers_would_miss_is_none(lines: Lines) -> None:
+    """Without a constructor that could keep it, the accelerator goes to the method."""
     came, found = lines(WITHOUT + "if __name__ == '__main__':\n    main()\n")
+    assert "def train(self, model, loader, optimizer, accelerator):" in came
+    assert any(line.startswith("Trainer().train(model, ") and line.endswith("optimizer, accelerator)") for line in came)
+    assert found == []
+
+
+def test_a_method_that_is_handed_on_as_a_value_is_not_given_it(lines: Lines) -> None:
+    handed = "import atexit\natexit.register(Trainer().train)\n"
+    came, found = lines(WITHOUT + "if __name__ == '__main__':\n    main()\n    " + handed.replace("\n", "\n    "))
     assert came == []
     assert "accelerator-out-of-reach" in found
 

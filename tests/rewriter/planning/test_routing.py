@@ -209,3 +209,67 @@ def test_a_save_that_is_a_part_of_a_statement_there_is_refused(line: str, run: R
         predict="from settings import save\n\nsave(1, 2)\n",
     )
     assert not after and "checkpoint_save" in findings
+
+
+LEARNER = """\
+import torch
+
+
+class Learner(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.line(x)
+
+    def learn(self, batches, optimizer, turns=1):
+        for turn in range(turns):
+            for x, y in batches:
+                optimizer.zero_grad()
+                loss = torch.nn.functional.cross_entropy(self(x), y)
+                loss.backward()
+                optimizer.step()
+            self.judge(batches)
+
+    def judge(self, batches):
+        hits = 0
+        with torch.no_grad():
+            for x, y in batches:
+                out = self(x)
+                hits += (out.argmax(1) == y).sum().item()
+        print(hits)
+"""
+LEARNS = """\
+import torch
+from settings import Learner
+from torch.utils.data import DataLoader
+
+learner = Learner()
+batches = DataLoader(data, 4)
+optimizer = torch.optim.SGD(learner.parameters(), lr=0.1)
+learner.learn(batches, optimizer, turns=2)
+"""
+
+
+def test_a_method_of_a_module_is_handed_it(run: Run) -> None:
+    """The module cannot keep it: torch copies, saves and moves its attributes."""
+    after, findings = run(LEARNS, LEARNER)
+    assert "learner.learn(batches, optimizer, accelerator, turns=2)\n" in after["train.py"]
+    assert "def learn(self, batches, optimizer, accelerator, turns=1):" in after["settings.py"]
+    assert "self.judge(batches, accelerator)\n" in after["settings.py"]
+    assert "def judge(self, batches, accelerator):" in after["settings.py"]
+    assert findings == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Learner.learn(learner, batches, optimizer)",
+        "run = learner.learn\nrun(batches, optimizer)",
+        "learner.learn(batches, optimizer)\nhook = learner.learn",
+    ],
+)
+def test_a_method_of_a_module_that_is_used_in_another_way_is_left(run: Run, line: str) -> None:
+    after, findings = run(LEARNS.replace("learner.learn(batches, optimizer, turns=2)", line), LEARNER)
+    assert not after and "accelerator-out-of-reach" in findings
