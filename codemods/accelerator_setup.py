@@ -34,7 +34,8 @@ A class whose methods need it stores it: the constructor gets the accelerator (o
 ``self.accelerator``; the assignment of ``self.device`` changes.
 
 If nothing names a device, the accelerator is created before its first use. A function that is used as a value, or
-is called from unknown places, keeps its parameters.
+is called from unknown places, keeps its parameters. A function that evaluates, and that files outside the program call
+too, gets a last parameter that they need not give: ``accelerator=None``.
 """
 
 from __future__ import annotations
@@ -121,6 +122,9 @@ def _in_place(old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
 
 def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
     reason = "it uses the accelerator"
+    if hand_down.makes is not None:
+        yield from _optional(facts, hand_down, hand_down.makes)
+        return
     if hand_down.replaces is None:
         yield AddParameter(ID, hand_down.function, facts.accelerator, hand_down.index, reason=reason)
         return
@@ -136,6 +140,16 @@ def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
     yield Replace(ID, hand_down.replaces, renamed, reason=reason)
     if annotated:
         yield AddImport(ID, facts.module, facts.abilities.module, "Accelerator", reason="named in an annotation")
+
+
+def _optional(facts: ModuleFacts, hand_down: HandDown, first: cst.CSTNode) -> Iterator[Edit]:
+    """A function that other programs call as before: with an accelerator of its own, of one process, it gathers what it
+    has."""
+    name, reason = facts.accelerator, "other files call it without one"
+    yield AddParameter(ID, hand_down.function, name, hand_down.index, "None", reason=reason)
+    text = f"if {name} is None:\n    {name} = Accelerator()"
+    yield InsertBefore(ID, first, text, reason=reason)
+    yield AddImport(ID, facts.module, facts.abilities.module, "Accelerator", reason=reason)
 
 
 def _argument(facts: ModuleFacts, handing: Handing) -> Edit:

@@ -377,14 +377,14 @@ def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> l
 
 
 def _with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
+    new = _parameter(edit)
     if edit.index is None:
-        new = cst.Param(cst.Name(edit.name))
         only = [*function.params.kwonly_params, new]
         return function.with_changes(params=function.params.with_changes(kwonly_params=only))
     params = list(function.params.params)
     index = min(edit.index - len(function.params.posonly_params), len(params))
     space = cst.Comma(whitespace_after=between(params))
-    new = cst.Param(cst.Name(edit.name), comma=space)
+    new = new.with_changes(comma=space)
     last = index == len(params) and not _more(function.params)
     if index > 0 and last:
         old, plain = params[-1], cst.SimpleWhitespace("")
@@ -397,6 +397,13 @@ def _with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.Functi
         new = new.with_changes(comma=cst.MaybeSentinel.DEFAULT)
     params.insert(index, new)
     return function.with_changes(params=function.params.with_changes(params=params))
+
+
+def _parameter(edit: AddParameter) -> cst.Param:
+    if not edit.default:
+        return cst.Param(cst.Name(edit.name))
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return cst.Param(cst.Name(edit.name), default=cst.parse_expression(edit.default), equal=equal)
 
 
 _Comma = cst.Comma | cst.MaybeSentinel

@@ -84,6 +84,8 @@ class AddParameter(Edit):
 
     name: str
     index: int | None
+    default: str = ""
+    """The default of the parameter; without one, every call must give it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,6 +110,8 @@ class HandDown:
     index: int | None
     """Position among the positional parameters; None if ``*args`` takes all that are left, so that the new one is
     keyword-only."""
+    makes: cst.CSTNode | None = None
+    """Files outside the program call it as well, and give none: it makes one for itself before this statement."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..analysis.dataflow.call_graph import Reach
+from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.constants import Constant, Constants, constants, lent
 from ..analysis.devices.device_fields import device_fields
@@ -44,6 +44,8 @@ class ProgramFacts:
         self.swaps = swaps(state, self.reach.units) if swapped else Swaps()
         self.abilities = _ABILITIES[config.target]
         self.shared = shared_code(self.reach)
+        self.optional: set[Code] = set()
+        """Those of them that may get the accelerator as a last parameter which nobody else has to give."""
         self.hand = self._by_hand()
         self.settled = self.hand is not None or (self.existing is not None and settled(state))
         """The script was written for several processes: who prints and what is summed is left to its author."""

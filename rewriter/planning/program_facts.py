@@ -45,6 +45,7 @@ from .prepare import PreparePlan, plan
 from .program import ProgramFacts
 from .reached_module import ReachedModule, roles
 from .routing import Router
+from .shared_code import may_be_given
 
 
 class ParsedModule(NamedTuple):
@@ -136,10 +137,13 @@ class _Analyses(ProgramFacts):
         return [ReachedModule(collected[unit], way).facts() for unit in self.reach.units]
 
     def _leave_shared(self, evaluations: list[metrics.Evaluation]) -> None:
-        """Leave the evaluation loops alone that files outside the program run as well."""
+        """Leave the evaluation loops alone that files outside the program run as well, and that cannot gather there."""
         for evaluation in evaluations:
-            user = self.shared.get(evaluation.unit.names.function(evaluation.loop))
-            if user is not None:
+            code = evaluation.unit.names.function(evaluation.loop)
+            user = self.shared.get(code)
+            given = may_be_given(self.reach, self.shared, code) if user is not None and evaluation.understood else set()
+            self.optional.update(given)
+            if user is not None and not given:
                 evaluation.leave(f"{user} also runs it, with a loader that is not prepared")
 
     def _decided(
@@ -370,7 +374,7 @@ class _Analyses(ProgramFacts):
             part.unit.names.function(answer.node) for part in collected.values() for answer in part.received
         )
         anchor = plan_.code or (self.reach.function_of(self.training.backwards[0].node) if marked else None)
-        return Router(homes, self.shared, keepers).route(
+        return Router(homes, self.shared, keepers, self.optional).route(
             needs, essential, anchor, [prepare for _, prepare in plan_.prepares]
         )
 

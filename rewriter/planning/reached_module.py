@@ -181,7 +181,8 @@ class ReachedModule:
         if placement.move is Move.RETARGET:
             stays = follows_field(placement, self._program.redefined) or self._program.constants.followed(placement)
             return self.here(placement.node) and not stays
-        return self._unit.names.function(placement.node) not in self._program.shared or self.here(placement.node)
+        code, program = self._unit.names.function(placement.node), self._program
+        return code not in program.shared or (self.here(placement.node) and code not in program.optional)
 
     def _numbered(self) -> Iterator[cst.BaseExpression]:
         """The names of GPUs that lose their number: those that many read, and those where the accelerator is not."""

@@ -24,13 +24,19 @@ from .signatures import Signatures
 class Router:
     """Finds the way of the accelerator through a program."""
 
-    def __init__(self, homes: Homes, shared: Container[Code] = (), keepers: Container[Klass] = ()) -> None:
+    def __init__(
+        self,
+        homes: Homes,
+        shared: Container[Code] = (),
+        keepers: Container[Klass] = (),
+        optional: Container[Code] = (),
+    ) -> None:
         self.homes = homes
         self.state, self.reach = homes.state, homes.reach
         self.shared = shared
         """Functions that files outside the program call as well."""
         self.holders = Holders(self.state, self.reach)
-        self.signatures = Signatures(self.state, self.reach, self.holders, homes.name, shared, homes.starts)
+        self.signatures = Signatures(self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional)
         self.keepers = keepers
         """Classes whose objects keep the accelerator."""
         self._runs_early: set[Code] | None = None

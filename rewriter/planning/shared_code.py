@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import Unit
+from ..analysis.syntax.nodes import is_docstring
 from ..facts.module_paths import ENTRY
 from ..findings import Finding, Severity
 
@@ -15,11 +18,32 @@ def shared_code(reach: Reach) -> dict[Code, str]:
     found: dict[Code, str] = {}
     for unit in reach.units:
         for function in unit.names.functions if unit.place.shared else ():
-            user = _user(unit, function)
+            user = used_elsewhere(unit, function)
             if user is not None and not _starts(reach, unit, function):
                 for code in reach.below(function):
                     found.setdefault(code, user)
     return found
+
+
+def may_be_given(reach: Reach, shared: Mapping[Code, str], code: Code) -> set[Code]:
+    """
+    The functions that may get the accelerator as a last parameter with a default, so that some code has it: the one
+    around it, and those of its callers that files outside the program use as well; none where one of them is no plain
+    function of a module.
+
+    Such a function evaluates. Without an accelerator it makes one, of one process, which gathers what it is given.
+    """
+    found = {above for above in reach.above(code) if above in shared}
+    plain = all(isinstance(reach.unit(f).names.parents.get(f), cst.Module) and first_statement(f) for f in found)
+    return found if plain else set()
+
+
+def first_statement(code: Code) -> cst.CSTNode | None:
+    """The first statement in the block of a function, after its docstring."""
+    block = code.body if isinstance(code, cst.FunctionDef) else None
+    if not isinstance(block, cst.IndentedBlock):
+        return None
+    return next((statement for statement in block.body if not is_docstring(statement)), None)
 
 
 def _starts(reach: Reach, unit: Unit, function: cst.CSTNode) -> bool:
@@ -30,8 +54,8 @@ def _starts(reach: Reach, unit: Unit, function: cst.CSTNode) -> bool:
     return any(isinstance(unit.names.function(site), cst.Module) for site in sites if site in unit.names.parents)
 
 
-def _user(unit: Unit, function: cst.CSTNode) -> str | None:
-    """Who uses a function by its name, or by that of the class or function around it."""
+def used_elsewhere(unit: Unit, function: cst.CSTNode) -> str | None:
+    """Which file outside the program uses a function by its name, or by that of the class or function around it."""
     shared = unit.place.shared
     if "*" in shared:
         return shared["*"]

@@ -17,6 +17,7 @@ from ..facts.module import HandDown, Handing
 from ..facts.roles import Origin, Role
 from .accelerator_path import Way
 from .holders import Holders
+from .shared_code import first_statement, used_elsewhere
 
 _HARMLESS = frozenset({"no_grad", "inference_mode", "enable_grad", "staticmethod", "classmethod"})
 """Decorators that leave the signature alone."""
@@ -26,11 +27,20 @@ class Signatures:
     """The functions of a program whose calls are all known, and what becomes of their parameters."""
 
     def __init__(
-        self, state: State, reach: Reach, holders: Holders, name: str, shared: Container[Code], starts: Sequence[Start]
+        self,
+        state: State,
+        reach: Reach,
+        holders: Holders,
+        name: str,
+        starts: Sequence[Start],
+        shared: Container[Code],
+        optional: Container[Code],
     ) -> None:
         self.state, self.reach, self.holders, self.name = state, reach, holders, name
         self.shared = shared
         """Functions that files outside the program call as well."""
+        self.optional = optional
+        """Those of them that may get it as a last parameter which nobody else has to give."""
         self.starts = starts
         """Where a script that distributes itself joins its processes."""
         self._values_of: dict[Thing, list[cst.CSTNode]] = {}
@@ -43,7 +53,11 @@ class Signatures:
     def can_change(self, code: cst.FunctionDef) -> bool:
         """Whether all callers are known: a plain function, never used as a value."""
         unit = self.reach.unit(code)
-        if code in self.shared or code in self.state.escaped or not set(decorators(code)) <= _HARMLESS:
+        if (
+            (code in self.shared and code not in self.optional)
+            or code in self.state.escaped
+            or not set(decorators(code)) <= _HARMLESS
+        ):
             return False
         scope = unit.names.within.get(code)
         if self.holders.is_init(code):
@@ -142,7 +156,8 @@ class Signatures:
         """
         unit = self.reach.unit(code)
         scope = unit.names.scopes[code]
-        param = self.parameter(code) if alone else None
+        optional = code in self.shared and used_elsewhere(unit, code) is not None
+        param = self.parameter(code) if alone and code not in self.shared else None
         places = positional(code)
         method = self.holders.method(code)
         bound = "classmethod" in decorators(code) or (method is not None and method[0] is code)
@@ -153,10 +168,12 @@ class Signatures:
             way.reaches.add(code)
             return
         index: int | None = places.index(param) if param is not None else len([p for p in places if p.default is None])
+        if optional:
+            index = len(places)
         if param is None and isinstance(code.params.star_arg, cst.Param):
             index = None
-        way.hand_downs.append((unit, HandDown(code, param, index)))
-        place = index - shift if index is not None and alone else None
+        way.hand_downs.append((unit, HandDown(code, param, index, first_statement(code) if optional else None)))
+        place = index - shift if index is not None and alone and not optional else None
         handed = {handing.call for _, handing in way.handings} if not alone else ()
         for site in (site for site in sites if site not in handed):
             argument = argument_of(site, param, place) if param is not None and place is not None else None

@@ -273,3 +273,66 @@ def test_a_method_of_a_module_is_handed_it(run: Run) -> None:
 def test_a_method_of_a_module_that_is_used_in_another_way_is_left(run: Run, line: str) -> None:
     after, findings = run(LEARNS.replace("learner.learn(batches, optimizer, turns=2)", line), LEARNER)
     assert not after and "accelerator-out-of-reach" in findings
+
+
+JUDGE = """\
+import torch
+
+
+def right(model, batches, verbose=True):
+    '''How many rows the model gets right.'''
+    return hits(model, batches, print if verbose else None)
+
+
+def hits(model, batches, told):
+    found = 0
+    for x, y in batches:
+        x, y = x.to("cuda"), y.to("cuda")
+        with torch.no_grad():
+            out = model(x)
+        found += (out.argmax(1) == y).sum().item()
+    return found
+"""
+JUDGES = """\
+import torch
+from settings import right
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(4, 2).to("cuda")
+batches = DataLoader(data, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x.to("cuda")), y.to("cuda"))
+        loss.backward()
+        optimizer.step()
+    print(right(model, batches))
+"""
+JUDGED_BY = "from settings import right\n\nprint(right(net, DataLoader(data, 4), False))\n"
+
+
+def test_an_evaluation_that_another_program_runs_makes_its_own_there(run: Run) -> None:
+    """It reads the loader of the training, and was refused: now nobody else has to give it the accelerator."""
+    after, findings = run(JUDGES, JUDGE, predict=JUDGED_BY)
+    settings = after["settings.py"]
+    assert "accelerator.print(right(model, batches, accelerator=accelerator))" in after["train.py"]
+    assert (
+        "def right(model, batches, verbose=True, accelerator=None):\n    '''How many rows the model gets right.'''\n"
+        "    if accelerator is None:\n        accelerator = Accelerator()\n    return hits("
+    ) in settings
+    assert "out, y = accelerator.gather_for_metrics((out, y))" in settings
+    assert "def hits(model, batches, told, accelerator):\n" in settings, "nobody else calls it"
+    assert '        x, y = x.to("cuda"), y.to("cuda")\n' in settings, "the loader of the other program is not prepared"
+    assert findings == []
+
+
+def test_an_evaluation_in_a_class_that_another_program_uses_is_left(run: Run) -> None:
+    inside = "class Judge:\n" + "".join(f"    {line}\n" for line in JUDGE.split("\n")[3:] if line)
+    inside = inside.replace("def right(model", "def right(self, model").replace(
+        "def hits(model", "def hits(self, model"
+    )
+    inside = "import torch\n\n" + inside.replace("return hits(", "return self.hits(")
+    train = JUDGES.replace("import right", "import Judge").replace("right(model", "Judge().right(model")
+    after, findings = run(train, inside, predict="from settings import Judge\n\nJudge().right(net, rows)\n")
+    assert not after and findings == ["prepare"]
