@@ -129,12 +129,17 @@ def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
         yield AddParameter(ID, hand_down.function, facts.accelerator, hand_down.index, reason=reason)
         return
     annotated = hand_down.replaces.annotation is not None
+    before = hand_down.function.params.params[: hand_down.index]
+    optional = hand_down.index is not None and any(param.default is not None for param in before)
 
     def renamed(param: cst.CSTNode) -> cst.CSTNode:
         assert isinstance(param, cst.Param)
         param = param.with_changes(name=cst.Name(facts.accelerator))
         if param.annotation is not None:
             param = param.with_changes(annotation=param.annotation.with_changes(annotation=cst.Name("Accelerator")))
+        if param.default is not None:  # every call gives it
+            default, equal = (cst.Name("None"), param.equal) if optional else (None, cst.MaybeSentinel.DEFAULT)
+            param = param.with_changes(default=default, equal=equal)
         return param
 
     yield Replace(ID, hand_down.replaces, renamed, reason=reason)

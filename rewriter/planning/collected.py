@@ -49,6 +49,7 @@ from ..facts.module import (
     Gather,
     MixedPrecision,
     Move,
+    Placement,
 )
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
@@ -237,6 +238,7 @@ class Collected:
         found += [s.call for s in self.state_dicts]
         found += [ld.call for ld in self.loads if ld.needed and not ld.copied]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE)]
+        moves = [p for p in moves if not self._given_with_default(p)]
         found += [p.node for p in moves if not self.program.constants.followed(p)]
         found += [t.node for t in self.legacy if not t.placed]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
@@ -252,6 +254,15 @@ class Collected:
         for load in self.loads:  # the accelerator does not come to a function for weights that are copied
             if load.needed and load.copied and names.function(load.call) in needing:
                 yield names.function(load.call), load.call
+
+    def _given_with_default(self, placement: Placement) -> bool:
+        """Whether a move goes to a parameter that calls may leave out: it follows what it is given, and is no reason to
+        bring the accelerator."""
+        call = placement.node
+        aims = [arg.value for arg in call.args] if isinstance(call, cst.Call) and placement.target is None else []
+        bindings = [self.unit.names.binding(aim) for aim in aims if isinstance(aim, cst.Name)]
+        params = [d for b in bindings if b is not None and len(b.definitions) == 1 for d in b.definitions]
+        return any(isinstance(param, cst.Param) and param.default is not None for param in params)
 
     def settle_loads(self, here: Callable[[cst.CSTNode], bool]) -> None:
         """Load to the CPU what is copied, where the accelerator does not come."""

@@ -13,6 +13,7 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.modules import starred
 from ..analysis.dataflow.program_flow import choice_around
 from ..analysis.dataflow.values import State, Unit
+from ..analysis.devices.device_attributes import option
 from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition
@@ -46,6 +47,8 @@ class Homes:
     """Calls that are edited themselves."""
     flag: Flag | None = None
     """The condition under which a script that names no device keeps to the CPU."""
+    moves: bool = False
+    """The script moves something to a device."""
     reads: frozenset[str] = frozenset()
     """Further names that the constructor's arguments read."""
     stamps: frozenset[Code] = frozenset()
@@ -83,7 +86,7 @@ class Homes:
             return None
         behind = any(first is p.node and p.side is Side.AFTER and p.wraps is None for p in prepares)
         side = Side.AFTER if behind and not self._runs_need(unit, first, needs) else Side.BEFORE
-        named = "" if self.devices or self.fields else "; the script names no device"
+        named = "" if self.moves or self.devices or self.fields else "; the script names no device"
         way.home = (unit, Home(first, side, (), f"before its first use{named}"))
         flagged = self._flagged(unit, anchor, first, prepares)
         if flagged is not None:
@@ -212,7 +215,7 @@ class Homes:
 
     def _flagged(self, unit: Unit, anchor: Code, first: cst.CSTNode, prepares: list[Prepare]) -> Home | None:
         """The home of an accelerator that takes over the flag on which the script's moves hang: where it is known."""
-        if self.flag is None or (self.flag.unit is not unit and self.flag.text != "True"):
+        if self.flag is None or not self.flag.settled or (self.flag.unit is not unit and self.flag.text != "True"):
             return None
         scope, order = unit.names.scopes[anchor], unit.names.order
         behind = self.flag.behind
@@ -261,13 +264,22 @@ class Homes:
         choice = choice_around(field_.unit, field_.statement)
         if isinstance(choice, cst.If):  # in its branches the accelerator would be made on some ways alone
             values = {field_.unit.names.parents[f.statement]: f.value for f in same}
-            wanted = condition_of_branches(self.state, field_.unit, choice, values)
+            wanted = condition_of_branches(self.state, field_.unit, choice, values, self._before(field_, choice))
             asked = (("cpu", wanted),) if wanted is not None else ()
             return Home(choice, Side.BEFORE, asked, "before the branches that choose the device")
         condition = cpu_condition(self.state, field_.unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(field_.unit, name, condition, needs) or field_.statement
         return Home(first, Side.BEFORE, arguments, "where the device is chosen")
+
+    def _before(self, field_: DeviceField, choice: cst.If) -> str:
+        """The condition under which an attribute that only some branches set has named the CPU before; one that nothing
+        has set by then is the CPU's."""
+        tests = [n for n in descendants(choice.test) if n.deep_equals(field_.target)]
+        word = field_.target.attr.value
+        if not tests and not any(option(record.node) == word for record in self.state.calls.values()):
+            return "True"
+        return f'{field_.unit.names.module.code_for_node(field_.target)} == "cpu"'
 
     def _earlier(
         self, unit: Unit, name: DeviceName, condition: str | None, needs: dict[Code, None]

@@ -47,6 +47,8 @@ from .reached_module import ReachedModule, roles
 from .routing import Router
 from .shared_code import may_be_given
 
+_MOVES = frozenset({Move.STATEMENT, Move.LINK, Move.RETARGET})
+
 
 class ParsedModule(NamedTuple):
     """A parsed module of a program: its import name, and its tree."""
@@ -199,7 +201,7 @@ class _Analyses(ProgramFacts):
         self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])
         if self.flag is None and self.existing is None:
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
-            self.flag = kept_device(self.state, self.reach, gone)
+            self.flag = kept_device(self.state, self.reach, gone, gone | self._places_of_models(collected))
         asks = self.existing is None and self.flag is None
         stays = cpu_only(self.state, self.reach, self.training, partial(self._early, plan_)) if asks else None
         if stays is not None:
@@ -214,6 +216,12 @@ class _Analyses(ProgramFacts):
             if lost is not None:
                 collected[flag.unit].findings.append(lost)
         return collected, way
+
+    def _places_of_models(self, collected: dict[Unit, Collected]) -> set[cst.CSTNode]:
+        """What names the devices of the moves of models that stay."""
+        calls = [p.node for part in collected.values() for p in part.placements if p.move is Move.RETARGET]
+        models = [c for c in calls if isinstance(c, cst.Call) and origins(self.state.calls[c].receiver, Role.MODEL)]
+        return {node for call in models for arg in call.args for node in descendants(arg)}
 
     def _early(self, plan_: PreparePlan, call: cst.Call, model: Origin) -> bool:
         """Whether a model is still on the CPU where it is called: before its ``prepare``, or without one."""
@@ -366,6 +374,7 @@ class _Analyses(ProgramFacts):
             lent=self.lent,
             marked=frozenset(marked | {call for _, call in self.draws}),
             flag=self.flag,
+            moves=any(p.move in _MOVES for part in collected.values() for p in part.placements),
             reads=frozenset().union(*(found.names for found in (self.precision, self.window) if found is not None)),
             starts=self.hand.starts if self.hand is not None else (),
             constructor=self.hand.constructor() if self.hand is not None else (),

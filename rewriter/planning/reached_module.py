@@ -77,6 +77,10 @@ class ReachedModule:
         told.extend(unreached_work(prepares, found.gathers, here))
 
         home = way.home[1] if way.home is not None and way.home[0] is unit else None
+        if home is not None and home.gives and program.flag is not None:
+            handed = {n for _, h in way.handings if h.replaces is not None for n in descendants(h.replaces)}
+            if handed.issuperset(program.flag.reads):
+                home = home._replace(gives="")
         removed = {
             n
             for d in ([home.node, *home.removed] if home and home.side is Side.INSTEAD else [])

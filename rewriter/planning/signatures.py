@@ -142,11 +142,17 @@ class Signatures:
     def _only_held(self, code: cst.FunctionDef, param: cst.Param) -> list[Thing]:
         """What a parameter can hold that nothing else sets, and that every call gives; empty where it has no role."""
         binding = self.reach.unit(code).names.scopes[code].bindings[param.name.value]
-        if len(binding.definitions) != 1 or param.default is not None:
+        if len(binding.definitions) != 1 or (param.default is not None and not self._given_by_all(code, param)):
             return []
         things = list(self.state.binding(binding).things)
         held = [t for t in things if isinstance(t, Origin)]
         return things if self.starts and number(things) is not None else list(held)
+
+    def _given_by_all(self, code: cst.FunctionDef, param: cst.Param) -> bool:
+        """Whether every call gives a parameter, so that its default counts for nothing."""
+        bound = self.holders.is_init(code) or "classmethod" in decorators(code)
+        index = positional(code).index(param) - bound if param in positional(code) else -1
+        return all(argument_of(site, param, index) is not None for site in self.reach.sites(code))
 
     def hand_down(self, code: cst.FunctionDef, sites: list[cst.Call], way: Way, *, alone: bool = True) -> None:
         """

@@ -1,8 +1,11 @@
-"""Devices that are kept as an attribute: ``args.device``, ``config.device``, and read in thirty places."""
+"""
+Devices that the accelerator takes over and gives back: kept as an attribute, ``args.device``, and read in thirty
+places; or given by code that this program cannot change, ``device, ids = setup(args)``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
@@ -11,29 +14,93 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State, Unit, origins
 from ..syntax.scopes import Binding
+from ..syntax.walk import descendants
 from ..training.training import method_name
 from .device_flags import Flag
-from .device_names import condition_of
+from .device_names import chosen_by_setting, condition_of
 
 _NAMES = frozenset({"device", "dev"})
+_DEPTH = 4
 
 
-def kept_device(state: State, reach: Reach, gone: set[cst.CSTNode]) -> Flag | None:
+def kept_device(state: State, reach: Reach, gone: set[cst.CSTNode], aims: Container[cst.CSTNode]) -> Flag | None:
     """
-    The attribute that holds the script's device, as what the accelerator takes over and gives back.
+    The attribute or the variable that holds the script's device, as what the accelerator takes over and gives back.
 
     Args:
         state, reach: the solved program.
         gone: nodes that go with the moves; a read among them needs nothing any more.
+        aims: nodes that name where the script moves its models and batches: that is its device.
     """
     for unit in reach.units:
         for node in state.values:
             if not (node.__class__ is cst.Attribute and node in unit.names.parents and _is_device(state, unit, node)):
                 continue
-            binding = unit.names.binding(node.value) if isinstance(node.value, cst.Name) else None
-            if binding is not None and binding.definitions and not isinstance(binding.definitions[0], cst.Param):
-                return _flag(state, reach, unit, node, binding, gone)
+            holder = _holder(reach, unit, node.value) if isinstance(node.value, cst.Name) else None
+            if holder is not None and any(other in aims for _, other in _same(state, reach, node)):
+                return _flag(state, reach, *holder, node, gone)
+    for unit in reach.units:
+        for node in state.values:
+            if node.__class__ is cst.Name and node in aims and node in unit.names.parents and _takes_device(unit, node):
+                given = _given(state, reach, unit, node)
+                if given is not None:
+                    return _of_variable(state, reach, *given, gone)
+    asked = ((u, n) for u in reach.units for n in u.names.calls if n in aims and n in state.calls)
+    chosen = next(((u, n) for u, n in asked if chosen_by_setting(state, n)), None)
+    if chosen is not None:  # when its setting has its value is not known
+        return Flag(chosen[0], chosen[0].names.module.code_for_node(chosen[1]), chosen[1], kept=True, settled=False)
     return None
+
+
+def _holder(reach: Reach, unit: Unit, node: cst.Name, depth: int = 0) -> tuple[Unit, Binding] | None:
+    """The variable that keeps the device: for a parameter what the calls give, where that is one variable."""
+    binding = unit.names.binding(node)
+    if binding is None or not binding.definitions:
+        return None
+    if not isinstance(binding.definitions[0], cst.Param):
+        return unit, binding
+    given = list(reach.given(binding)) if depth < _DEPTH else []
+    found = {_holder(reach, u, v, depth + 1) if isinstance(v, cst.Name) else None for u, v in given}
+    return found.pop() if len(found) == 1 else None
+
+
+def _given(
+    state: State, reach: Reach, unit: Unit, node: cst.Name, depth: int = 0
+) -> tuple[Unit, cst.Name, Binding] | None:
+    """The variable that holds a device, for a parameter that of the calls: where a call has given several values."""
+    binding = unit.names.binding(node)
+    held = [o for o in origins(state.binding(binding)) if o.qualified != "follows"] if binding is not None else []
+    if binding is None or not held or any(o.role is not Role.DEVICE for o in held):
+        return None
+    if any(isinstance(definition, cst.Param) for definition in binding.definitions):
+        found = {}
+        for caller, value in reach.given(binding) if depth < _DEPTH else ():
+            given = _given(state, reach, caller, value, depth + 1) if isinstance(value, cst.Name) else None
+            if given is not None:
+                found[given[2]] = given
+        return next(iter(found.values())) if len(found) == 1 else None
+    element = unit.names.parents.get(binding.definitions[0])
+    once = len(binding.definitions) == 1 and isinstance(element, cst.Element)
+    return (unit, node, binding) if once else None
+
+
+def _of_variable(
+    state: State, reach: Reach, unit: Unit, node: cst.Name, binding: Binding, gone: set[cst.CSTNode]
+) -> Flag:
+    made = origins(state.binding(binding), Role.DEVICE)
+    kind = "" if all(o.qualified == "str" for o in made) else ".type"
+    left = [read for read in binding.reads if read not in gone]
+    word = not kind and any(_read_as_word(reach, unit, read) for read in left)
+    gives = f"{binding.name} = {{}}.device{'.type' if word else ''}" if left else ""
+    return Flag(
+        unit,
+        f'{binding.name}{kind} == "cpu"',
+        node,
+        choice_around(unit, binding.definitions[0]),
+        gives,
+        tuple(left),
+        True,
+    )
 
 
 def _is_device(state: State, unit: Unit, node: cst.Attribute) -> bool:
@@ -43,6 +110,11 @@ def _is_device(state: State, unit: Unit, node: cst.Attribute) -> bool:
     base = state.values.get(node.value)
     if base is None or any(isinstance(t, Origin) for t in base.things) or not base.things:
         return False
+    return _takes_device(unit, node)
+
+
+def _takes_device(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether an expression is read in a place that takes a device."""
     parent = unit.names.parents.get(node)
     if isinstance(parent, cst.Arg):
         call = unit.names.parents.get(parent)
@@ -54,19 +126,21 @@ def _is_device(state: State, unit: Unit, node: cst.Attribute) -> bool:
 
 
 def _flag(
-    state: State, reach: Reach, unit: Unit, node: cst.Attribute, binding: Binding, gone: set[cst.CSTNode]
+    state: State, reach: Reach, unit: Unit, binding: Binding, node: cst.Attribute, gone: set[cst.CSTNode]
 ) -> Flag | None:
-    assert isinstance(node.value, cst.Name)
-    text = f"{node.value.value}.{node.attr.value}"
+    text = f"{binding.name}.{node.attr.value}"
     home: Code = unit.names.function(binding.definitions[0])
     reads: list[tuple[Unit, cst.Attribute]] = []
     sets: list[tuple[Unit, cst.Attribute]] = []
     for other_unit, other in _same(state, reach, node):
         parent = other_unit.names.parents.get(other)
         (sets if isinstance(parent, cst.AssignTarget) else reads).append((other_unit, other))
+    makers = _makers(state, reach, unit, binding)
+    sets = [(u, n) for u, n in sets if u.names.function(n) not in makers]
     if any(u is not unit or u.names.function(n) is not home for u, n in sets):
         return None
     left = [(u, n) for u, n in reads if n not in gone and not (u is unit and _sets(unit, n))]
+    left = [(u, n) for u, n in left if u.names.function(n) not in makers]
     last = max((n for _, n in sets), key=unit.names.order, default=None)
     made = [o for o in origins(state.values.get(node), Role.DEVICE) if o.qualified != "follows"]
     kind = ".type" if made and all(o.qualified != "str" for o in made) else ""
@@ -78,9 +152,21 @@ def _flag(
         if text in (condition or unit.names.module.code_for_node(assign.value)):
             torch_device = isinstance(assign.value, cst.Call) and method_name(assign.value) == "device"
             condition = f'{text}{".type" if torch_device else ""} == "cpu"'
-    word = any(_as_word(u, n) for u, n in left)
+    word = any(_read_as_word(reach, u, n) for u, n in left)
     behind = choice_around(unit, last) if last is not None else None
-    return Flag(unit, condition or "", node, behind, f"{text} = {{}}.device{'.type' if word else ''}" if left else "")
+    gives = f"{text} = {{}}.device{'.type' if word else ''}" if left else ""
+    return Flag(unit, condition or "", node, behind, gives, tuple(read for _, read in left), not sets)
+
+
+def _makers(state: State, reach: Reach, unit: Unit, binding: Binding) -> set[Code]:
+    """The functions that run where a variable gets its only value: they have made the thing by then."""
+    if len(binding.definitions) != 1:
+        return set()
+    statement = unit.names.statement(binding.definitions[0])
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return set()
+    calls = [n for n in descendants(statement) if isinstance(n, cst.Call) and n in state.calls]
+    return {code for call in calls for function in reach.called(call) for code in reach.below(function)}
 
 
 def _same(state: State, reach: Reach, node: cst.Attribute) -> Iterator[tuple[Unit, cst.Attribute]]:
@@ -105,6 +191,32 @@ def _sets(unit: Unit, node: cst.CSTNode) -> bool:
     for around in unit.names.ancestors(node):
         if isinstance(around, cst.Assign):
             return any(isinstance(t.target, cst.Attribute) and t.target.deep_equals(node) for t in around.targets)
+    return False
+
+
+def option(call: cst.Call) -> str | None:
+    """The attribute in which the value of an option of the command line is kept, if a call adds one."""
+    if method_name(call) != "add_argument":
+        return None
+    words = [a.value for a in call.args if isinstance(a.value, cst.SimpleString)]
+    named = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dest"]
+    texts = [str(w.evaluated_value) for w in [*(n for n in named if isinstance(n, cst.SimpleString)), *words]]
+    text = next((t for t in texts if t.startswith("--") or not t.startswith("-")), "")
+    return text.lstrip("-").replace("-", "_") or None
+
+
+def _read_as_word(reach: Reach, unit: Unit, node: cst.CSTNode, depth: int = 0) -> bool:
+    """Whether a read of the device needs a string, or a function that is given it reads it so."""
+    if _as_word(unit, node):
+        return True
+    arg = unit.names.parents.get(node)
+    call = unit.names.parents.get(arg) if isinstance(arg, cst.Arg) else None
+    for function in reach.called(call) if isinstance(call, cst.Call) and depth < _DEPTH else ():
+        owner = reach.unit(function)
+        for binding in owner.names.scopes[function].bindings.values():
+            if any(value is node for _, value in reach.given(binding)):
+                if any(_read_as_word(reach, owner, read, depth + 1) for read in binding.reads):
+                    return True
     return False
 
 

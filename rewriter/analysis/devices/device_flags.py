@@ -28,7 +28,13 @@ class Flag(NamedTuple):
     behind: cst.CSTNode | None = None
     """It is known only after this statement."""
     gives: str = ""
-    """For a device that is kept as an attribute, the statement by which it gets the accelerator's."""
+    """For a device that is kept, the statement by which it gets the accelerator's."""
+    reads: tuple[cst.CSTNode, ...] = ()
+    """What reads the kept device then."""
+    kept: bool = False
+    """It is such a device itself."""
+    settled: bool = True
+    """The condition is known wherever its names are; else it can only be reported."""
 
 
 def cpu_flag(
@@ -68,7 +74,7 @@ def unread(state: State, flag: Flag) -> Finding | None:
 
     One that asks the script's device follows from that device, which becomes the accelerator's.
     """
-    if any(origins(state.values.get(node), Role.DEVICE) for node in descendants(flag.test)):
+    if not flag.kept and any(origins(state.values.get(node), Role.DEVICE) for node in descendants(flag.test)):
         return None
     code = flag.unit.names.module.code_for_node(flag.test)
     return Finding(

@@ -124,7 +124,8 @@ def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
             break
         around = next(unit.names.enclosing(statement, cst.If), None)
         if isinstance(statement, cst.If):
-            found = _from_branches(state, unit, statement, found)
+            values = {unit.names.parents[unit.names.statement(value)]: value for value in name.values}
+            found = condition_of_branches(state, unit, statement, values, found)
             continue
         value = next(value for value in name.values if unit.names.statement(value) is statement)
         given = condition_of(state, unit, value)
@@ -149,46 +150,59 @@ def _outside_of(state: State, unit: Unit, choice: cst.If, statement: cst.CSTNode
     return refused(state, unit, choice.test) if body else _text(unit, choice.test)
 
 
-def _from_branches(state: State, unit: Unit, node: cst.If, before: str | None) -> str | None:
-    """The condition after an ``if`` whose branches choose the device; ``before``: the one that holds without it."""
-    conditions: list[str] = []
-    chosen = False
-    branch: cst.If | cst.Else | None = node
-    while isinstance(branch, cst.If):
-        line = branch.body.body[0]
-        assign = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-        wants_cpu = isinstance(assign, cst.Assign) and _is_cpu(state, unit, assign.value)
-        otherwise = refused(state, unit, branch.test)
-        if wants_cpu:
-            conditions.append(_text(unit, branch.test))
-            chosen = True
-        elif otherwise is None:
-            return None
-        else:
-            conditions.append(otherwise)
-        branch = branch.orelse
-    if branch is None and before != _ALWAYS and not chosen:
-        return before
-    return " and ".join(conditions) if conditions else None
-
-
 def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
     """The condition under which an expression that chooses a device gives the CPU; None where there is none."""
+    return _chosen(state, unit, value) or None
+
+
+def condition_of_branches(
+    state: State,
+    unit: Unit,
+    choice: cst.If,
+    values: Mapping[cst.CSTNode, cst.BaseExpression],
+    before: str | None = None,
+) -> str | None:
+    """
+    The condition under which the branches of an ``if`` give the CPU; None where there is none.
+
+    Args:
+        state, unit: the program, and the module.
+        choice: the ``if``.
+        values: for the blocks that choose a device, the device.
+        before: the condition that holds where no block chooses.
+    """
+    return _of_branches(state, unit, choice, values, before) or None
+
+
+def _of_branches(
+    state: State, unit: Unit, choice: cst.If, values: Mapping[cst.CSTNode, cst.BaseExpression], before: str | None
+) -> str | None:
+    def of(block: cst.BaseSuite) -> str | None:
+        return _chosen(state, unit, values[block]) if block in values else before
+
+    other = choice.orelse
+    if isinstance(other, cst.If):
+        otherwise = _of_branches(state, unit, other, values, before)
+    else:
+        otherwise = of(other.body) if other is not None else before
+    return _of_either(state, unit, choice.test, of(choice.body), otherwise)
+
+
+def _chosen(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
+    """The condition under which an expression gives the CPU; empty where it does so only if no other device is
+    there, None where it never does."""
     if isinstance(value, cst.Call) and outside_name(state.calls[value]) == "torch.device" and value.args:
-        return condition_of(state, unit, value.args[0].value)
+        given = value.args[0].value
+        return f'{_text(unit, value)}.type == "cpu"' if _is_open(state, given) else _chosen(state, unit, given)
     if isinstance(value, cst.Call) and _is_asked(state, value):
         word = all(o.qualified == "str" for o in origins(state.values.get(value), Role.DEVICE))
         return f'{_text(unit, value)}{"" if word else ".type"} == "cpu"'
     if isinstance(value, cst.IfExp):
-        if _is_cpu(state, unit, value.body):
-            return _text(unit, value.test)
-        if _is_cpu(state, unit, value.orelse):
-            chosen = isinstance(value.body, (cst.Name, cst.Attribute))
-            otherwise = condition_of(state, unit, value.body) if chosen else None
-            return refused(state, unit, value.test) or otherwise
-        return _of_either(state, unit, value.test, value.body, value.orelse)
+        either = (_chosen(state, unit, given) for given in (value.body, value.orelse))
+        return _of_either(state, unit, value.test, *either)
     if isinstance(value, cst.BooleanOperation) and isinstance(value.operator, cst.Or):
-        return _of_either(state, unit, value.left, value.left, value.right)
+        either = (_chosen(state, unit, given) for given in (value.left, value.right))
+        return _of_either(state, unit, value.left, *either)
     if isinstance(value, cst.SimpleString):
         return _ALWAYS if value.evaluated_value == "cpu" else None
     if _asks_torch(state, unit, value):
@@ -196,50 +210,27 @@ def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | N
     held = origins(state.values.get(value))
     chosen = isinstance(value, cst.Attribute) and all(o.qualified == "str" for o in held)
     chosen = chosen or _is_set_here(unit, value)
-    if (isinstance(value, (cst.Name, cst.Attribute)) and not held) or chosen:
+    if (isinstance(value, (cst.Name, cst.Attribute, cst.Subscript)) and not held) or chosen:
         return f'{_text(unit, value)} == "cpu"'
     return None
 
 
-def condition_of_branches(
-    state: State, unit: Unit, choice: cst.If, values: Mapping[cst.CSTNode, cst.BaseExpression]
-) -> str | None:
-    """
-    The condition under which the branches of an ``if`` give the CPU; None where there is none.
-
-    ``values``: for the blocks that choose a device, the device.
-    """
-    body = values.get(choice.body)
-    other = choice.orelse
-    if isinstance(other, cst.If):
-        nested = condition_of_branches(state, unit, other, values)
-        mine = condition_of(state, unit, body) if body is not None else None
-        if mine is not None:
-            first = _text(unit, choice.test) if mine == _ALWAYS else f"({_text(unit, choice.test)}) and ({mine})"
-            return first if nested is None else f"{first} or ({nested})"
-        return (
-            refused(state, unit, choice.test) if nested is None else f"({_negated(unit, choice.test)}) and ({nested})"
-        )
-    orelse = values.get(other.body) if other is not None else None
-    if body is not None and orelse is not None:
-        return condition_of(state, unit, cst.IfExp(test=choice.test, body=body, orelse=orelse))
-    if body is not None and _is_cpu(state, unit, body):
-        return _text(unit, choice.test)
-    return refused(state, unit, choice.test)
-
-
-def _of_either(
-    state: State, unit: Unit, test: cst.BaseExpression, body: cst.BaseExpression, orelse: cst.BaseExpression
-) -> str | None:
-    """The condition under which a choice of two devices gives the CPU, where neither is the CPU itself."""
+def _of_either(state: State, unit: Unit, test: cst.BaseExpression, body: str | None, orelse: str | None) -> str | None:
+    """The condition under which a choice of two devices gives the CPU: from those of the two."""
+    if body == orelse:
+        return body
+    lacking = refused(state, unit, test)
+    if orelse == _ALWAYS:
+        return " or ".join(part for part in (body, lacking) if part)
+    if body == _ALWAYS:
+        return f"{_text(unit, test)} or ({orelse})" if orelse else _text(unit, test)
+    if not body and not orelse:  # one of them takes what is there
+        return lacking if orelse is not None and lacking is not None else ""
     found = []
-    for given, when in ((body, _text(unit, test)), (orelse, _negated(unit, test))):
-        condition = condition_of(state, unit, given)
-        if condition == _ALWAYS:
-            found.append(when)
-        elif condition is not None:
+    for condition, when in ((body, _text(unit, test)), (orelse, _negated(unit, test))):
+        if condition:
             found.append(condition if _is_implied(unit, test, condition) else f"({when}) and ({condition})")
-    return " or ".join(found) if found else None
+    return " or ".join(found)
 
 
 def _is_implied(unit: Unit, test: cst.BaseExpression, condition: str) -> bool:
@@ -251,6 +242,14 @@ def _is_implied(unit: Unit, test: cst.BaseExpression, condition: str) -> bool:
     return condition == f'{_text(unit, test)} == "cpu"'
 
 
+def _is_open(state: State, given: cst.BaseExpression) -> bool:
+    """Whether nothing is known of the device that a call gives: ``torch.device(config.get("device"))``."""
+    if not isinstance(given, cst.Call) or origins(state.values.get(given)) or outside_name(state.calls[given]) == "int":
+        return False
+    words = (n.evaluated_value for n in descendants(given) if isinstance(n, cst.SimpleString))
+    return not any(str(word).startswith(("cuda", "mps", "xpu")) for word in words)
+
+
 def _is_asked(state: State, call: cst.Call) -> bool:
     """Whether a call runs a function of the script that chooses between the CPU and another device by a setting."""
     for function in state.calls[call].callees:
@@ -259,6 +258,27 @@ def _is_asked(state: State, call: cst.Call) -> bool:
             if any(_returned_for(state, function.unit, answer) not in (None, _ALWAYS) for answer in answers):
                 return True
     return False
+
+
+def chosen_by_setting(state: State, call: cst.Call) -> bool:
+    """Whether a call runs a function of the script that gives the CPU or another device, and torch alone does not
+    decide which."""
+    if _is_asked(state, call):
+        return True
+    for function in state.calls[call].callees:
+        if isinstance(function, Function):
+            unit = function.unit
+            answers = [a.value for a in unit.names.returns.get(function.node, ()) if a.value is not None]
+            chosen = [_returned_for(state, unit, answer) for answer in answers]
+            tests = [_asserted(n.test) for n in descendants(function.node) if isinstance(n, cst.If)]
+            if _ALWAYS in chosen and None in chosen and any(refused(state, unit, test) for test in tests):
+                return True
+    return False
+
+
+def _asserted(test: cst.BaseExpression) -> cst.BaseExpression:
+    """A condition without its ``not``."""
+    return test.expression if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not) else test
 
 
 def _returned_for(state: State, unit: Unit, answer: cst.BaseExpression) -> str | None:
@@ -284,12 +304,6 @@ def _is_set_here(unit: Unit, value: cst.BaseExpression) -> bool:
     """Whether the statement gives the device to what named it: ``args.device = torch.device(args.device)``."""
     assign = next(unit.names.enclosing(value, cst.Assign), None)
     return isinstance(assign, cst.Assign) and any(t.target.deep_equals(value) for t in assign.targets)
-
-
-def _is_cpu(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
-    if isinstance(value, cst.Call) and value.args and outside_name(state.calls[value]) == "torch.device":
-        value = value.args[0].value
-    return isinstance(value, cst.SimpleString) and value.evaluated_value == "cpu"
 
 
 def refused(state: State, unit: Unit, test: cst.BaseExpression) -> str | None:

@@ -121,3 +121,200 @@ def test_the_flag_of_branches_that_choose_an_attribute_keeps_its_meaning(
     top = f"opt = parse()\n{choice}"
     text, _ = trained(top=top, built="model.to(opt.dev)")
     assert f"Accelerator(cpu={condition})" in text
+
+
+ONLY_IN_A_BRANCH = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--place")
+opt = parser.parse_args()
+opt.dev = None
+if not opt.place:
+    opt.place = "cuda" if torch.cuda.is_available() else "cpu"
+"""
+
+
+def test_a_branch_that_sets_a_device_leaves_what_an_option_says(trained: Trained) -> None:
+    """A word such as "cuda" is true, and would put the script on the CPU."""
+    text, _ = trained(top=ONLY_IN_A_BRANCH, built="model.to(opt.place)")
+    assert 'Accelerator(cpu=opt.place == "cpu")' in text
+
+
+CHOSEN = {
+    "a flag before what is there": ("'cpu' if a.slow else ('mps' if a.mac else 'cuda')", "a.slow"),
+    "a flag or a name": ("'cpu' if a.slow else a.at", 'a.slow or (a.at == "cpu")'),
+    "a flag around what is there": (
+        "('cuda' if torch.cuda.is_available() else 'cpu') if a.fast else 'cpu'",
+        "not a.fast",
+    ),
+    "a name in a table": ("settings['at']", "settings['at'] == \"cpu\""),
+}
+
+
+@pytest.mark.parametrize(("choice", "condition"), CHOSEN.values(), ids=CHOSEN)
+def test_the_flags_of_a_choice_keep_their_meaning(choice: str, condition: str, trained: Trained) -> None:
+    text, _ = trained(top=f"a = parse()\nsettings = read()\ndevice = torch.device({choice})", built="model.to(device)")
+    assert f"Accelerator(cpu={condition})" in text
+
+
+def test_the_same_branches_give_a_variable_and_an_attribute_one_condition(trained: Trained) -> None:
+    choice = "if o.slow:\n    {0} = 'cpu'\nelif torch.cuda.is_available():\n    {0} = 'cuda'\nelse:\n    {0} = 'cpu'"
+    for name in ("place", "o.place"):
+        text, _ = trained(top="o = parse()\n" + choice.format(name), built=f"model.to({name})")
+        assert "Accelerator(cpu=o.slow)" in text
+
+
+def test_a_device_of_which_nothing_is_known_is_asked(trained: Trained) -> None:
+    text, _ = trained(top="device = torch.device(settings().get('at'))", built="model.to(device)")
+    assert "Accelerator(cpu=torch.device(settings().get('at')).type == \"cpu\")" in text
+
+
+OPTIONS = """\
+import argparse
+import torch
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=["cpu", "cuda"])
+    found = parser.parse_args()
+    if found.device is None:
+        found.device = {True: "cuda"}.get(torch.cuda.is_available(), "cpu")
+    return found
+"""
+PENALTY = """\
+import torch
+
+class Penalty(torch.nn.Module):
+    def __init__(self, device="cpu"):
+        super().__init__()
+        self.goal = torch.ones(1).to(device)
+
+    def forward(self, x):
+        return ((x - self.goal) ** 2).mean()
+"""
+BY_OPTION = """\
+import torch
+from torch.utils.data import DataLoader
+from data import rows
+from options import options
+from penalty import Penalty
+
+def fit(opts, net, penalty, optimizer):
+    for x in DataLoader(rows, batch_size=8):
+        optimizer.zero_grad()
+        penalty(net(x.to(opts.device))).backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    chosen = options()
+    net = torch.nn.Linear(4, 1).to(chosen.device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    fit(chosen, net, Penalty(device=chosen.device), optimizer)
+"""
+
+
+def test_all_that_reads_an_option_follows_the_accelerator(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    """The model, the batches and the loss module meet on one device, and `--device cpu` is that of all of them."""
+    after, findings = trained_project(train=BY_OPTION, options=OPTIONS, penalty=PENALTY)
+    made = '    accelerator = Accelerator(cpu=chosen.device == "cpu")\n    chosen.device = accelerator.device\n'
+    assert made in after["train"] and "Penalty(device=chosen.device)" in after["train"]
+    assert after.get("penalty", PENALTY) == PENALTY, "what it is given follows"
+    assert findings == []
+
+
+PICK = """\
+import torch
+
+def pick(gpus):
+    device = torch.device("cuda:0" if gpus > 0 and torch.cuda.is_available() else "cpu")
+    return device, list(range(gpus))
+"""
+PICKED = """\
+import torch
+from pick import pick
+from data import rows
+from torch.utils.data import DataLoader
+
+def epoch(net, loader, optimizer, device=torch.device("cpu")):
+    for x in loader:
+        optimizer.zero_grad()
+        net(x.to(device)).mean().backward()
+        optimizer.step()
+
+def main():
+    device, gpus = pick(1)
+    net = torch.nn.Linear(4, 1).to(device)
+    noise = torch.randn(4, device=device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    epoch(net, DataLoader(rows, batch_size=8), optimizer, device)
+    print(noise.sum())
+
+main()
+"""
+
+
+def test_a_device_that_a_shared_function_gives_is_asked_and_given_back(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    other = "from pick import pick\nprint(pick(0))\n"
+    after, findings = trained_project(train=PICKED, pick=PICK, other=other)
+    assert after.get("pick", PICK) == PICK
+    made = '    accelerator = Accelerator(cpu=device.type == "cpu")\n    device = accelerator.device\n'
+    assert made in after["train"] and "torch.randn(4, device=device)" in after["train"]
+    assert "def epoch(net, loader, optimizer, accelerator):" in after["train"], "every call gives the parameter"
+    assert findings == []
+
+
+SWITCH = """\
+import torch
+
+fast = True
+
+def slow():
+    global fast
+    fast = False
+
+def place():
+    if not fast:
+        return torch.device("cpu")
+    return torch.device("cuda")
+"""
+SWITCHED = """\
+import sys
+import torch
+from data import rows
+from outside import turned
+from switch import place, slow
+from torch.utils.data import DataLoader
+
+class Heads(torch.nn.Module):
+    def forward(self, q, k):
+        k = turned(k)
+        return q @ k + torch.zeros(2, device=k.device)
+
+def main():
+    if "slow" in sys.argv:
+        slow()
+    heads = Heads()(rows[0], rows[1])
+    net = torch.nn.Linear(4, 1).to(place())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in DataLoader(rows, batch_size=8):
+        optimizer.zero_grad()
+        net(x.to(place())).mean().backward()
+        optimizer.step()
+
+main()
+"""
+
+
+def test_what_a_function_chooses_at_each_move_is_reported(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    """Not the device of a tensor in a model: that one follows its input."""
+    after, findings = trained_project(train=SWITCHED, switch=SWITCH)
+    assert "Accelerator()" in after["train"] and findings == ["device-flag"]
+    there = SWITCH.replace("not fast", "not torch.cuda.is_available()")
+    after, findings = trained_project(train=SWITCHED, switch=there)
+    assert "Accelerator()" in after["train"] and findings == []
