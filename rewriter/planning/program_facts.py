@@ -185,6 +185,7 @@ class _Analyses(ProgramFacts):
             prepared=plan_.prepared,
             stands=plan_.stands,
             existing=self.existing is not None,
+            shared=self.shared,
         )
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
         turns = [e for part in collected.values() for e in part.effects if e.kind is EffectKind.DOWNLOAD]

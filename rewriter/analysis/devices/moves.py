@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import libcst as cst
 
 from ...facts.module import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
 from ...facts.spellings import GPU_NUMBERS
 from ...facts.torch_api import questions
-from ..dataflow.call_graph import Reach
+from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit, Unknown, origins
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, whole
@@ -29,11 +31,13 @@ class Mover:
         prepared: set[Origin],
         stands: dict[Origin, Stands],
         existing: bool,
+        shared: Mapping[Code, str],
     ) -> None:
         """
         ``prepared``: what is prepared, ``stands``: where; ``existing``: the script works with an accelerator already,
-        and has made its own moves.
+        and has made its own moves; ``shared``: functions that files outside the program call, each with one of those.
         """
+        self.shared = shared
         self.state, self.reach, self.training = state, reach, training
         self.prepared, self.existing = prepared, existing
         self.early = Early(state, reach, training, stands)
@@ -179,12 +183,14 @@ class Mover:
         if method_name(call) == "cuda":
             keeps = ()
         target = argument.value if argument is not None and method_name(call) != "cuda" else None
-        gone = self.arrives_placed(unit, held, call)
+        user = self.shared.get(unit.names.function(call))
+        gone = self.arrives_placed(unit, held, call) if user is None else None
         if gone is None:
             device = origins(self.state.values.get(target), Role.DEVICE) if target is not None else []
             if isinstance(target, cst.Name) and device and not origins(self.state.values.get(target), Role.PLACE):
                 target = None  # the name is replaced where it is read
-            return Placement(call, Move.RETARGET, self._why_kept(held), target=target)
+            why = self._why_kept(held) if user is None else f"{user} also runs this, and prepares nothing"
+            return Placement(call, Move.RETARGET, why, target=target)
         copy = copy_of(unit.names, call) if not keeps else None
         statement = self._only_moves(unit, call) if not keeps else None
         if copy is not None and copy.text is None:

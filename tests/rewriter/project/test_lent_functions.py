@@ -1,0 +1,64 @@
+"""Functions of a script that a program beside it imports: they go on working there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Project = Callable[..., tuple[dict[str, str], list[str]]]
+
+TRAIN = """\
+import torch
+from torch.utils.data import DataLoader
+from data import rows
+
+place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+def build():
+    net = torch.nn.Linear(4, 1)
+    net.to(place)
+    return net
+
+def fit(loader, net, optimizer):
+    for x in loader:
+        x = x.to({aim})
+        optimizer.zero_grad()
+        net(x).mean().backward()
+        optimizer.step()
+
+def main():
+    net = build()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    fit(DataLoader(rows, batch_size=8), net, optimizer)
+
+if __name__ == "__main__":
+    main()
+"""
+OTHER = """\
+import torch
+from data import others
+from torch.utils.data import DataLoader
+from train import fit{names}
+
+net = torch.nn.Linear(4, 1).to({place})
+fit(DataLoader(others, batch_size=4), net, torch.optim.Adam(net.parameters()))
+"""
+
+
+@pytest.mark.parametrize(("aim", "kept"), [("place", "place"), ('"cuda:0"', "accelerator.device")])
+def test_the_moves_of_a_function_stay_that_another_program_calls(aim: str, kept: str, trained_project: Project) -> None:
+    """There is no prepared loader there: its batches need the move."""
+    train = TRAIN.format(aim=aim)
+    after, findings = trained_project(train=train, other=OTHER.format(names=", place", place="place"))
+    assert "def fit(loader, net, optimizer):" in after["train"] and f"x = x.to({kept})" in after["train"]
+    assert "net.to(" not in after["train"], "nobody else builds the model"
+    assert findings == []
+    after, _ = trained_project(train=train, other="print()\n")
+    assert "x.to(" not in after["train"]
+
+
+def test_a_model_is_still_moved_for_another_program(trained_project: Project) -> None:
+    other = "from data import others\nfrom train import build\nprint(build()(others))\n"
+    after, _ = trained_project(train=TRAIN.format(aim="place"), other=other)
+    assert "net.to(accelerator.device)" in after["train"] and "x.to(" not in after["train"]
