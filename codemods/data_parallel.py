@@ -24,7 +24,8 @@ Remove ``nn.DataParallel``: the accelerator replaces it.
     +accelerator.print(model.weight)
 
 DataParallel split one batch over the GPUs of a process; now each process takes its own batch, and a note reports
-this: ``--keep-global-batch`` keeps the global batch size. A checkpoint with ``module.`` in its keys is reported.
+this: ``--keep-global-batch`` keeps the global batch size. A checkpoint with ``module.`` in its keys is reported, and so
+is a read of what only the wrapper has (``model.device_ids``).
 """
 
 from __future__ import annotations
@@ -55,6 +56,11 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 ID, wrapper.node, "nn.DataParallel split one batch over the GPUs; now each process takes a whole one",
                 "pass --keep-global-batch to keep the batch, or scale the learning rate", Severity.NOTE,
             )  # fmt: skip
+    for node in facts.of_wrappers:
+        yield Finding(
+            ID, node, f"{facts.module.code_for_node(node)} is an attribute of the wrapper, which is removed",
+            "remove it: each process has one device, accelerator.device", Severity.BLOCKED,
+        )  # fmt: skip
     wrapped = bool(facts.unwrapped) and not facts.abilities.transparent_models
     for node in facts.inner_models:
         make = partial(_plain, facts) if wrapped else _model

@@ -381,6 +381,8 @@ class ModuleFacts(NamedTuple):
     """Classes of settings objects that the accelerator is created with here."""
     inner_models: tuple[cst.Attribute, ...] = ()
     """``model.module`` of models that were wrapped."""
+    of_wrappers: tuple[cst.Attribute, ...] = ()
+    """Reads of what only their wrapper had: ``model.device_ids``."""
     prepares: tuple[Prepare, ...] = ()
     hand_batches: tuple[HandBatch, ...] = ()
     row_counts: tuple[ShardCount, ...] = ()

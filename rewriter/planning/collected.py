@@ -80,6 +80,8 @@ class Collected:
         self.wrappers = mover.unwrapped(unit, questions.wrappers("threads"))
         self.unwrapped = mover.unwrapped(unit, questions.wrappers("processes")) if self.hand is not None else []
         self.inner_models = mover.inner(unit)
+        gone = questions.wrappers("threads") | (questions.wrappers("processes") if self.hand is not None else set())
+        self.of_wrappers = mover.of_wrappers(unit, gone)
         probes = {record.node for record in training.probes}
         asked = [c for c in unit.names.calls if c in state.calls and called_name(state.calls[c]) in _ASKED]
         self.calls = [c for c in asked if c not in probes]

@@ -62,3 +62,22 @@ def test_a_checkpoint_whose_keys_change_is_named(lines: Lines) -> None:
         ["accelerator.save(accelerator.get_state_dict(model), 'm.pt')"],
         ["data_parallel"],
     )
+
+
+OF_THE_WRAPPER = {
+    "a read": f"{WRAP}\nprint(model.device_ids)",
+    "a read in a text": f"{WRAP}\nprint(f'on {{model.output_device}}')",
+}
+
+
+@pytest.mark.parametrize("built", OF_THE_WRAPPER.values(), ids=OF_THE_WRAPPER)
+def test_what_only_the_wrapper_has_blocks(built: str, lines: Lines) -> None:
+    """The model inside has no such attribute: the script would crash."""
+    assert lines(built=built) == ([], [], ["data_parallel", "data_parallel"])
+
+
+def test_what_is_read_of_a_wrapper_alone_is_no_matter(lines: Lines) -> None:
+    asked = "if isinstance(model, torch.nn.DataParallel):\n    print(model.device_ids)"
+    assert lines(built=f"{WRAP}\n{asked}")[2] == ["data_parallel"]
+    own = "class Net(torch.nn.Linear):\n    device_ids = (1,)"
+    assert lines(top=own, built=f"{WRAP}\nother = Net(8, 2)\nprint(other.device_ids)")[2] == ["data_parallel"]

@@ -110,6 +110,20 @@ class Mover:
             and origins(self.state.values.get(node.value), Role.MODEL)
         ]
 
+    def of_wrappers(self, unit: Unit, wrappers: frozenset[str]) -> list[cst.Attribute]:
+        """``model.device_ids`` where the model is no longer wrapped: nothing has that attribute any more."""
+        made = {outside_name(record) for record in self.state.calls.values()} & wrappers
+        own = {attribute for name in made for attribute in questions.wrapper_attributes(name)}
+        found = []
+        for node in unit.names.every(cst.Attribute) if own else ():
+            assert isinstance(node, cst.Attribute)
+            held = origins(self.state.values.get(node.value), Role.MODEL)
+            if node.attr.value in own and held and not _asked_before(unit, node):
+                slot = self.state.values.get(node)
+                if slot is None or all(isinstance(thing, Unknown) for thing in slot.things):
+                    found.append(node)
+        return found
+
     def pins(self, unit: Unit) -> list[Placement]:
         """Statements that pin the process to one GPU by number: the launcher gives each process its own."""
         found = []
@@ -293,6 +307,13 @@ def stateless(criterion: Origin) -> bool:
     if not isinstance(call, cst.Call) or not criterion.qualified.startswith("torch.nn."):
         return False
     return not any(a.keyword is None or a.keyword.value in ("weight", "pos_weight") for a in call.args)
+
+
+def _asked_before(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a condition around a read asks what the object is: of a plain model nothing is read then."""
+    around = (a.test for a in unit.names.enclosing(node, cst.If, cst.IfExp) if isinstance(a, (cst.If, cst.IfExp)))
+    calls = (n for test in around for n in descendants(test) if isinstance(n, cst.Call))
+    return any(method_name(call) in ("isinstance", "hasattr") for call in calls)
 
 
 def _is_keyword(arg: cst.Arg, name: str) -> bool:

@@ -65,6 +65,12 @@ def is_wrapper(name: str) -> bool:
     return found is not None and found.distributes != ""
 
 
+def wrapper_attributes(name: str) -> list[str]:
+    """The attributes of a wrapper that the model inside does not have."""
+    found = transfer(name, training.Wrapper)
+    return found.own.split() if found is not None else []
+
+
 def same_model(name: str) -> bool:
     """Whether a call returns the model that it gets, possibly wrapped."""
     return transfer(name, training.Wrapper) is not None

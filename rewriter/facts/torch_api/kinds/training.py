@@ -58,6 +58,8 @@ class Wrapper(NamedTuple):
     """A model around a model: the same model, looked through."""
 
     distributes: Literal["", "threads", "processes"] = ""
+    own: str = ""
+    """Attributes of the wrapper that the model inside does not have, ``module`` apart, with blanks between them."""
 
 
 class Optimizer(NamedTuple):

@@ -145,10 +145,22 @@ ROWS: Table = {
     "torch.nn.parameter.UninitializedParameter": ("parameter", {}),
     "torch.nn.UninitializedParameter": ("parameter", {}),
     # models around models
-    "torch.nn.DataParallel": ("wrapper", {"distributes": "threads"}),
-    "torch.nn.parallel.DataParallel": ("wrapper", {"distributes": "threads"}),
-    "torch.nn.parallel.DistributedDataParallel": ("wrapper", {"distributes": "processes"}),
-    "torch.nn.parallel.distributed.DistributedDataParallel": ("wrapper", {"distributes": "processes"}),
+    "torch.nn.DataParallel": (
+        "wrapper",
+        {"distributes": "threads", "own": "device_ids output_device src_device_obj"},
+    ),
+    "torch.nn.parallel.DataParallel": (
+        "wrapper",
+        {"distributes": "threads", "own": "device_ids output_device src_device_obj"},
+    ),
+    "torch.nn.parallel.DistributedDataParallel": (
+        "wrapper",
+        {"distributes": "processes", "own": "device_ids output_device process_group reducer"},
+    ),
+    "torch.nn.parallel.distributed.DistributedDataParallel": (
+        "wrapper",
+        {"distributes": "processes", "own": "device_ids output_device process_group reducer"},
+    ),
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": ("wrapper", {}),
     "*.convert_sync_batchnorm": ("wrapper", {}),
     "torch.compile": ("passes", {}),
