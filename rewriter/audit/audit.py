@@ -23,11 +23,16 @@ from .single import on_one_process
 
 
 def audit(
-    sources: Sequence[Source], config: Config, layout: ModulePaths, each: Mapping[Path, Config] | None = None
+    sources: Sequence[Source],
+    config: Config,
+    layout: ModulePaths,
+    each: Mapping[Path, Config] | None = None,
+    *,
+    notebook: bool = False,
 ) -> Result | None:
     """
     Report what is wrong with a program: its entry script first, with the modules that it imports; None if it is not
-    distributed.
+    distributed. The code of a ``notebook`` is only checked if a cell starts processes.
 
     Raises ``SourceError`` for a file that is not valid Python.
     """
@@ -35,10 +40,11 @@ def audit(
         return None
     try:
         trees = {name: module_of(source)[0] for name, source in zip(layout.places, sources, strict=True)}
-        program = AuditedProgram(list(trees.items()), config.assume, layout)
+        program = AuditedProgram(list(trees.items()), config.assume, layout, notebook=notebook)
         if not program.dialects:
             return None
         found = [(unit, finding) for rule in RULES for unit, finding in rule.body(program)]
+        found = [(unit, f) for unit, f in found if not program.is_single(unit)]
         found = [(unit, f) for unit, f in found if f.node is None or not on_one_process(program, unit, f.node)]
     except RecursionError:
         return _given_up(sources, "the program nests too deeply to be followed")

@@ -9,7 +9,7 @@ from functools import cached_property
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.dataflow.values import CallRecord, Function, Unit, origins
 from ..analysis.syntax.nodes import dotted, keyword
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_name, outside_names, whole
@@ -50,8 +50,15 @@ class AuditedProgram(EmittedProgram):
     """One analysed program, with the questions that the audit asks."""
 
     def __init__(
-        self, trees: Sequence[tuple[str, cst.Module]], assume: Iterable[tuple[str, str]], layout: ModulePaths
+        self,
+        trees: Sequence[tuple[str, cst.Module]],
+        assume: Iterable[tuple[str, str]],
+        layout: ModulePaths,
+        *,
+        notebook: bool = False,
     ) -> None:
+        self.notebook = notebook
+        """Its entry is a notebook: one process, until a cell starts others."""
         fabrics = {name for _, tree in trees for name in _fabrics(tree)}
         super().__init__(trees, (*assume, *(("accelerator", name) for name in sorted(fabrics))), layout)
         self.tracer = Tracer(self)
@@ -61,9 +68,17 @@ class AuditedProgram(EmittedProgram):
 
     @cached_property
     def dialects(self) -> frozenset[Dialect]:
-        """The libraries that distribute the program; empty if it runs in one process."""
+        """
+        The libraries that distribute the program; empty if it runs in one process.
+
+        If its training is followed, only what it runs counts, and not what the modules that it imports could do. The
+        cells of a notebook are no evidence unless they start processes: scripts may use the modules that it imports.
+        """
         found: set[Dialect] = set()
+        trains = any(self.runs(record) for record in self.training.backwards)
         for record in self.state.calls.values():
+            if (trains and not self.runs(record)) or self.is_single(record.unit):
+                continue
             for name in outside_names(record):
                 if name.startswith("accelerate.") and name.endswith(("Accelerator", "PartialState")):
                     found.add(Dialect.ACCELERATE)
@@ -112,6 +127,10 @@ class AuditedProgram(EmittedProgram):
             pending = [f for f in waiting if f not in found and self._is_named(f, found)]
         return found
 
+    def runs(self, record: CallRecord) -> bool:
+        """Whether the start of the program comes to a call."""
+        return self.reach.function_of(record.node) in self.reached
+
     def _is_named(self, function: Code, found: set[Code]) -> bool:
         unit = self.reach.unit(function)
         scope = unit.names.within.get(function)
@@ -126,14 +145,20 @@ class AuditedProgram(EmittedProgram):
         found: set[Code] = set()
         for record in self.records:
             if method_name(record.node) in _STARTERS or any(map(questions.spawns, outside_names(record))):
-                for function in self.reach.called(record.node):
+                given = (self.state.values.get(arg.value) for arg in record.node.args)
+                handed = [t.node for slot in given if slot is not None for t in slot.things if isinstance(t, Function)]
+                for function in (*self.reach.called(record.node), *handed):
                     found.update(self.reach.below(function))
         return found or None
+
+    def is_single(self, unit: Unit) -> bool:
+        """Whether a module is a notebook that starts no processes: no launcher starts several of it."""
+        return self.notebook and unit is self.reach.units[0] and self.workers is None
 
     def is_parallel(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether several processes run a node: it is reached, and not in the process that starts the others."""
         code = unit.names.function(node)
-        return code in self.reached and (self.workers is None or code in self.workers)
+        return code in self.reached and not self.is_single(unit) and (self.workers is None or code in self.workers)
 
     def loaders_of(self, loop: cst.CSTNode) -> tuple[Origin, ...]:
         """

@@ -59,7 +59,7 @@ class Auditor(Surveyor):
 
         try:
             notebook, sources, each = self._read(program)
-            result = audit(sources, each[program.entry], layout_of(program, {}), each)
+            result = audit(sources, each[program.entry], layout_of(program, {}), each, notebook=notebook is not None)
         except SourceError as error:
             self._refuse(error)
             return ()

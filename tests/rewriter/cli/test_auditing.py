@@ -114,13 +114,52 @@ def test_stdin(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "<stdin>:25: error" in capsys.readouterr().err
 
 
-def test_a_notebook(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cells = [WRONG.partition("def main")[0], "def main" + WRONG.partition("def main")[2]]
+def notebook(*cells: str) -> str:
     code = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": s} for s in cells]
-    document = {"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    (folder / "n.ipynb").write_text(json.dumps(document))
+    return json.dumps({"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+HEAD, _, REST = WRONG.partition("def main")
+MAIN = "def main" + REST.partition("\n\n\nif __name__")[0]
+STARTS = "from accelerate import notebook_launcher\nnotebook_launcher(main, num_processes=2)"
+
+
+def test_a_notebook(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "n.ipynb").write_text(notebook(HEAD, MAIN, STARTS))
     assert run("--audit", "n.ipynb") == 1
     assert "n.ipynb:cell 2:19: error [unguarded-write]" in capsys.readouterr().err
+
+
+def test_a_notebook_that_starts_no_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "n.ipynb").write_text(notebook(HEAD, MAIN, "main()"))
+    assert run("--audit", "n.ipynb") == 0
+    assert "no distributed training found" in capsys.readouterr().err
+
+
+def test_a_module_of_a_notebook_that_starts_no_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Scripts that are launched may use the module; the cells are one process."""
+    (folder / "training.py").write_text(WRONG.partition("\n\n\nif __name__")[0])
+    own = "import torch\nfrom training import main\nmain()\ntorch.save([1], 'own.pt')"
+    (folder / "n.ipynb").write_text(notebook(own))
+    assert run("--audit", "n.ipynb") == 1
+    told = capsys.readouterr().err
+    assert "training.py:25: error [unguarded-write]" in told
+    assert "n.ipynb:cell" not in told
+
+
+def test_a_module_that_could_start_processes_for_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    helper = "import torch.distributed as dist\n\ndef start():\n    dist.init_process_group('gloo')\n\n"
+    (folder / "helper.py").write_text(helper + "def seed():\n    return 1\n")
+    step = (
+        "sgd = torch.optim.SGD(model.parameters())\nloss = model(torch.ones(2, 1)).sum()\nloss.backward()\nsgd.step()\n"
+    )
+    trains = PLAIN.replace("model(x).sum().backward()\n", step)
+    (folder / "one.py").write_text("from helper import seed\nseed()\n" + trains)
+    (folder / "many.py").write_text("from helper import start\nstart()\n" + trains)
+    assert run("--audit", "one.py") == 0
+    assert "no distributed training found" in capsys.readouterr().err
+    run("--audit", "many.py")
+    assert "1 distributed program audited" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
