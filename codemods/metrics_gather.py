@@ -65,8 +65,8 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield kind(ID, gather.node, _statement(facts, gather.names), reason=gather.because)
         for line in gather.recounts:
             yield kind(ID, gather.node, line, reason="counted before, it is the number of rows of one process")
-        for name in gather.means:
-            text = f'{name} = {facts.accelerator}.reduce({name}.detach(), reduction="mean")'
+        for name, how in gather.figures:
+            text = f'{name} = {facts.accelerator}.reduce({name}.detach(), reduction="{how}")'
             yield kind(ID, gather.node, text, reason=gather.because)
 
 

@@ -173,9 +173,14 @@ class Gather(NamedTuple):
     recounts: tuple[str, ...] = ()
     """For ``GATHER``: statements that count the rows again, because the script counted those of its own batch
     before."""
-    means: tuple[str, ...] = ()
-    """For ``GATHER``: single numbers among the values that are read (a loss that the model computed), to be
-    averaged."""
+    figures: tuple[tuple[str, str], ...] = ()
+    """For ``GATHER``: single numbers among the values that are read (a loss that the model computed), and the reduction
+    of each."""
+
+    @property
+    def set_anew(self) -> tuple[str, ...]:
+        """For ``GATHER``: the names that get a value of all processes."""
+        return (*self.names, *(name for name, _ in self.figures))
 
 
 class MixedPrecision(NamedTuple):

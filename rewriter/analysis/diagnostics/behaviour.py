@@ -145,7 +145,7 @@ def _what(node: cst.CSTNode, reach: Reach) -> str:
 
 def _values(state: State, unit: Unit, reach: Reach, equality: Equality, gathers: list[Gather]) -> Iterator[Behaviour]:
     """Which variables are equal on all processes, and which are one process's own."""
-    whole = {(unit.names.function(g.node), name) for g in gathers for name in (*g.names, *g.means)}
+    whole = {(unit.names.function(g.node), name) for g in gathers for name in g.set_anew}
     for scope in unit.names.scopes.values():
         if scope.kind is ScopeKind.CLASS or scope.function.node not in reach.reachable:
             continue

@@ -135,7 +135,7 @@ class Equality:
         self._whole.update(read for read, _ in gather.counts)
         position = unit.names.order(gather.node) - 1 if gather.side is Side.BEFORE else unit.names.end(gather.node)
         scope = unit.names.scopes[unit.names.function(gather.node)]
-        for name in (*gather.names, *gather.means):
+        for name in gather.set_anew:
             self._cover(scope.lookup(name), position)
 
     def _joined_already(self, record: CallRecord) -> None:

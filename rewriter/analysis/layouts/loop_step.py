@@ -4,7 +4,7 @@ One turn of a loop over batches: what is bound before its forward pass, what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import libcst as cst
 
@@ -17,6 +17,8 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name
 from .batch_shapes import is_row_count, row_counts
+from .engine.layout import REPLICATED, Layout, Partial, Several, Shard, holds_figure, is_figure
+from .loop_layouts import LoopLayouts
 from .row_counts import counted
 
 _COPYING = frozenset("numpy tolist array asarray".split())
@@ -25,8 +27,8 @@ _COPYING = frozenset("numpy tolist array asarray".split())
 class Step:
     """One pass through a loop's body: the statements in plain sight, and the forward among them."""
 
-    def __init__(self, state: State, unit: Unit, loop: cst.For, forward: cst.CSTNode) -> None:
-        self.state, self.unit, self.loop, self.forward = state, unit, loop, forward
+    def __init__(self, state: State, unit: Unit, loop: cst.For, forward: cst.CSTNode, layouts: LoopLayouts) -> None:
+        self.state, self.unit, self.loop, self.forward, self.layouts = state, unit, loop, forward, layouts
         self.statements = plain(loop.body)
         self.position = self.statements.index(forward)
         self.front = self.statements[: self.position]
@@ -63,26 +65,67 @@ class Step:
 
     def is_result(self, binding: Binding) -> bool:
         """Whether only entries of a variable are read after the forward pass: ``outputs.logits``,
-        ``batch["labels"]``."""
+        ``batch["labels"]``, ``output[1]`` of several."""
         reads = [read for read in binding.reads if read in self.behind]
-        return bool(reads) and all(entry(self.unit, read) is not None for read in reads)
+        return bool(reads) and all(self._entry(binding, read) is not None for read in reads)
+
+    def holds(self, binding: Binding) -> Layout:
+        """What a variable holds when the forward pass is done."""
+        return self.layouts.of(binding, [self.loop.target, *self.front, self.forward])
+
+    def beside_rows(self, bindings: Iterable[Binding]) -> str | None:
+        """The first of some variables that has, or may have, a number of the batch in it and is not such a tensor
+        itself: it can neither be gathered nor reduced."""
+        for binding in bindings:
+            layout = self.holds(binding)
+            if holds_figure(layout) and not is_figure(layout):
+                return binding.name
+        return None
+
+    def _entry(self, binding: Binding, read: cst.Name) -> cst.Attribute | cst.Subscript | None:
+        part = entry(self.unit, read)
+        above = self.unit.names.parents.get(read)
+        if part is not None or not isinstance(above, cst.Subscript) or above.value is not read:
+            return part
+        held = self.holds(binding)
+        several = isinstance(held, Several) and holds_figure(held) and isinstance(_key(above), cst.Integer)
+        return above if several and self._is_whole(self.layouts.value(above)) else None
+
+    def _is_whole(self, part: Layout) -> bool:
+        """Whether an entry is rows, or one number that can be reduced, and nothing more."""
+        return is_figure(part) or isinstance(part, Shard)
 
     def parts(self, because: str) -> Iterator[Gather]:
         """The entries of results and batches that are read after the forward pass, to be gathered in place."""
         rows: list[cst.BaseExpression] = []
         for binding in self.read_behind():
             for read in binding.reads if self.is_result(binding) else ():
-                part = entry(self.unit, read) if read in self.behind else None
-                if part is not None and is_loss_entry(part):
-                    text = self.unit.names.module.code_for_node(part)
-                    yield Gather(part, (text,), because, form=Form.REDUCE)
+                part = self._entry(binding, read) if read in self.behind else None
+                layout = self.layouts.value(part) if part is not None else REPLICATED
+                if part is not None and (is_loss_entry(part) or is_figure(layout)):
+                    yield self.figure(part, because)
                 elif part is not None:
                     rows.append(part)
         if rows:
             yield Gather(self.forward, (), because, inline=tuple(rows))
 
+    def figure(self, node: cst.BaseExpression, because: str) -> Gather:
+        """The reduction of one number of the batch, where it is read."""
+        layout = self.layouts.value(node)
+        text = self.unit.names.module.code_for_node(node)
+        op = layout.op if isinstance(layout, Partial) else "mean"
+        return Gather(node, (text,), because, form=Form.REDUCE, reduction=op)
+
+    def reduction(self, binding: Binding) -> str:
+        """How one number of the batch is to be joined."""
+        layout = self.holds(binding)
+        return layout.op if isinstance(layout, Partial) else "mean"
+
     def is_scalar(self, binding: Binding) -> bool:
-        """Whether a tensor is turned into one number just as it is: a loss that the model computed."""
+        """Whether a tensor is one number of the batch, or turned into one just as it is: a loss that the model
+        computed."""
+        if is_figure(self.holds(binding)):
+            return True
         names = self.unit.names
         for read in binding.reads:
             parent = names.parents.get(read)

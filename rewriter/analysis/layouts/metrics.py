@@ -25,6 +25,8 @@ from ..training.cached_batches import drained
 from ..training.training import Training
 from .batch_figures import joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
+from .engine.layout import holds_figure, is_figure
+from .loop_layouts import LoopLayouts
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
 from .row_counts import counted
@@ -62,13 +64,14 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
     found = []
     for loop in training.eval_loops:
         unit = next(u for u in reach.units if loop in u.names.parents)
-        answer = _evaluation(state, unit, reach, training, loop)
+        layouts = LoopLayouts(state, reach, unit, loop) if isinstance(loop, cst.For) else None
+        answer = _evaluation(state, unit, reach, training, loop, layouts)
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
         if answer.understood and ragged(state, reach, unit, loop, gathers):
             answer.leave("its batches are padded to different lengths on each process, and could not be gathered")
         answer.keeps = _keeps(state, unit, loop)
-        if answer.understood and gathers and isinstance(loop, cst.For):
-            figure = joint_figure(state, reach, unit, loop, _figures(state, unit, loop))
+        if answer.understood and gathers and isinstance(loop, cst.For) and layouts is not None:
+            figure = joint_figure(layouts, _figures(state, unit, loop))
             if figure is not None:
                 text = unit.names.module.code_for_node(figure)
                 answer.leave(
@@ -79,11 +82,13 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
     return found
 
 
-def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop: cst.CSTNode) -> Evaluation:
+def _evaluation(
+    state: State, unit: Unit, reach: Reach, training: Training, loop: cst.CSTNode, layouts: LoopLayouts | None
+) -> Evaluation:
     def answer(gather: Gather | None, understood: bool, because: str, parts: tuple[Gather, ...] = ()) -> Evaluation:
         return Evaluation(loop, unit, reach.loaders(loop), gather, understood, because, parts)
 
-    if not isinstance(loop, cst.For) or not isinstance(loop.body, cst.IndentedBlock):
+    if layouts is None or not isinstance(loop, cst.For) or not isinstance(loop.body, cst.IndentedBlock):
         return answer(None, False, "it is not a plain for loop")
     if drained(state, unit, loop) is not None:
         return answer(None, False, "its batches were read once and kept")
@@ -95,7 +100,7 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
     if any(_of_groups(loader) for loader in reach.loaders(loop)):
         because = "its `batch_sampler` makes each batch a whole, and gathered batches are several"
         return Evaluation(loop, unit, reach.loaders(loop), None, False, because, groups=True)
-    step = Step(state, unit, loop, forward)
+    step = Step(state, unit, loop, forward, layouts)
     early = step.counted_early(training)
     doubt = _doubt(step, training, set(early))
     if doubt is not None:
@@ -107,21 +112,26 @@ def _evaluation(state: State, unit: Unit, reach: Reach, training: Training, loop
         names, recounts = tuple(b.name for b in rows), step.recounts(rows)
         if recounts is None:
             return answer(None, False, _COUNTED)
-        gather = Gather(
-            forward, names, because, side=Side.BEFORE, inline=tuple(inline), counts=counts, recounts=recounts
-        )
-        return answer(gather, True, because, tuple(early.values()))
+        single = [call for call in inline if is_figure(layouts.value(call))]
+        rest = tuple(call for call in inline if call not in single)
+        gather = Gather(forward, names, because, side=Side.BEFORE, inline=rest, counts=counts, recounts=recounts)
+        whole = (*early.values(), *(step.figure(call, because) for call in single))
+        return answer(gather if names or rest else None, True, because, whole)
     parts = (*early.values(), *step.parts(because))
     later = [b for b in step.read_behind() if not step.is_result(b)]
     if not later:
         nothing = "nothing of the batch is read after the forward pass"
         return answer(None, True, because if parts else nothing, parts)
     rows, counts = counted(state, unit, training, loop, [b for b in later if not step.is_scalar(b)], step.behind)
-    means, recounts = tuple(b.name for b in later if step.is_scalar(b)), step.recounts(rows)
+    beside = step.beside_rows(later)
+    if beside is not None:
+        return answer(None, False, f"`{beside}` has one number of the batch in it, beside rows or in place of them")
+    scalars, recounts = [b for b in later if step.is_scalar(b)], step.recounts(rows)
+    figures = tuple((b.name, step.reduction(b)) for b in scalars)
     if recounts is None:
         return answer(None, False, _COUNTED)
     names = tuple(b.name for b in rows)
-    gather = Gather(_behind(unit, forward), names, because, means=means, counts=counts, recounts=recounts)
+    gather = Gather(_behind(unit, forward), names, because, figures=figures, counts=counts, recounts=recounts)
     return answer(gather, True, because, parts)
 
 
@@ -140,7 +150,7 @@ def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]
     ahead = {n for e in writes if e.forward is not None for n in descendants(e.forward)}
     guarded = {n for e in writes for n in descendants(e.node)} - ahead
     kept = [g if not g.inline else g._replace(inline=tuple(c for c in g.inline if c not in guarded)) for g in gathers]
-    return [g for g in kept if g.inline or (g.node not in guarded and (g.names or g.means))]
+    return [g for g in kept if g.inline or (g.node not in guarded and (g.names or g.figures))]
 
 
 def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str | None:
@@ -159,6 +169,8 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str
     numbers = any(step.is_number(b) for b in named)
     if not direct and (numbers or not named):
         return "a function that runs the model returns numbers, not tensors"
+    if any(holds_figure(layout) and not is_figure(layout) for layout in map(step.layouts.value, inline)):
+        return "its forward pass gives a number of the batch beside rows, or in place of them"
     if len(inline) > 1:
         return "it runs several forward passes in one statement"
     if inline and not set(step.counted_outside(training)[0]).isdisjoint(step.read_inside(training)):

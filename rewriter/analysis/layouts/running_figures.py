@@ -59,7 +59,7 @@ class _FiguresOf:
             if gather.node in self.inside and gather.form is Form.GATHER:
                 before = gather.side is Side.BEFORE
                 place = unit.names.order(gather.node) - 1 if before else unit.names.end(gather.node)
-                for name in (*gather.names, *gather.means):
+                for name in gather.set_anew:
                     self.joined.setdefault(name, []).append(place)
         self.shown = [name for name in shown if not self._is_joined(name)]
         self.collected: list[Total] = []

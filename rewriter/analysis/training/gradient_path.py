@@ -89,7 +89,7 @@ class GradientPath:
     def _bindings(self, unit: Unit, gather: Gather) -> list[Binding]:
         """The variables that a gather gives new values."""
         scope = unit.names.scopes[unit.names.function(gather.node)]
-        found = (scope.lookup(name) for name in (*gather.names, *gather.means))
+        found = (scope.lookup(name) for name in gather.set_anew)
         return [binding for binding in found if binding is not None]
 
     def _behind(self, step: _Step) -> Iterator[_Step]:

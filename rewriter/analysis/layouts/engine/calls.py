@@ -13,13 +13,14 @@ from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row
 from ...dataflow.containers import members
 from ...dataflow.values import CallRecord, Function, Klass, State, Unit, origins
-from ...syntax.nodes import FunctionNode, dotted, parameters, positional
+from ...syntax.nodes import FunctionNode, dotted, is_none, parameters, positional
 from ...training.training import method_name, outside_names
-from .expressions import Expressions
+from .expressions import MOST, Expressions
 from .layers import through_module
 from .layout import (
     NEUTRAL,
     REPLICATED,
+    Absent,
     Each,
     Layout,
     Made,
@@ -30,9 +31,11 @@ from .layout import (
     ShardRow,
     ShardSize,
     Unclear,
+    holds_figure,
     inner,
     join,
     join_all,
+    mapped,
     meeting,
     settled,
     varies,
@@ -40,6 +43,8 @@ from .layout import (
 from .operations import Arguments, applied, elements, losses, reduction
 
 _DEEPEST = 16
+_MOST_OF_A_MODEL = 10_000
+"""Expressions: of one forward pass."""
 _BUILTINS = frozenset(
     "len zip enumerate range sum list tuple reversed isinstance print type hasattr id str repr".split()
 )
@@ -71,7 +76,7 @@ class Calls(Expressions):
         if origins(self.state.values.get(node.func), Role.MODEL):
             self.fed.setdefault(node, []).extend(given.layouts())
             if self.seeds.models and any(isinstance(inner(layout), Shard) for layout in given.layouts()):
-                return Shard(0)
+                return self._rows_for_rows(record, given)
         functions = self.reach.called(node)
         if functions:
             return join_all(self._call(function, record, given) for function in functions)
@@ -82,6 +87,14 @@ class Calls(Expressions):
         if modules and not isinstance(inner(base or REPLICATED), (Shard, ShardRow)):
             return join_all(self._module(module, given) for module in modules)
         return self._external(node, record, name, base, given)
+
+    def _rows_for_rows(self, record: CallRecord, given: Arguments) -> Layout:
+        """What a model gives for rows: figures of the batch where its code computes some, and rows otherwise."""
+        spent = self._steps
+        self._steps = max(spent, MOST - _MOST_OF_A_MODEL)  # a model that is too large to follow hides nothing else
+        found = [self._call(function, record, given) for function in self.reach.called(record.node)]
+        self._steps = spent
+        return mapped(join_all(found), lambda one: one if holds_figure(one) else Shard(0))
 
     def _given(self, node: cst.Call) -> Arguments:
         given = Arguments(node)
@@ -280,7 +293,9 @@ class Calls(Expressions):
             elif param.name.value in filled:
                 self.values[binding] = filled[param.name.value]
             else:
-                self.values[binding] = self._eval(param.default) if param.default is not None else REPLICATED
+                none = param.default is not None and is_none(param.default)
+                default = self._eval(param.default) if param.default is not None else REPLICATED
+                self.values[binding] = Absent(neutral=True) if none else default
         if isinstance(node, cst.Lambda):
             self._returned[-1].append(self._eval(node.body))
         else:

@@ -40,7 +40,7 @@ from .memory import Memory
 from .operations import collected, elements, sized
 from .shapes import indexed, integer, product, transposed
 
-_MOST = 60_000
+MOST = 60_000
 """Expressions: a program that takes more is left alone."""
 
 
@@ -63,10 +63,12 @@ class Expressions(Memory):
             own = self._of_name(node) if isinstance(node, cst.Name) else REPLICATED
             return own if isinstance(own, ShardSize) else WholeCount(node=node)  # `batch_size = x.size(0)`
         self._steps += 1
-        if self._steps > _MOST:
+        if self._steps > MOST:
             return Unclear("the program is too large to follow", node)
         method = getattr(self, f"_of_{node.__class__.__name__.lower()}", None)
-        return method(node) if method is not None else REPLICATED
+        layout: Layout = method(node) if method is not None else REPLICATED
+        self._note(node, layout)
+        return layout
 
     def _is_cut(self, node: cst.CSTNode) -> bool:
         """Whether what is to be cut holds rows of one process already."""

@@ -10,15 +10,17 @@ from __future__ import annotations
 import libcst as cst
 
 from ...dataflow.values import Instance, Unit
-from ...syntax.nodes import positional
+from ...syntax.nodes import is_none, positional
 from ...syntax.scopes import Binding
 from .calls import Calls, is_method
 from .layout import (
     NEUTRAL,
     REPLICATED,
+    Absent,
     Layout,
     Partial,
     Replicated,
+    Shard,
     ShardRow,
     inner,
     join_all,
@@ -112,6 +114,10 @@ class Interpreter(Calls):
 
     def _branches(self, node: cst.If) -> bool:
         self._eval(node.test)
+        passes = self._passes(node.test)
+        if passes is not None:
+            taken = node if passes else node.orelse
+            return self._branches(taken) if isinstance(taken, cst.If) and taken is not node else self._taken(taken)
         before = dict(self.values)
         left = self._block(node.body)
         after = dict(self.values)
@@ -127,6 +133,22 @@ class Interpreter(Calls):
         elif not left:
             self._meet(after)
         return left and gone
+
+    def _taken(self, way: cst.If | cst.Else | None) -> bool:
+        return self._block(way.body) if way is not None else False
+
+    def _passes(self, test: cst.BaseExpression) -> bool | None:
+        """Whether ``if y is not None`` of a parameter passes in this call; None where that is not known."""
+        compared = test.comparisons[0] if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 else None
+        if not isinstance(test, cst.Comparison) or compared is None or not is_none(compared.comparator):
+            return None
+        binding = self._unit.names.binding(test.left) if isinstance(test.left, cst.Name) and self._inside else None
+        given = self.values.get(binding) if binding is not None else None
+        if binding is None or not all(isinstance(d, cst.Param) for d in binding.definitions):
+            return None
+        if not isinstance(given, (Absent, Shard)) or not isinstance(compared.operator, (cst.Is, cst.IsNot)):
+            return None
+        return isinstance(given, Absent) is isinstance(compared.operator, cst.Is)
 
     def _loop(self, node: cst.For | cst.While) -> None:
         for _ in range(2):

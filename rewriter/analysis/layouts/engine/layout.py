@@ -8,7 +8,7 @@ of rows, a term of a sum or mean over all rows, or unknown. `Unclear` carries it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import libcst as cst
@@ -40,6 +40,11 @@ class Foreign(Replicated):
 
 
 @dataclass(frozen=True)
+class Absent(Replicated):
+    """A parameter that a call leaves at its default, None."""
+
+
+@dataclass(frozen=True)
 class Made(Replicated):
     """A tensor that is made with a shape that says nothing of rows."""
 
@@ -62,6 +67,8 @@ class Shard(Layout):
     """It says of each row whether it is chosen, or where the chosen ones are."""
     uneven: str = ""
     """What each process does by itself, in words, where its mean depends on more than the number of rows."""
+    host: bool | None = field(default=False, compare=False)
+    """It is no tensor: a number, a list, an array; None where it is one on some path only."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ class Partial(Layout):
     op: Literal["mean", "sum"]
     uneven: str = ""
     """What makes the mean of the processes' figures close to that of all rows, and not equal; in words."""
+    host: bool | None = field(default=False, compare=False)
+    """It is no tensor: a number, an array; None where it is one on some path only."""
 
 
 CHOSEN = "averages this loss over the entries that are chosen of its own shard"
@@ -144,6 +153,23 @@ def inner(layout: Layout) -> Layout:
     return layout
 
 
+def holds_figure(layout: Layout) -> bool:
+    """Whether a value is, or has in it on some path, one number that the rows of a shard were reduced to, or counted
+    by."""
+    if isinstance(layout, Several):
+        return any(map(holds_figure, layout.items))
+    if isinstance(layout, Each):
+        return holds_figure(layout.element)
+    if isinstance(layout, Mixed):
+        return holds_figure(layout.one) or holds_figure(layout.other)
+    return isinstance(layout, (Partial, ShardSize))
+
+
+def is_figure(layout: Layout) -> bool:
+    """Whether a value is a tensor with one number that the rows of a shard were reduced to: a loss."""
+    return isinstance(layout, Partial) and layout.host is False
+
+
 def varies(layout: Layout) -> bool:
     """Whether a value can differ between processes."""
     return not isinstance(inner(layout), Replicated)
@@ -152,7 +178,7 @@ def varies(layout: Layout) -> bool:
 def join(one: Layout, other: Layout) -> Layout:
     """The layout of a value that comes from one of two paths."""
     if one == other:
-        return one
+        return _same(one, other)
     for a, b in ((one, other), (other, one)):
         if isinstance(a, Unclear) or (isinstance(b, Replicated) and b.neutral):
             return a
@@ -172,6 +198,18 @@ def join(one: Layout, other: Layout) -> Layout:
         if isinstance(a, (Whole, Shard)) and isinstance(b, Made):
             return a  # a state that is made anew before the first batch
     return Mixed(one, other)
+
+
+def _same(one: Layout, other: Layout) -> Layout:
+    """One of two equal layouts; what is a tensor on one path and a number on the other is neither for certain."""
+    if isinstance(one, (Shard, Partial)) and isinstance(other, (Shard, Partial)) and one.host is not other.host:
+        return replace(one, host=None)
+    return one
+
+
+def hosted(layout: Layout) -> Layout:
+    """What becomes of a tensor that is read as a number, a list or an array."""
+    return mapped(layout, lambda one: replace(one, host=True) if isinstance(one, (Shard, Partial)) else one)
 
 
 def _place(rows: Shard) -> Shard:
@@ -221,7 +259,8 @@ def masking(layout: Layout) -> Layout:
 
 def normalised(layout: Shard | Partial) -> Layout:
     """Rows, or a figure of them, that a sum or a mean over the shard divides: no exact term of that of all rows."""
-    return replace(layout, uneven=NORMALISED) if isinstance(layout, Shard) else Partial("mean", NORMALISED)
+    uneven = replace(layout, uneven=NORMALISED)
+    return uneven if isinstance(uneven, Shard) else replace(uneven, op="mean")
 
 
 def mapped(layout: Layout, change: Callable[[Layout], Layout]) -> Layout:

@@ -66,6 +66,8 @@ class Memory(ABC):
     """For each call, the layout of what it gives."""
     fed: dict[cst.Call, list[Layout]] = field(default_factory=dict)
     """For each forward pass, the layouts of what it is given."""
+    held: dict[cst.CSTNode, Layout] = field(default_factory=dict)
+    """For each expression of the loop's own code, and each name that it sets, the layout."""
     shown: dict[cst.Call, None] = field(default_factory=dict)
     """Calls that are made for their effect alone, and get rows of one process: a print, a plot."""
     _units: list[Unit] = field(default_factory=list)
@@ -86,6 +88,10 @@ class Memory(ABC):
     def _eval(self, node: cst.CSTNode) -> Layout:
         """The layout of an expression."""
 
+    def _note(self, node: cst.CSTNode, layout: Layout) -> None:
+        if not self._inside:
+            self.held[node] = join(self.held[node], layout) if node in self.held else layout
+
     def _meet(self, other: dict[Binding, Layout]) -> None:
         for binding, layout in other.items():
             self.values[binding] = join(self.values[binding], layout) if binding in self.values else layout
@@ -95,6 +101,7 @@ class Memory(ABC):
             binding = self._unit.names.binding(target)
             if binding is not None:
                 self.values[binding] = self.seeds.rows.get(target, layout)
+                self._note(target, self.values[binding])
         elif isinstance(target, (cst.Tuple, cst.List)):
             for place, element in enumerate(target.elements):
                 self._assign(element.value, self._part(layout, place, len(target.elements), element))

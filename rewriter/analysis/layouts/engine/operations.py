@@ -29,6 +29,7 @@ from .layout import (
     Unclear,
     Whole,
     WholeCount,
+    hosted,
     inner,
     join_all,
     mapped,
@@ -98,10 +99,12 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         return masking(found) if method_name(given.node) in _TESTS else found
     if isinstance(transfer, tensors.Convert) and not varies(operand):
         return operand if isinstance(operand, Foreign) else REPLICATED
+    if isinstance(transfer, tensors.ToHost) and transfer.gives != "tensor":
+        return hosted(operand)
     if isinstance(transfer, (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Passes)):
         return operand
     if isinstance(transfer, outside.TextOf):
-        return operand if transfer.host else REPLICATED
+        return hosted(operand) if transfer.host else REPLICATED
     if isinstance(transfer, tensors.Structural):
         return _structure(operand, given)
     if isinstance(transfer, tensors.Reduce):
@@ -207,7 +210,7 @@ def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Lay
     if transfer.op in ("sum", "mean"):
         return figure("sum" if transfer.op == "sum" else "mean", operand)
     if transfer.op == "count":
-        return Partial("sum")
+        return Partial("sum", host=operand.host)
     if asked is None and method_name(given.node) == "norm" and _is_euclidean(given):
         return replace(_nonlinear(given), squared=figure("sum", operand))
     return _nonlinear(given)
@@ -221,7 +224,7 @@ def _is_euclidean(given: Arguments) -> bool:
 
 def figure(op: Literal["mean", "sum"], rows: Shard) -> Partial:
     """The mean or the sum of a shard. The sum of chosen rows is a term of the sum of all that are chosen."""
-    return Partial(op, "" if op == "sum" and rows.uneven == CHOSEN else rows.uneven)
+    return Partial(op, "" if op == "sum" and rows.uneven == CHOSEN else rows.uneven, rows.host)
 
 
 def _nonlinear(given: Arguments) -> Unclear:

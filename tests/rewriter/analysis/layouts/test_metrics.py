@@ -132,3 +132,87 @@ def test_a_figure_that_rows_make_together_is_not_that_of_joined_batches(
     text, findings = trained(top=PSNR, end=FIGURE.format(counted=counted))
     assert ("gather_for_metrics" not in text) is whole
     assert ("prepare" in findings) is whole
+
+
+JUDGE = """\
+class Judge(torch.nn.Module):
+    def forward(self, out, y):
+        wrong = (out.argmax(1) != y).sum()
+        return torch.nn.functional.cross_entropy(out, y), wrong{more}"""
+JUDGED = """\
+judge = Judge()
+held = torch.utils.data.DataLoader(other, batch_size=8)
+loss = wrong = 0
+with torch.no_grad():
+    for x, y in held:
+        {judged}
+print(loss, wrong)"""
+
+
+@pytest.mark.parametrize(
+    ("judged", "becomes"),
+    [
+        (
+            "near, off = judge(model(x), y)\n        loss += near.item()\n        wrong += off.item()",
+            'near = accelerator.reduce(near.detach(), reduction="mean")\n        '
+            'off = accelerator.reduce(off.detach(), reduction="sum")\n',
+        ),
+        (
+            "both = judge(model(x), y)\n        loss += both[0].item()\n        wrong += both[1]",
+            'loss += accelerator.reduce(both[0].detach(), reduction="mean").item()\n        '
+            'wrong += accelerator.reduce(both[1].detach(), reduction="sum")\n',
+        ),
+    ],
+    ids=["unpacked", "by place"],
+)
+def test_what_a_module_reduces_over_the_rows_is_reduced_and_not_gathered(
+    judged: str, becomes: str, trained: Trained
+) -> None:
+    """The figure of each process would become as many figures as there are processes."""
+    text, findings = trained(top=JUDGE.format(more=""), end=JUDGED.format(judged=judged))
+    assert becomes in text and "gather_for_metrics" not in text
+    assert findings == []
+
+
+@pytest.mark.parametrize(
+    ("more", "judged"),
+    [
+        (".item()", "near, off = judge(model(x), y)\n        loss += near.item()\n        wrong += off"),
+        ("", "both = judge(model(x), y)\n        for one in both:\n            loss += one.item()"),
+    ],
+    ids=["a number", "entries that a loop reads"],
+)
+def test_figures_that_cannot_be_reduced_leave_the_loop(more: str, judged: str, trained: Trained) -> None:
+    text, findings = trained(top=JUDGE.format(more=more), end=JUDGED.format(judged=judged))
+    assert "accelerator.reduce" not in text and "gather_for_metrics" not in text
+    assert findings == ["prepare"]
+
+
+def test_the_rows_of_a_result_are_gathered_without_its_loss(trained: Trained) -> None:
+    """A model that gives its own loss beside its scores, in a tuple of which the places are read."""
+    top = """\
+class Tagger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 2)
+
+    def forward(self, x, y=None):
+        scores = self.layer(x)
+        if y is not None:
+            return torch.nn.functional.cross_entropy(scores, y), scores
+        return scores"""
+    end = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+loss = hits = 0
+with torch.no_grad():
+    for x, y in held:
+        result = model(x, y=y)
+        loss += result[0].item()
+        hits += (result[1].argmax(1) == y).sum().item()
+print(loss, hits)"""
+    built = "model = Tagger()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    text, findings = trained(top=top, built=built, loss="loss = model(x, y)[0]", end=end)
+    assert 'loss += accelerator.reduce(result[0].detach(), reduction="mean").item()\n' in text
+    assert "hits += (accelerator.gather_for_metrics(result[1]).argmax(1) == y).sum().item()\n" in text
+    assert "        y = accelerator.gather_for_metrics(y)\n" in text
+    assert findings == []

@@ -159,8 +159,36 @@ def test_lists_and_dicts() -> None:
 
 def test_what_a_function_returns() -> None:
     top = "def loss_of(v, w=None):\n    if w is not None:\n        return v.sum()\n    return v.mean()\n"
-    found = layouts("a = loss_of(x)\nb = other(x)", top + "def other(v):\n    return\n")
+    found = layouts("a = loss_of(x, flag)\nb = other(x)", top + "def other(v):\n    return\n")
     assert found["a"] == Mixed(Partial("sum"), Partial("mean")) and found["b"] == NEUTRAL
+
+
+@pytest.mark.parametrize(("given", "op"), [("x", "mean"), ("x, x", "sum"), ("x, w=x", "sum"), ("x, w=None", "")])
+@pytest.mark.parametrize("test", ["w is not None", "w is None"])
+def test_a_parameter_that_is_left_out_decides(given: str, op: str, test: str) -> None:
+    """What a call does not give is None in it, and rows are not."""
+    ways = ("v.sum()", "v.mean()") if "not" in test else ("v.mean()", "v.sum()")
+    found = layouts(
+        f"a = loss_of({given})",
+        f"def loss_of(v, w=None):\n    if {test}:\n        return {ways[0]}\n    return {ways[1]}",
+    )
+    assert isinstance(found["a"], Mixed) if not op else found["a"] == Partial(op)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "host"),
+    [
+        ("x.mean()", False),
+        ("x.mean().item()", True),
+        ("float(x.sum())", True),
+        ("x.numpy().sum()", True),
+        ("x.cpu().sum()", False),
+        ("x.sum().item() if flag else x.sum()", None),
+    ],
+)
+def test_what_is_no_tensor_any_more(value: str, host: bool | None) -> None:
+    found = layouts(f"a = {value}")["a"]
+    assert isinstance(found, Partial) and found.host is host
 
 
 @pytest.mark.parametrize(("call", "dim"), [("x, x", 1), ("x, x], 0", 1), ("x, x], 1", 0), ("x, x], -1", 0)])

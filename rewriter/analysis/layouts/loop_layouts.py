@@ -1,0 +1,66 @@
+"""What each variable and expression of a loop over batches is, once its batches are cut into shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit
+from ..syntax.nodes import counter
+from ..syntax.scopes import Binding
+from ..syntax.walk import descendants
+from .engine.interpreter import Interpreter
+from .engine.layout import REPLICATED, Each, Layout, Shard, join, join_all
+from .engine.memory import Seeds
+
+
+class LoopLayouts:
+    """
+    The layouts of one loop, a model being taken to give rows for rows where its code does not say otherwise.
+
+    Args:
+        state: the solved program.
+        reach: its call graph.
+        unit: the module of the loop.
+        loop: over batches; the rows of each are cut into shards.
+    """
+
+    def __init__(self, state: State, reach: Reach, unit: Unit, loop: cst.For | cst.While) -> None:
+        self.unit = unit
+        self._walk = Interpreter(state, reach, Seeds(_rows(loop) if isinstance(loop, cst.For) else {}, models=True))
+        self._walk.turns(loop, unit)
+
+    def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
+        """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""
+        found: Layout | None = None
+        for statement in reversed(statements):
+            nodes = set(descendants(statement))
+            here = [d for d in binding.definitions if d in nodes and d in self._walk.held]
+            if not here:
+                continue
+            if isinstance(statement, (cst.SimpleStatementLine, cst.Name, cst.Tuple, cst.List)):
+                last = self._walk.held[max(here, key=self.unit.names.order)]
+                return join(last, found) if found is not None else last
+            found = join_all([*([found] if found is not None else []), *(self._walk.held[d] for d in here)])
+        return REPLICATED if found is None else found
+
+    def value(self, node: cst.BaseExpression) -> Layout:
+        """What an expression of the loop gives."""
+        found = self._walk.held.get(node)
+        return found if found is not None else self._walk.value(node, self.unit)
+
+
+def _rows(loop: cst.For) -> dict[cst.CSTNode, Layout]:
+    """The variables of a batch: each a tensor of rows; one alone may hold several of them."""
+    number = counter(loop)
+    pending: list[cst.CSTNode] = [loop.target]
+    names: list[cst.Name] = []
+    while pending:
+        node = pending.pop()
+        if isinstance(node, cst.Name) and node is not number:
+            names.append(node)
+        elif isinstance(node, (cst.Tuple, cst.List)):
+            pending.extend(element.value for element in node.elements)
+    return {name: Each(Shard(0)) if len(names) == 1 else Shard(0) for name in names}
