@@ -27,16 +27,16 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.containers import key_of
 from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.distributed.guards import HANDLERS
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_names
 from ..facts.roles import Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
-from ..validation.guards import HANDLERS
-from ..validation.violation import CodePlace
 from .program import AuditedProgram, Dialect
 from .rule import AuditRule, Found, first_row
 
@@ -103,8 +103,7 @@ def collectives_apart(program: AuditedProgram) -> Found:
 def _guard(program: AuditedProgram, record: CallRecord, local: bool) -> CodePlace | None:
     """Why not every process makes a call; ``local``: where the strategy needs all of them, it may let them in."""
     own = program.guards.around(record.unit, record.node)
-    called = program.guards.apart.get(record.unit.names.function(record.node))
-    found = [*own, *([called] if called is not None else [])]
+    found = [*own, *program.guards.called_apart(record.unit, record.node)]
     return next((place for place in found if not (local and _admits_by_strategy(program, place))), None)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.values import Unit
+from ..analysis.distributed.guards import ALONE, Guards
+from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.nodes import is_none
-from ..validation.guards import ALONE, Guards
 from ..validation.program import EmittedProgram
-from .ranks import RankQuestions
 
 Held = tuple[Unit, cst.BaseExpression]
 
@@ -22,13 +22,12 @@ class AuditGuards(Guards):
     alone = ALONE | {"rank_zero_only", "rank_zero", "main_process_only", "master_only", "only_main_process"}
 
     def __init__(self, program: EmittedProgram, ranks: RankQuestions) -> None:
-        super().__init__(program)
-        self._ranks = ranks
+        super().__init__(program.state, program.reach, ranks)
         self._had: dict[cst.CSTNode, bool] = {}
 
     def asks(self, unit: Unit, expression: cst.BaseExpression) -> bool:
         """Whether an expression checks which process this is, or for something that only the main process has."""
-        return self._ranks.asks(unit, expression) or self._of_main(unit, expression)
+        return self.ranks.asks(unit, expression) or self._of_main(unit, expression)
 
     def _of_main(self, unit: Unit, test: cst.BaseExpression) -> bool:
         """``if writer is not None``, where the other processes have None."""
@@ -50,7 +49,7 @@ class AuditGuards(Guards):
         values = list(self._values(unit, node, set()))
         for home, value in values:
             if isinstance(value, cst.IfExp) and (is_none(value.body) or is_none(value.orelse)):
-                yield self._ranks.asks(home, value.test)
+                yield self.ranks.asks(home, value.test)
         made = [(home, value) for home, value in values if not is_none(value)]
         if made and len(made) < len(values):
             yield all(next(self.around(home, value), None) is not None for home, value in made)
@@ -65,11 +64,11 @@ class AuditGuards(Guards):
         if isinstance(node, cst.Name) and (binding := unit.names.binding(node)) is not None:
             given += [(unit, value) for value in bindings_value(unit.names, binding)]
             for param in filter(None, (_parameter(unit, definition) for definition in binding.definitions)):
-                reached = self.program.reach.reachable
-                given += ((u, v) for u, v in self.program.reach.given(binding) if u.names.function(v) in reached)
+                reached = self.reach.reachable
+                given += ((u, v) for u, v in self.reach.given(binding) if u.names.function(v) in reached)
                 given += [(unit, param.default)] if param.default is not None else []
         elif isinstance(node, cst.Attribute):
-            given += self._ranks.tracer.attributes(unit, node)
+            given += self.ranks.tracer.attributes(unit, node)
         for home, value in given:
             further = list(self._values(home, value, seen)) if isinstance(value, (cst.Name, cst.Attribute)) else []
             yield from further or [(home, value)]

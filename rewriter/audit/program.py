@@ -10,6 +10,8 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import CallRecord, Function, Unit, origins
+from ..analysis.distributed.rank_questions import USUAL_NAMES, RankQuestions
+from ..analysis.distributed.tracing import ValueSource
 from ..analysis.syntax.nodes import dotted, keyword
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_name, outside_names, whole
@@ -18,8 +20,6 @@ from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..validation.program import PREPARES, EmittedProgram
 from .guards import AuditGuards
-from .ranks import RankQuestions
-from .tracing import Tracer, ValueSource
 
 SETUPS = frozenset({"setup", "setup_module", "setup_optimizers", "setup_dataloaders"})
 """Methods of Fabric that prepare their arguments."""
@@ -61,8 +61,7 @@ class AuditedProgram(EmittedProgram):
         """Its entry is a notebook: one process, until a cell starts others."""
         fabrics = {name for _, tree in trees for name in _fabrics(tree)}
         super().__init__(trees, (*assume, *(("accelerator", name) for name in sorted(fabrics))), layout)
-        self.tracer = Tracer(self)
-        self.ranks = RankQuestions(self.tracer)
+        self.ranks = RankQuestions(self.tracer, USUAL_NAMES)
         self.guards = AuditGuards(self, self.ranks)
         self._fabrics = any(several for _, tree in trees for several in _spreads(tree))
 

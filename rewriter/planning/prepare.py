@@ -137,7 +137,8 @@ def _wanted(
         if evaluation.understood:
             loaders.update(dict.fromkeys(evaluation.loaders))
         elif all(o not in trained or one_of_several(reach, o) for o in evaluation.loaders):
-            result.findings.append((evaluation.unit, _unprepared(evaluation)))
+            if not evaluation.alone:
+                result.findings.append((evaluation.unit, _unprepared(evaluation)))
         else:
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result))

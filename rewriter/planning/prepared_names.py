@@ -9,6 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, outside_name, whole
 from ..facts.roles import Origin, Role
@@ -132,6 +133,19 @@ def _gives(state: State, unit: Unit, definition: cst.CSTNode, origin: Origin) ->
     return False
 
 
+def held_last(state: State, unit: Unit, expression: cst.BaseExpression, role: Role) -> set[Origin]:
+    """What the variables in an expression hold there: nothing that a later assignment has replaced."""
+    found: set[Origin] = set()
+    for node in (expression, *descendants(expression)):
+        held = set(origins(state.values.get(node), role))
+        binding = unit.names.binding(node) if isinstance(node, cst.Name) and held else None
+        definitions = unshadowed(unit.names, binding, node) if binding is not None else ()
+        if definitions and all(isinstance(d, cst.Name) for d in definitions):
+            held &= {origin for d in definitions for origin in origins(state.slot(d), role)}
+        found |= held
+    return found
+
+
 def _wraps(state: State, unit: Unit, held: Held) -> bool:
     """Whether the name was given the model in its wrapper: that is the one that the script trains."""
     values = (next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions)
@@ -143,7 +157,8 @@ def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Hel
     """
     The attribute by which some code knows a thing: one that it gives the thing itself, else one that it reads.
 
-    What is only read is in its object since the calls that were given the thing, or gave it. What comes to the code in
+    What is only read is in its object since the calls that were given the thing, or gave it; without any, since before
+    the code runs. What comes to the code in
     the arguments of such a call is not looked for: it is prepared there, before any object has it.
     """
     unit = reach.unit(code)
@@ -159,10 +174,10 @@ def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Hel
         return Held(origin, unit.names.module.code_for_node(given[0]), same)
     if not known or (origin.role is Role.LOADER and as_argument(reach, code, origin)) or handed_on(state, unit, origin):
         return None
-    first = unit.names.order(known[0])
-    calls = (call for call in reach.own(code) if isinstance(call, cst.Call) and unit.names.order(call) < first)
+    first = min(unit.names.order(node) for node in known)
+    calls = (call for call in reach.own(code) if isinstance(call, cst.Call) and unit.names.end(call) < first)
     handing: list[cst.CSTNode] = [call for call in calls if _passes_on(state, call, origin)]
-    return Held(origin, unit.names.module.code_for_node(known[0]), handing or [known[0]])
+    return Held(origin, unit.names.module.code_for_node(known[0]), handing)
 
 
 def _is_target(unit: Unit, node: cst.CSTNode) -> bool:

@@ -12,7 +12,10 @@ from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, device_names
 from ..analysis.diagnostics.refusals import refusals
 from ..analysis.distributed.distribution import by_hand, settled
+from ..analysis.distributed.guards import Guards
 from ..analysis.distributed.manual_ddp import ByHand
+from ..analysis.distributed.rank_questions import RankQuestions
+from ..analysis.distributed.tracing import Tracer
 from ..analysis.layouts.by_hand.plan import ShardedBatches, batches_by_hand
 from ..analysis.layouts.by_hand.trial import Obstacle
 from ..analysis.layouts.random_splits import unseeded
@@ -74,6 +77,11 @@ class ProgramFacts:
     def gradient_path(self) -> GradientPath:
         """What a backward pass may flow through."""
         return GradientPath(self.reach, self.training)
+
+    @cached_property
+    def guards(self) -> Guards:
+        """The code that not every process comes to, by the script's own conditions."""
+        return Guards(self.state, self.reach, RankQuestions(Tracer(self.state, self.reach)))
 
     def _by_hand(self) -> ByHand | None:
         """How the script distributes itself, where the accelerator is to take its place."""

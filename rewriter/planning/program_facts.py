@@ -16,7 +16,9 @@ from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag, unread
+from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.moves import Mover
+from ..analysis.distributed.apart import condition, left_on_cpu, met_apart, said
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.existing_guards import in_turn
 from ..analysis.layouts import metrics
@@ -29,10 +31,10 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
 from ..config import Config
 from ..facts.effects import EffectKind
-from ..facts.module import ModuleFacts, Move, Unsynced
+from ..facts.module import Gather, ModuleFacts, Move, Unsynced
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
-from ..findings import Severity
+from ..findings import Finding, Severity
 from .accelerator_path import Way
 from .accumulation import Window, window_of
 from .collected import Collected
@@ -42,6 +44,7 @@ from .holders import Holders, receiver
 from .home import Homes
 from .late_draws import too_late
 from .prepare import PreparePlan, plan
+from .prepared_names import held_last
 from .program import ProgramFacts
 from .reached_module import ReachedModule, roles
 from .routing import Router
@@ -119,6 +122,7 @@ class _Analyses(ProgramFacts):
         evaluations = metrics.evaluations(self.state, self.reach, self.training) if not self.settled else []
         self._leave_shared(evaluations)
         self._leave_trained_on(evaluations)
+        self._leave_alone(evaluations)
         collected, way = self._collected(evaluations)
         while lost := [e for e in evaluations if e.gather is not None and not _gathers(collected, way, e)]:
             for evaluation in lost:  # its loader stays whole, so that the metric is right on every process
@@ -175,6 +179,38 @@ class _Analyses(ProgramFacts):
             if any(self.gradient_path.cuts(evaluation.unit, gather) for gather in gathers):
                 evaluation.leave("a backward pass goes through the value that would be gathered")
 
+    def _leave_alone(self, evaluations: list[metrics.Evaluation]) -> None:
+        """Leave the evaluation loops alone that only one process runs, by the script's own condition on the rank."""
+        for evaluation in evaluations if self.existing is None else ():
+            asked = condition(self.guards, evaluation.unit, evaluation.loop)
+            if asked is not None:
+                evaluation.leave(f"only processes with {said(asked)} run this evaluation")
+                evaluation.alone = True
+
+    def _apart(self, equality: Equality, gathers: Iterable[tuple[Unit, Gather]]) -> Iterator[tuple[Unit, Finding]]:
+        """Findings for what all processes must do together, and only some of them come to."""
+        if self.existing is not None:
+            return
+        backwards = [(record.unit, record.node) for record in self.training.backwards]
+        steps = [(record.unit, record.node) for record in self.training.steps]
+        loops = [(self.reach.unit_of(loop, self.reach.units[0]), loop) for loop in equality.shared]
+        whole = [(unit, gather.node) for unit, gather in gathers]
+        # what a script that distributes itself steps and reads on one process is its author's affair
+        yield from met_apart(self.guards, backwards if self.settled else (*backwards, *steps, *loops, *whole))
+
+    def _on_cpu(self, prepared: set[Origin], evaluations: list[metrics.Evaluation]) -> Iterator[tuple[Unit, Finding]]:
+        """Findings for what stays whole by the script's own will, and is moved by nobody."""
+        if self.existing is not None:
+            return
+        alone = {evaluation.loop: evaluation.because for evaluation in evaluations if evaluation.alone}
+        moved = moved_batches(self.state, self.reach)
+        for loop in (*self.training.train_loops, *self.training.eval_loops):
+            because = alone.get(loop, "it has no DistributedSampler" if self.hand is not None else "")
+            if because and isinstance(loop, cst.For):
+                unit = self.reach.unit_of(loop, self.reach.units[0])
+                if held_last(self.state, unit, loop.iter, Role.LOADER) - prepared - moved:
+                    yield unit, left_on_cpu(unit, loop, because)
+
     def _collected(self, evaluations: list[metrics.Evaluation]) -> tuple[dict[Unit, Collected], Way]:
         """Everything found, and the accelerator's way to it."""
         plan_ = plan(self.state, self.reach, self.training, evaluations, self._loaders())
@@ -199,6 +235,8 @@ class _Analyses(ProgramFacts):
         equality = Equality(self.state, self.reach, self.training, shared, gathers, cut)
         for part in collected.values():
             part.decide(equality)
+        for unit, finding in (*self._apart(equality, gathers), *self._on_cpu(plan_.prepared, evaluations)):
+            collected[unit].findings.append(finding)
         self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])
         if self.flag is None and self.existing is None:
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}

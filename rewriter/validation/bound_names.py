@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.scopes import Binding, Scope, ScopeKind
 from ..analysis.syntax.walk import children
-from .violation import CodePlace, Violation
+from .violation import Violation
 
 _OWN: tuple[type[cst.CSTNode], ...] = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 _ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import Unit
+from ..analysis.distributed.guards import Guards
 from ..facts.module_paths import ModulePaths
 from . import (
     bound_names,
@@ -22,9 +24,8 @@ from . import (
     prepare_order,
     signatures,
 )
-from .guards import Guards
 from .program import EmittedProgram
-from .violation import CodePlace, Violation
+from .violation import Violation
 
 _SIMPLE: tuple[Callable[[EmittedProgram], Iterator[Violation]], ...] = (
     preparation.together,
@@ -62,7 +63,7 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
     after = EmittedProgram([(text.name, text.after) for text in texts], assume, layout)
     if not after.accelerated:
         return Checked()
-    guards = Guards(after)
+    guards = _guards(after)
     found = [*_found(after, guards), *coverage.unseen(after)]
     writes = list(effects.repeated(after, guards))
     named = {text.name for text in texts if text.before is not text.after}
@@ -71,15 +72,19 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
     if not (found or writes or reads or cuts):
         return Checked()
     before = EmittedProgram([(text.name, text.before) for text in texts], assume, layout)
-    known = {violation.key for violation in (*_found(before, Guards(before)), *coverage.unseen(before))}
+    known = {violation.key for violation in (*_found(before, _guards(before)), *coverage.unseen(before))}
     if effects.is_distributed(before):  # its author decided which process writes
-        writes = list(_beyond(writes, effects.repeated(before, Guards(before))))
+        writes = list(_beyond(writes, effects.repeated(before, _guards(before))))
     read_before = {key for unit in before.reach.units if unit.name in named for key in _read_before(unit)}
     found = [violation for violation in found if violation.key not in known]
     found += [*writes, *_more(after, cuts, gradients.cut(before))]
     found += [violation for violation in reads if read_before.isdisjoint(_keys(violation))]
     gaps = [violation for violation in found if violation.invariant == coverage.INVARIANT]
     return Checked(tuple(v for v in found if v not in gaps), tuple(gaps))
+
+
+def _guards(program: EmittedProgram) -> Guards:
+    return Guards(program.state, program.reach, program.ranks)
 
 
 def _found(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.distributed.guards import Guards
 from ..analysis.training.training import method_name
 from ..facts.torch_api import questions
-from .guards import Guards
 from .program import EmittedProgram
 from .violation import Violation
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.solver import TooComplex
 from ..editing.positions import Starts, code, locate, start
 from ..facts.module_paths import ModulePaths
 from ..findings import Severity
 from ..result import Diagnosis
 from .check import ModuleTexts, check
-from .violation import CodePlace, Violation
+from .violation import Violation
 
 
 class Emitted(NamedTuple):
@@ -33,7 +34,8 @@ def diagnoses(
     """
     Check an emitted program, and return the diagnoses of each module by name.
 
-    A violation at a place that already has a finding is not repeated. ``written``: the program is written all the same.
+    A violation at a place that already has a finding is not repeated; a note is none: it says that nothing is wrong.
+    ``written``: the program is written all the same.
     """
     try:
         texts = [
@@ -77,10 +79,10 @@ class _Lines:
         return self._origins[line - 1] if 0 < line <= len(self._origins) else 0
 
     def told(self, place: CodePlace) -> bool:
-        """Whether a finding is about the place, or about the statement that contains it."""
+        """Whether a finding asks for something at the place, or at the statement that contains it."""
         statement = place._replace(node=place.unit.names.statement(place.node))
         lines = {self.original(place), self.original(statement)} - {0}
-        return any(diagnosis.line in lines for diagnosis in self._module.told)
+        return any(told.line in lines and told.severity is not Severity.NOTE for told in self._module.told)
 
 
 def _origins(before: list[str], after: list[str]) -> Iterator[int]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..analysis.dataflow.code_place import CodePlace
+from ..analysis.distributed.guards import Guards
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.training.training import outside_names
 from ..facts.effects import EffectKind
 from ..facts.torch_api import questions
-from .guards import Guards
 from .program import EmittedProgram
-from .violation import CodePlace, Violation
+from .violation import Violation
 
 _ONCE = (EffectKind.WRITE, EffectKind.DOWNLOAD)
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import origins
 from ..analysis.training.training import method_name
 from ..facts.roles import Role
 from ..facts.torch_api import questions
 from .program import EmittedProgram
-from .violation import CodePlace, Violation
+from .violation import Violation
 
 
 def backwards(program: EmittedProgram) -> Iterator[Violation]:

@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ..analysis.dataflow.values import Unit, origins
+from ..analysis.dataflow.code_place import CodePlace
+from ..analysis.dataflow.values import Unit
+from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.training.training import method_name, outside_name
-from ..facts.roles import Origin, Role
+from ..facts.roles import Origin
 from ..facts.torch_api import questions
 from .program import EmittedProgram
-from .violation import CodePlace, Violation
+from .violation import Violation
 
 _SHARES = frozenset({"shard_batch", "split_between_processes"})
-_MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 
 
 class Unprepared(NamedTuple):
@@ -35,7 +36,7 @@ class Unprepared(NamedTuple):
 def unprepared(program: EmittedProgram) -> Iterator[Unprepared]:
     """The loops over loaders that are not prepared, where every process trains on all batches, gathers them, or has
     them on another device than the model."""
-    on_device = moved(program)
+    on_device = moved_batches(program.state, program.reach)
     shared = _shared_by_hand(program)
     for loop in (*program.training.train_loops, *program.training.eval_loops):
         unit = program.unit_of(loop)
@@ -74,13 +75,3 @@ def _gathers(program: EmittedProgram, loop: cst.CSTNode) -> bool:
     """Whether a loop joins the rows of its batches over the processes."""
     calls = (program.state.calls.get(node) for node in program.reach.runs_in(loop) if isinstance(node, cst.Call))
     return any(method_name(r.node) == "gather_for_metrics" for r in calls if r is not None and r in program.accelerated)
-
-
-def moved(program: EmittedProgram) -> set[Origin]:
-    """The loaders of which some batch is moved."""
-    found: set[Origin] = set()
-    for record in program.records:
-        if method_name(record.node) in _MOVES:
-            for slot in (record.receiver, record.first):
-                found.update(o.source for o in origins(slot, Role.BATCH) if o.source is not None)
-    return found

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.values import origins
+from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.training.training import method_name, whole
 from ..facts.roles import Origin, Role
-from . import loaders
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -24,7 +24,7 @@ def placed(program: EmittedProgram) -> Iterator[Violation]:
     Batches of a prepared loader are there, and those that the script moves: an original that moves them, and not its
     model, is broken already.
     """
-    on_device = loaders.moved(program) | program.prepared.keys()
+    on_device = moved_batches(program.state, program.reach) | program.prepared.keys()
     moved = {
         whole(program.state, origin)
         for record in program.records

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.scopes import Binding
@@ -13,7 +14,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name
 from ..facts.roles import Origin, Role
 from .program import EmittedProgram
-from .violation import CodePlace, Violation
+from .violation import Violation
 
 
 def together(program: EmittedProgram) -> Iterator[Violation]:

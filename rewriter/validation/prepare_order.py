@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.training.cached_batches import kept_generators
 from ..analysis.training.training import method_name
 from ..facts.roles import Origin, Role
 from .program import EmittedProgram
-from .violation import CodePlace, Violation
+from .violation import Violation
 
 
 def ordered(program: EmittedProgram) -> Iterator[Violation]:

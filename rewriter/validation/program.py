@@ -8,17 +8,19 @@ from functools import cached_property
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.program_flow import solve
 from ..analysis.dataflow.solver import Slot
 from ..analysis.dataflow.values import CallRecord, State, Unit, origins
+from ..analysis.distributed.rank_questions import RankQuestions
+from ..analysis.distributed.tracing import Tracer
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import GradientPath
 from ..analysis.training.training import Training, find, method_name, whole
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
-from .violation import CodePlace
 
 PREPARES = frozenset({"prepare", "prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"})
 """Methods of the accelerator that prepare their arguments."""
@@ -33,6 +35,8 @@ class EmittedProgram:
         self.state: State = solve(trees, assume, layout)
         self.reach = Reach(self.state)
         self.training: Training = find(self.state, self.reach)
+        self.tracer = Tracer(self.state, self.reach)
+        self.ranks = RankQuestions(self.tracer)
 
     @cached_property
     def gradient_path(self) -> GradientPath:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_binding import argument_of
+from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import CallRecord, Klass, Unit, decorators, origins
 from ..analysis.syntax.nodes import FunctionNode, positional
 from ..analysis.syntax.scopes import Binding
 from ..facts.roles import Role
 from .program import EmittedProgram
-from .violation import CodePlace, Violation
+from .violation import Violation
 
 _KEEP = frozenset("no_grad enable_grad inference_mode staticmethod classmethod override".split())
 """Decorators that do not change the parameters of a function."""

@@ -18,7 +18,11 @@ FLAG = "use_distributed"
 MULTIPLE = "arithmetic"
 """A number computed from a rank, which may stand for a device of its own."""
 
-VARIABLES = {"RANK": RANK, "LOCAL_RANK": LOCAL_RANK, "WORLD_SIZE": WORLD_SIZE}
+VARIABLES = {
+    "RANK": RANK, "LOCAL_RANK": LOCAL_RANK, "WORLD_SIZE": WORLD_SIZE,
+    "SLURM_PROCID": RANK, "SLURM_LOCALID": LOCAL_RANK, "SLURM_NTASKS": WORLD_SIZE,
+    "OMPI_COMM_WORLD_RANK": RANK, "OMPI_COMM_WORLD_LOCAL_RANK": LOCAL_RANK, "OMPI_COMM_WORLD_SIZE": WORLD_SIZE,
+}  # fmt: skip
 """The variables by which launchers tell a process its place."""
 _NUMBERS = {"rank": RANK, "local rank": LOCAL_RANK, "world size": WORLD_SIZE}
 _SAID = {

@@ -54,6 +54,9 @@ class Evaluation:
     keeps: bool = False
     """Something that outlives a turn of the loop takes figures of its batches."""
 
+    alone: bool = False
+    """By the script's own condition on the rank, only one process runs it."""
+
     def leave(self, because: str, *, groups: bool = False) -> None:
         """Leave the loop as it is: every process evaluates the whole set."""
         self.gather, self.understood, self.because, self.groups = None, False, because, groups

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ..analysis.dataflow import ranks
-from ..analysis.dataflow.values import Unit, origins
-from ..analysis.syntax.nodes import is_none
-from ..analysis.syntax.walk import children, descendants
-from ..analysis.training.training import method_name
-from ..facts.roles import Role
-from ..facts.torch_api import questions
+from ...facts.roles import Role
+from ...facts.torch_api import questions
+from ..dataflow import ranks
+from ..dataflow.values import Unit, origins
+from ..syntax.nodes import is_none
+from ..syntax.walk import children, descendants
+from ..training.training import method_name
 from .tracing import Tracer
 
-_NAMES = frozenset(
+USUAL_NAMES = frozenset(
     "rank local_rank global_rank world_rank ddp_rank ddp_local_rank dist_rank node_rank is_main is_master "
     "is_main_process is_local_main_process is_last_process is_global_zero is_rank_zero rank_zero "
     "master_process main_process is_rank0 "
     "is_root process_index local_process_index is_primary is_chief rank_zero_only is_local_main is_local_master".split()
 )
-"""Usual names for the rank of a process, or for the check whether it is the first."""
+"""Usual names for the rank of a process, or for the check whether it is the first: of a program that is known to be
+distributed. Elsewhere the rank of something else may be meant, of a player or a matrix."""
+_OF_ACCELERATOR = frozenset(
+    "is_main_process is_local_main_process is_last_process process_index local_process_index".split()
+)
 _NUMBERS = frozenset({ranks.RANK, ranks.LOCAL_RANK, ranks.MULTIPLE})
 _PURE = frozenset({"int", "bool", "str", "float", "getenv", "get"})
 _STEPS = 500
@@ -27,11 +31,17 @@ _STEPS = 500
 
 
 class RankQuestions:
-    """Answers, with a memory, whether an expression depends on the rank."""
+    """
+    Answers, with a memory, whether an expression depends on the rank.
 
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
-        self._state = tracer.program.state
+    Args:
+        tracer: follows values back.
+        names: what variables and attributes are called that hold a rank, wherever their values come from.
+    """
+
+    def __init__(self, tracer: Tracer, names: frozenset[str] = frozenset()) -> None:
+        self.tracer, self._names = tracer, names
+        self._state = tracer.state
         self._asked: dict[cst.CSTNode, bool] = {}
         self._mentioned: dict[cst.CSTNode, bool] = {}
 
@@ -64,10 +74,12 @@ class RankQuestions:
 
     def _named(self, unit: Unit, node: cst.Name | cst.Attribute) -> bool:
         word = node.attr.value if isinstance(node, cst.Attribute) else node.value
-        if word in _NAMES:
+        if word in self._names:
             return True
         if isinstance(node, cst.Attribute):
-            return any(self.asks(u, value) for u, value in self.tracer.attributes(unit, node))
+            return word in _OF_ACCELERATOR or any(
+                self.asks(u, value) for u, value in self.tracer.attributes(unit, node)
+            )
         return any(
             self.asks(source.unit, source.node)
             for source in self.tracer.sources(unit, node)
@@ -76,7 +88,7 @@ class RankQuestions:
 
     def _called(self, unit: Unit, call: cst.Call) -> bool:
         name = method_name(call)
-        if name in _NAMES or name in ("get_rank", "get_local_rank", "get_node_local_rank"):
+        if name in self._names or name in ("get_rank", "get_local_rank", "get_node_local_rank"):
             return True
         if name in questions.joining_names():
             return False
@@ -104,7 +116,7 @@ class RankQuestions:
                     return True
                 if isinstance(part, (cst.Name, cst.Attribute)):
                     word = part.attr.value if isinstance(part, cst.Attribute) else part.value
-                    if word in _NAMES:
+                    if word in self._names or (word in _OF_ACCELERATOR and isinstance(part, cst.Attribute)):
                         return True
                     pending += [(s.unit, s.node) for s in self.tracer.sources(unit, part) if s.node is not part]
         return False

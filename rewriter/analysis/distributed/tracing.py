@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ..analysis.dataflow.values import CallRecord, Unit
-from ..analysis.syntax.definitions import unshadowed
-from ..analysis.syntax.nodes import dotted, positional
-from ..analysis.training.training import method_name
-from ..validation.program import EmittedProgram
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import CallRecord, State, Unit
+from ..syntax.definitions import unshadowed
+from ..syntax.nodes import dotted, positional
+from ..training.training import method_name
 
 _MOST = 400
 """At most this many steps back are followed: a value from further away counts as unknown."""
@@ -31,8 +31,8 @@ class ValueSource(NamedTuple):
 class Tracer:
     """Follows values back through a solved program."""
 
-    def __init__(self, program: EmittedProgram) -> None:
-        self.program = program
+    def __init__(self, state: State, reach: Reach) -> None:
+        self.state, self.reach = state, reach
         self._assigned: dict[str, list[tuple[Unit, cst.BaseExpression]]] | None = None
 
     def sources(self, unit: Unit, node: cst.CSTNode) -> list[ValueSource]:
@@ -74,8 +74,8 @@ class Tracer:
 
     def _returned(self, call: cst.Call, part: int | None) -> list[ValueSource] | None:
         """What the functions of the program that a call reaches return."""
-        record = self.program.state.calls.get(call)
-        functions = [f for f in self.program.reach.called(call) if isinstance(f, cst.FunctionDef)]
+        record = self.state.calls.get(call)
+        functions = [f for f in self.reach.called(call) if isinstance(f, cst.FunctionDef)]
         if (
             record is None
             or not functions
@@ -84,7 +84,7 @@ class Tracer:
             return None
         found = []
         for function in functions:
-            unit = self.program.reach.unit(function)
+            unit = self.reach.unit(function)
             returned = [r.value for r in unit.names.returns.get(function, ()) if r.value is not None]
             found += [ValueSource(unit, value, part) for value in returned]
         return found or None
@@ -122,7 +122,7 @@ class Tracer:
         if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
             return [ValueSource(unit, param, known=False)]
         found: list[ValueSource] = []
-        sites = [self.program.state.calls[site] for site in self.program.reach.sites(function)]
+        sites = [self.state.calls[site] for site in self.reach.sites(function)]
         for site in sites:
             given = argument_of(unit, function, param, site)
             if given is not None:
@@ -140,7 +140,7 @@ class Tracer:
         """The values that the program gives to an attribute, by its spelling: ``args.rank``, ``self.model``."""
         if self._assigned is None:
             self._assigned = {}
-            for each in self.program.reach.units:
+            for each in self.reach.units:
                 for target in each.names.every(cst.AssignTarget):
                     assert isinstance(target, cst.AssignTarget)
                     assign = each.names.parents.get(target)

@@ -7,30 +7,23 @@ from functools import cached_property
 
 import libcst as cst
 
-from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import Unit
-from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import outside_name
-from ..facts.torch_api.questions import asks_existence, ends_process, fetches, turns, writes
-from .program import EmittedProgram
-from .violation import CodePlace
+from ...facts.torch_api.questions import asks_existence, ends_process, fetches, turns, writes
+from ..dataflow.call_constants import CallConstants, Constants, excludes
+from ..dataflow.call_graph import Code, Reach
+from ..dataflow.code_place import CodePlace
+from ..dataflow.values import State, Unit
+from ..syntax.definitions import bindings_value
+from ..syntax.walk import descendants
+from ..training.training import outside_name
+from .rank_questions import RankQuestions
 
 _NUMBERS = frozenset({"process_index", "local_process_index"})
-_RANKS = _NUMBERS | {"is_last_process"}
 ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
 _JUMPS = (cst.Return, cst.Continue, cst.Break)
 HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally)
 """Where an exception leads to: the process that it is raised in comes there, or comes there before the others."""
 _NESTED = (cst.BaseStatement, cst.BaseSuite, cst.Else, *HANDLERS)
 _CLOSED: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
-
-
-def asks_rank(expression: cst.CSTNode) -> bool:
-    """Whether an expression asks which process this is."""
-    return any(
-        isinstance(part, cst.Attribute) and (part.attr.value.endswith("main_process") or part.attr.value in _RANKS)
-        for part in descendants(expression)
-    )
 
 
 def _has_number(expression: cst.CSTNode) -> bool:
@@ -44,8 +37,8 @@ class Guards:
     alone = ALONE
     """Decorators of functions that only one process runs."""
 
-    def __init__(self, program: EmittedProgram) -> None:
-        self.program = program
+    def __init__(self, state: State, reach: Reach, ranks: RankQuestions) -> None:
+        self.state, self.reach, self.ranks = state, reach, ranks
 
     def around(self, unit: Unit, node: cst.CSTNode) -> Iterator[CodePlace]:
         """Why not every process reaches a node, as far as the node's own function decides it."""
@@ -70,7 +63,7 @@ class Guards:
 
     def asks(self, unit: Unit, expression: cst.BaseExpression) -> bool:
         """Whether an expression asks which process this is."""
-        return asks_rank(expression)
+        return self.ranks.asks(unit, expression)
 
     def _parts(self, unit: Unit, above: cst.CSTNode, below: cst.CSTNode) -> bool:
         if isinstance(above, (cst.If, cst.IfExp, cst.While)):
@@ -97,8 +90,8 @@ class Guards:
                     given: cst.CSTNode | None = item.item
                     if isinstance(given, cst.Call) and last_name(given.func) == "split_between_processes":
                         return True
-                given = self.program.value(unit, definition)
-                if isinstance(given, cst.Subscript) and any(map(_has_number, given.slice)):
+                values = bindings_value(unit.names, binding, [definition]) if binding is not None else []
+                if any(isinstance(v, cst.Subscript) and any(map(_has_number, v.slice)) for v in values):
                     return True
         return False
 
@@ -109,7 +102,7 @@ class Guards:
         return any(writes(name) or fetches(name) for name in self._names_called(unit, statement.body))
 
     def _names_called(self, unit: Unit, node: cst.CSTNode) -> Iterator[str]:
-        calls = self.program.state.calls
+        calls = self.state.calls
         return (outside_name(calls[one]) for one in descendants(node) if isinstance(one, cst.Call) and one in calls)
 
     def _left(self, unit: Unit, block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -154,38 +147,45 @@ class Guards:
 
     def _exits(self, node: cst.CSTNode) -> bool:
         """Whether a call ends the process without an error."""
-        record = self.program.state.calls.get(node) if isinstance(node, cst.Call) else None
+        record = self.state.calls.get(node) if isinstance(node, cst.Call) else None
         return record is not None and ends_process(outside_name(record)) and _is_success(record.node)
 
     @cached_property
-    def apart(self) -> dict[Code, CodePlace]:
+    def apart(self) -> dict[Code, list[tuple[CodePlace, Constants]]]:
         """
-        The functions that are called where not every process arrives, each with the place that decides this.
+        The functions that are called where not every process arrives, each with the places that decide this, and the
+        constants that the call gives.
 
         What an exception handler calls is left out: a script that trains again after an error does so by itself.
         """
-        found: dict[Code, CodePlace] = {}
-        reach = self.program.reach
-        for record in self.program.records:
-            called = reach.called(record.node)
-            guards = self.around(record.unit, record.node) if called else iter(())
-            guard = next((g for g in guards if not isinstance(g.node, HANDLERS)), None)
-            if guard is not None:
-                for function in called:
-                    for code in reach.below(function):
-                        found.setdefault(code, guard)
+        found: dict[Code, list[tuple[CodePlace, Constants]]] = {}
+        constants = CallConstants(self.reach)
+        for unit in self.reach.units:
+            for call in unit.names.calls:
+                if not self.reach.called(call) or unit.names.function(call) not in self.reach.reachable:
+                    continue
+                guard = next((g for g in self.around(unit, call) if not isinstance(g.node, HANDLERS)), None)
+                if guard is not None:
+                    for code, given in constants.below(call).items():
+                        found.setdefault(code, []).extend((guard, known) for known in given)
         return found
+
+    def called_apart(self, unit: Unit, node: cst.CSTNode) -> Iterator[CodePlace]:
+        """Why not every process reaches a node, as far as the calls of its function decide it."""
+        given = self.apart.get(unit.names.function(node), ())
+        return (guard for guard, known in given if not excludes(unit, node, known))
 
     def of(self, unit: Unit, node: cst.CSTNode) -> CodePlace | None:
         """Why not every process reaches a node: in its own function, or in one that calls it."""
-        return next(self.around(unit, node), None) or self.apart.get(unit.names.function(node))
+        return next(self.around(unit, node), None) or next(self.called_apart(unit, node), None)
 
     def always(self, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
         """Whether a node always runs under a condition on the rank, however its function is reached."""
         if any(not isinstance(p.node, HANDLERS) for p in self.around(unit, node)):
             return True
         code = unit.names.function(node)
-        sites = list(self.program.sites(code))
+        reachable = (site for site in self.reach.sites(code) if self.reach.function_of(site) in self.reach.reachable)
+        sites = [self.state.calls[site] for site in reachable]
         if code in seen or not sites:
             return False
         return all(self.always(site.unit, site.node, seen | {code}) for site in sites)

@@ -1,0 +1,20 @@
+"""Which loaders give batches that the script moves to a device: what is prepared moves its own."""
+
+from __future__ import annotations
+
+from ...facts.roles import Origin, Role
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, origins
+from ..training.training import method_name
+
+_MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
+
+
+def moved_batches(state: State, reach: Reach) -> set[Origin]:
+    """The loaders of which some batch is moved, in code that the script reaches."""
+    found: set[Origin] = set()
+    for call, record in state.calls.items():
+        if method_name(call) in _MOVES and reach.function_of(call) in reach.reachable:
+            for slot in (record.receiver, record.first):
+                found.update(o.source for o in origins(slot, Role.BATCH) if o.source is not None)
+    return found
