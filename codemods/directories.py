@@ -42,8 +42,19 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import AddImport, Edit, EditGroup, InsertAfter, InsertBefore, Made, Replace, with_keyword
-from ..rewriter.facts.effects import Folder, Received
+from ..rewriter.editing.edits import (
+    AddImport,
+    Edit,
+    EditGroup,
+    InsertAfter,
+    InsertBefore,
+    Made,
+    Replace,
+    broadcast_statement,
+    broadcast_value,
+    with_keyword,
+)
+from ..rewriter.facts.effects import Folder
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
@@ -66,13 +77,13 @@ def directories(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         )
         if isinstance(received.node, cst.With):
             body = received.node.body.body
-            yield InsertBefore(ID, body[0], _handed(received), reason=received.because)
+            yield InsertBefore(ID, body[0], broadcast_statement(received.names), reason=received.because)
             yield AddImport(ID, facts.module, utils, "wait_for_everyone", reason="a process waits for the others")
             yield InsertAfter(ID, body[-1], "wait_for_everyone()", reason="the folder is removed here")
         elif received.names:
-            yield InsertAfter(ID, received.node, _handed(received), reason=received.because)
+            yield InsertAfter(ID, received.node, broadcast_statement(received.names), reason=received.because)
         else:
-            yield Replace(ID, received.node, _broadcast, reason=received.because)
+            yield Replace(ID, received.node, broadcast_value, reason=received.because)
 
 
 def _may_exist(folder: Folder, node: cst.CSTNode) -> Made:
@@ -90,19 +101,3 @@ def _may_exist(folder: Folder, node: cst.CSTNode) -> Made:
 
 def _is_question(arg: cst.Arg) -> bool:
     return arg.keyword is not None and arg.keyword.value == "exist_ok"
-
-
-def _handed(received: Received) -> str:
-    if len(received.names) == 1:
-        return f"{received.names[0]} = broadcast_object_list([{received.names[0]}])[0]"
-    names = ", ".join(received.names)
-    return f"{names} = broadcast_object_list([{names}])"
-
-
-def _broadcast(node: cst.CSTNode) -> Made:
-    assert isinstance(node, cst.BaseExpression)
-    listed = cst.List([cst.Element(node)])
-    return cst.Subscript(
-        cst.Call(cst.Name("broadcast_object_list"), [cst.Arg(listed)]),
-        [cst.SubscriptElement(cst.Index(cst.Integer("0")))],
-    )

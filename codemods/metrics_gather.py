@@ -29,6 +29,9 @@ plateau) are then the same on every process.
     +    scores, y = accelerator.gather_for_metrics((scores, y))
          correct += (scores.argmax(1) == y).sum().item()
 
+An evaluation that every process runs on the whole data set gives each another figure where it draws random numbers.
+Where a decision depends on such a figure, all processes take that of the main process.
+
 A training loss that is added up for the average of an epoch is averaged over the processes where it is added; a
 loss that is printed every few batches stays the loss of the process that prints it.
 """
@@ -40,7 +43,15 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, InsertAfter, InsertBefore, Replace
+from ..rewriter.editing.edits import (
+    AddImport,
+    Edit,
+    InsertAfter,
+    InsertBefore,
+    Replace,
+    broadcast_statement,
+    broadcast_value,
+)
 from ..rewriter.facts.module import Form, Gather, ModuleFacts, Side
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
@@ -54,6 +65,9 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for gather in facts.gathers:
         if gather.form is Form.REDUCE:
             yield _reduced(facts, gather)
+            continue
+        if gather.form is Form.RECEIVE:
+            yield from _received(facts, gather)
             continue
         others: dict[cst.CSTNode, str] = dict(gather.counts)
         for call in gather.inline:
@@ -85,6 +99,16 @@ def _gathered(facts: ModuleFacts, name: str | None, node: cst.CSTNode) -> cst.CS
     assert isinstance(node, cst.BaseExpression)
     what = cst.Name(name) if name is not None else node
     return cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("gather_for_metrics")), [cst.Arg(what)])
+
+
+def _received(facts: ModuleFacts, gather: Gather) -> Iterator[Edit]:
+    """All processes take what the main process has."""
+    utils = f"{facts.abilities.module}.utils"
+    yield AddImport(ID, facts.module, utils, "broadcast_object_list", reason=gather.because)
+    if gather.names:
+        yield InsertAfter(ID, gather.node, broadcast_statement(gather.names), reason=gather.because)
+    else:
+        yield Replace(ID, gather.node, broadcast_value, reason=gather.because)
 
 
 def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:

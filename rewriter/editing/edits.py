@@ -160,3 +160,21 @@ def between(parts: Sequence[cst.Param] | Sequence[cst.Arg]) -> cst.BaseParenthes
         plain = lines[0].first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
         return lines[0].with_changes(first_line=plain, empty_lines=[])
     return cst.SimpleWhitespace(" ")
+
+
+def broadcast_statement(names: tuple[str, ...]) -> str:
+    """The statement by which variables receive the main process's values."""
+    if len(names) == 1:
+        return f"{names[0]} = broadcast_object_list([{names[0]}])[0]"
+    listed = ", ".join(names)
+    return f"{listed} = broadcast_object_list([{listed}])"
+
+
+def broadcast_value(node: cst.CSTNode) -> Made:
+    """An expression whose value is that of the main process."""
+    assert isinstance(node, cst.BaseExpression)
+    listed = cst.List([cst.Element(node)])
+    return cst.Subscript(
+        cst.Call(cst.Name("broadcast_object_list"), [cst.Arg(listed)]),
+        [cst.SubscriptElement(cst.Index(cst.Integer("0")))],
+    )

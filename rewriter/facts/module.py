@@ -152,13 +152,16 @@ class Form(Enum):
 
     GATHER = "gather"
     REDUCE = "reduce"
+    RECEIVE = "receive"
+    """All take what the main process has."""
 
 
 class Gather(NamedTuple):
     """Tensors of an evaluation step (or losses of an epoch average) that must come from all processes."""
 
     node: cst.CSTNode
-    """For ``GATHER``: the statement after which it is written. For ``REDUCE``: the expression to reduce."""
+    """For ``GATHER``: the statement after which it is written. For ``REDUCE``: the expression to reduce. For
+    ``RECEIVE``: the loop that sets the names; without names the expression itself."""
     names: tuple[str, ...]
     because: str
     form: Form = Form.GATHER

@@ -44,5 +44,7 @@ class Way:
     """Parameters and arguments for such numbers that go."""
     given_up: set[Binding] = field(default_factory=set)
     """Parameters for the number of the process whose place the accelerator takes."""
+    after: set[Code] = field(default_factory=set)
+    """Functions that run only after the home, in the script's own process."""
     behind: set[Code] = field(default_factory=set)
-    """Functions that run only after the home, in the script's own process, given the accelerator or not."""
+    """Those of them that do not see the accelerator where it is made, given it or not."""

@@ -46,6 +46,7 @@ from ..analysis.training.training import method_name, outside_name
 from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import (
     Behaviour,
+    Form,
     Gather,
     MixedPrecision,
     Move,
@@ -229,7 +230,7 @@ class Collected:
         """The code in which the accelerator is needed, and for what; without some effects that are no reason."""
         names = self.unit.names
         found: list[cst.CSTNode] = [c for c in self.calls if names.function(c) in self.program.reach.reachable]
-        found += [g.node for g in self.gathers]
+        found += [g.node for g in self.gathers if g.form is not Form.RECEIVE]
         found += [b.node for b in self.hand_batches]
         found += [e.node for e in self.effects if e.node not in apart]
         found += [h.call for h in self.handles]

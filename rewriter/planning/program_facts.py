@@ -20,10 +20,11 @@ from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.moves import Mover
 from ..analysis.distributed.apart import condition, left_on_cpu, met_apart, said
 from ..analysis.effects.checkpoints import in_front
-from ..analysis.effects.existing_guards import in_turn
+from ..analysis.effects.existing_guards import guarded, in_turn
 from ..analysis.layouts import metrics
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.divergence import Equality
+from ..analysis.layouts.random_evaluations import agreements
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
 from ..analysis.syntax.names import Names
 from ..analysis.syntax.scopes import ScopeKind
@@ -237,6 +238,13 @@ class _Analyses(ProgramFacts):
             part.decide(equality)
         for unit, finding in (*self._apart(equality, gathers), *self._on_cpu(plan_.prepared, evaluations)):
             collected[unit].findings.append(finding)
+        if not self.settled:
+            own = [(unit, gather) for unit, part in collected.items() for gather in part.gathers]
+            for unit, answer in agreements(self.state, self.reach, self.training, equality, own, self._open):
+                if isinstance(answer, Finding):
+                    collected[unit].findings.append(answer)
+                else:
+                    collected[unit].gathers.append(answer)
         self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])
         if self.flag is None and self.existing is None:
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
@@ -261,6 +269,10 @@ class _Analyses(ProgramFacts):
         calls = [p.node for part in collected.values() for p in part.placements if p.move is Move.RETARGET]
         models = [c for c in calls if isinstance(c, cst.Call) and origins(self.state.calls[c].receiver, Role.MODEL)]
         return {node for call in models for arg in call.args for node in descendants(arg)}
+
+    def _open(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether all processes run a piece of code that no file outside the program calls."""
+        return unit.names.function(node) not in self.shared and not guarded(self.state, unit, node)
 
     def _early(self, plan_: PreparePlan, call: cst.Call, model: Origin) -> bool:
         """Whether a model is still on the CPU where it is called: before its ``prepare``, or without one."""

@@ -22,7 +22,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import backward_operand
 from ..analysis.training.step_counts import counts
 from ..analysis.training.training import is_loss, outside_name
-from ..facts.module import Call, Count, DeviceRead, Fact, Home, ModuleFacts, Move, Placement, Side, Store
+from ..facts.module import Call, Count, DeviceRead, Fact, Form, Home, ModuleFacts, Move, Placement, Side, Store
 from ..facts.roles import Role
 from .accelerator_path import Way
 from .collected import Collected, called_name
@@ -64,6 +64,9 @@ class ReachedModule:
         def attained(node: cst.CSTNode) -> bool:
             return here(node) or unit.names.function(node) in way.behind
 
+        def joined(node: cst.CSTNode) -> bool:
+            return here(node) or unit.names.function(node) in way.after
+
         told.extend(unreached_backwards(unit, program.reach, found.calls, program.shared, here))
         transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in found.effects if not here(e.node) and not e.optional))
@@ -74,7 +77,7 @@ class ReachedModule:
         effects += guarded.values()
         told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
         told.extend(may_be_there(folder) for folder in anyway.values())
-        told.extend(unreached_work(prepares, found.gathers, here))
+        told.extend(unreached_work(prepares, found.gathers, here, joined))
 
         home = way.home[1] if way.home is not None and way.home[0] is unit else None
         if home is not None and home.gives and program.flag is not None:
@@ -134,7 +137,7 @@ class ReachedModule:
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
             hand_batches=tuple(b for b in found.hand_batches if here(b.node)),
             row_counts=tuple(found.row_counts),
-            gathers=tuple(g for g in found.gathers if here(g.node)),
+            gathers=tuple(g for g in found.gathers if (joined if g.form is Form.RECEIVE else here)(g.node)),
             effects=tuple(e for e in effects if attained(e.node)),
             handles=tuple(h for h in found.handles if attained(h.call)),
             folders=(*found.folders, *anyway.values()),

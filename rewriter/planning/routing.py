@@ -94,11 +94,12 @@ class Router:
                 way.redefined.append((unit, name))
             elif owner(name) in way.reaches:
                 way.replaced.add(name.binding)
-        way.behind = self._behind(way)
+        way.after = self._after(way)
+        way.behind = {code for code in way.after if not self._sees(code, way)}
         return way
 
-    def _behind(self, way: Way) -> set[Code]:
-        """The functions that run only after the home, but do not see the accelerator."""
+    def _after(self, way: Way) -> set[Code]:
+        """The functions that run only after the home."""
         assert way.code is not None
         before = set(self._early(way))
         pending: list[Code] = [*(unit.names.module for unit in self.reach.units), *self.state.escaped]
@@ -107,8 +108,7 @@ class Router:
             if code not in before and code is not way.code:
                 before.add(code)
                 pending.extend(self.reach.callees(code))
-        inside = (code for code in self.reach.below(way.code) if code not in before and code is not way.code)
-        return {code for code in inside if not self._sees(code, way)}
+        return {code for code in self.reach.below(way.code) if code not in before and code is not way.code}
 
     # The way down ----------------------------------------------------------------------------------------------------
 

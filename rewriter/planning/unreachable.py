@@ -10,7 +10,7 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import Unit
 from ..analysis.training.training import method_name
 from ..facts.effects import Effect, EffectKind, Handle, Received
-from ..facts.module import Gather, Prepare, Save
+from ..facts.module import Form, Gather, Prepare, Save
 from ..findings import Finding, Severity
 from .shared_code import together
 
@@ -105,8 +105,11 @@ def unreached_saves(saves: Iterable[Save], here: Here) -> Iterator[Finding]:
             )
 
 
-def unreached_work(prepares: Iterable[Prepare], gathers: Iterable[Gather], here: Here) -> Iterator[Finding]:
-    """Places where something would be prepared, or a metric made whole."""
+def unreached_work(
+    prepares: Iterable[Prepare], gathers: Iterable[Gather], here: Here, joined: Here
+) -> Iterator[Finding]:
+    """Places where something would be prepared, or a metric made whole; ``joined``: where the processes are joined,
+    with the accelerator or without."""
     for prepare in prepares:
         if not here(prepare.wraps or prepare.node):
             yield _blocked(
@@ -115,7 +118,16 @@ def unreached_work(prepares: Iterable[Prepare], gathers: Iterable[Gather], here:
                 "build it after the line that creates the accelerator, in the same function",
             )
     for gather in gathers:
-        if not here(gather.node):
+        if gather.form is Form.RECEIVE:
+            if not joined(gather.node):
+                yield Finding(
+                    "local-decision",
+                    gather.node,
+                    f"{gather.because}; this evaluation may run before the accelerator exists",
+                    "call it after the line that creates the accelerator",
+                    Severity.BLOCKED,
+                )
+        elif not here(gather.node):
             yield Finding(
                 "metrics_gather",
                 gather.node,

@@ -11,17 +11,13 @@ from ...facts.module import ModuleFacts, Side
 from ...facts.roles import Role
 from ..syntax.names import Names
 from ..syntax.nodes import dotted
+from ..training.draws import random_transform
 
 _STATISTICS = re.compile(r"(Lazy)?BatchNorm([123]d)?$")
 _NETWORKS = re.compile(
     r"(resnet\d|resnext|wide_resnet|densenet|mobilenet|efficientnet|shufflenet|mnasnet|googlenet|inception|regnet|vgg\d+_bn)"
 )
 _NOISE = re.compile(r"((Feature)?(Alpha)?Dropout([123]d)?|(feature_)?(alpha_)?dropout([123]d)?|DropPath)$")
-_TRANSFORMS = re.compile(
-    r"(Random(?!State|Sampler|Forest|Search|ized[A-Z]\w*CV|Agent|Policy|Walk)\w+|ColorJitter|TrivialAugmentWide|AutoAugment"
-    r"|RandAugment|AugMix)$"
-)
-"""Augmentations; what else is called random (NumPy's ``RandomState``, samplers, forests) changes no image."""
 _ROWS = re.compile(r"\blen\(|(num|n)_(samples|examples|train\w*|rows|data)\b|dataset_size")
 
 
@@ -53,7 +49,7 @@ def nature(
                 yield call, "statistics", last
         elif _NOISE.match(last):
             yield call, "noise", last
-        elif _TRANSFORMS.match(last):
+        elif random_transform(last):
             yield call, "transforms", last
         elif written == "len" and len(call.args) == 1:
             loader = dotted(call.args[0].value)

@@ -9,7 +9,8 @@ the processes decide together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -37,7 +38,7 @@ class Joint:
     """What all processes must do together: a branch that runs it must be taken by all of them or by none."""
 
     def __init__(self, state: State, reach: Reach, training: Training, equality: Equality) -> None:
-        self.state, self.reach, self.equality = state, reach, equality
+        self.state, self.reach, self.training, self.equality = state, reach, training, equality
         self._nodes: set[cst.CSTNode] = {r.node for r in (*training.backwards, *training.steps, *training.ticks)}
         self._nodes.update(equality.shared)
 
@@ -55,6 +56,38 @@ class Joint:
         return method_name(node) in questions.together() and bool(origins(record.receiver, Role.ACCELERATOR))
 
 
+@dataclass(frozen=True)
+class Decision:
+    """Something that all processes must decide alike."""
+
+    value: cst.BaseExpression
+    """What it depends on."""
+    node: cst.CSTNode
+    what: str
+    """What depends on it, in words that go on with the value."""
+    then: str = ""
+    """What happens where processes decide differently."""
+    hangs: bool = True
+    """The processes would hang, or train on with other rates; else only what is saved or chosen would differ."""
+
+
+def deciding(
+    unit: Unit, reach: Reach, joint: Joint, differs: Callable[[Unit, cst.CSTNode], bool]
+) -> Iterator[Decision]:
+    """The decisions of a module whose value ``differs``: steps, learning rates, checkpoints, the choice of a loss."""
+    for node in unit.names.every(cst.If, cst.While):
+        if isinstance(node, (cst.If, cst.While)) and unit.names.function(node) in reach.reachable:
+            if differs(unit, node.test) and (found := _branching(unit, node, joint)) is not None:
+                yield found
+    for record in joint.training.ticks:
+        for arg in record.node.args if record.unit is unit else ():
+            if differs(unit, arg.value):
+                yield Decision(arg.value, record.node, "the learning rate depends on")
+    for value, node in _rates(unit, reach):
+        if differs(unit, value):
+            yield Decision(value, node, "the learning rate is computed from")
+
+
 def decisions(
     state: State, unit: Unit, reach: Reach, training: Training, equality: Equality, *, split: bool = False
 ) -> Iterator[Gather | Finding]:
@@ -65,39 +98,38 @@ def decisions(
     """
     reducer = Reducer(state, training, equality)
     joint = Joint(state, reach, training, equality)
-    for node in unit.names.every(cst.If, cst.While):
-        if isinstance(node, (cst.If, cst.While)) and unit.names.function(node) in reach.reachable:
-            if equality.is_local(unit, node.test):
-                yield from _test(unit, node, reducer, joint, split)
-    for record in training.ticks:
-        if record.unit is unit:
-            for arg in record.node.args:
-                if equality.is_local(unit, arg.value):
-                    cause = f"the learning rate depends on {_told(unit, arg.value)}, {_SHARD}"
-                    yield from _settled(reducer, unit, arg.value, record.node, cause)
-    for value, node in _rates(unit, reach):
-        if equality.is_local(unit, value):
-            cause = f"the learning rate is computed from {_told(unit, value)}, {_SHARD}"
-            yield from _settled(reducer, unit, value, node, cause)
+    for found in deciding(unit, reach, joint, equality.is_local):
+        node = found.node
+        if isinstance(node, cst.If) and found.hangs and not split and _asks_rows(joint, unit, node.test):
+            yield _of_rows(unit, node)
+            continue
+        gathers = reducer.whole(unit, found.value, _BECAUSE)
+        if gathers is None:
+            yield undecided(unit, found, _SHARD, _REMEDY)
+        else:
+            yield from gathers
 
 
-def _test(
-    unit: Unit, node: cst.If | cst.While, reducer: Reducer, joint: Joint, split: bool
-) -> Iterator[Gather | Finding]:
+def undecided(unit: Unit, found: Decision, why: str, remedy: str) -> Finding:
+    """The finding for a decision on a value that differs; ``why`` goes on from the value."""
+    cause = f"{found.what} {_told(unit, found.value)}, {why}{found.then}"
+    severity = Severity.BLOCKED if found.hangs else Severity.REVIEW
+    return Finding("local-decision", found.node, cause, remedy, severity)
+
+
+def _branching(unit: Unit, node: cst.If | cst.While, joint: Joint) -> Decision | None:
+    """What a condition decides that all processes must do alike; None where they may part."""
     branches = [node.body, *([node.orelse] if node.orelse is not None else [])]
     runs = any(joint.runs(branch, unit) is not None for branch in branches)
     if runs or any(_changes_rate(branch) for branch in branches) or _leaves(unit, node, joint):
-        if not split and isinstance(node, cst.If) and _asks_rows(joint, unit, node.test):
-            yield _of_rows(unit, node)
-            return
-        cause = f"whether this step continues depends on {_told(unit, node.test)}, {_SHARD}: the processes would hang"
-        yield from _settled(reducer, unit, node.test, node, cause)
-    elif any(_saves(joint, unit, branch) for branch in branches):
-        cause = f"whether a checkpoint is saved depends on {_told(unit, node.test)}, {_SHARD}: the main process decides"
-        yield from _better_settled(reducer, unit, node, cause)
-    elif any(_chooses_loss(joint.state, unit, branch) for branch in branches):
-        cause = f"the choice of the loss depends on {_told(unit, node.test)}, {_SHARD}: their losses may differ"
-        yield from _better_settled(reducer, unit, node, cause)
+        return Decision(node.test, node, "whether this step continues depends on", ": the processes would hang")
+    if any(_saves(joint, unit, branch) for branch in branches):
+        then = ": the main process decides"
+        return Decision(node.test, node, "whether a checkpoint is saved depends on", then, hangs=False)
+    if any(_chooses_loss(joint.state, unit, branch) for branch in branches):
+        then = ": their losses may differ"
+        return Decision(node.test, node, "the choice of the loss depends on", then, hangs=False)
+    return None
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
@@ -158,15 +190,6 @@ def _told(unit: Unit, node: cst.CSTNode) -> str:
     return f"`{text}`" if len(text) <= _LONGEST else "a value"
 
 
-def _better_settled(reducer: Reducer, unit: Unit, node: cst.If | cst.While, cause: str) -> Iterator[Gather | Finding]:
-    """A decision that hangs nothing when processes differ, but is not the original's."""
-    gathers = reducer.whole(unit, node.test, _BECAUSE)
-    if gathers is not None:
-        yield from gathers
-        return
-    yield Finding("local-decision", node, cause, _REMEDY, Severity.REVIEW)
-
-
 def _chooses_loss(state: State, unit: Unit, branch: cst.CSTNode) -> bool:
     """Whether a branch gives a loss another value."""
     for node in descendants(branch):
@@ -177,16 +200,6 @@ def _chooses_loss(state: State, unit: Unit, branch: cst.CSTNode) -> bool:
             if binding is not None and origins(state.binding(binding), Role.LOSS):
                 return True
     return False
-
-
-def _settled(
-    reducer: Reducer, unit: Unit, value: cst.BaseExpression, node: cst.CSTNode, cause: str
-) -> Iterator[Gather | Finding]:
-    gathers = reducer.whole(unit, value, _BECAUSE)
-    if gathers is None:
-        yield Finding("local-decision", node, cause, _REMEDY, Severity.BLOCKED)
-    else:
-        yield from gathers
 
 
 def _rates(unit: Unit, reach: Reach) -> Iterator[tuple[cst.BaseExpression, cst.CSTNode]]:

@@ -22,6 +22,7 @@ from ..syntax.definitions import reaching
 from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
+from ..training.draws import drawn
 from ..training.step_counts import bars
 from ..training.training import Training, method_name, outside_name
 
@@ -76,6 +77,7 @@ class Equality:
         shared: loops whose loader gives each process its own shard.
         gathers: what is made whole, and where.
         cut: expressions that give the rows of one process, of a batch that no loader yields.
+        branches: what is set or returned under a condition depends on that condition, too: ``bad += 1``.
     """
 
     def __init__(
@@ -86,22 +88,30 @@ class Equality:
         shared: Iterable[cst.CSTNode],
         gathers: Iterable[tuple[Unit, Gather]],
         cut: Iterable[cst.CSTNode] = (),
+        *,
+        branches: bool = False,
     ) -> None:
         self.state, self.reach, self.training = state, reach, training
         self.shared = set(shared)
         self._cut = set(cut)
+        self._branches = branches
+        self._gathers = list(gathers)
         self._whole: set[cst.CSTNode] = set()
         self._covered: dict[Binding, list[int]] = {}
-        for unit, gather in gathers:
+        for unit, gather in self._gathers:
             self._join(unit, gather)
         for record in state.calls.values():
-            if method_name(record.node) in questions.joining() and origins(record.receiver, Role.ACCELERATOR):
+            if _joins(record):
                 self._joined_already(record)
         self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
         self._summaries: dict[tuple[FunctionNode, int | None], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
         for unit in reach.units:
             self._index(unit)
+
+    def also(self, loop: cst.CSTNode, gathers: Iterable[tuple[Unit, Gather]]) -> Equality:
+        """What would be equal if the turns of one more loop were each process's own, with these gathers."""
+        return Equality(self.state, self.reach, self.training, (*self.shared, loop), gathers, self._cut, branches=True)
 
     def is_local(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether an expression may differ from process to process."""
@@ -128,7 +138,7 @@ class Equality:
     # What is made whole -----------------------------------------------------------------------------------------------
 
     def _join(self, unit: Unit, gather: Gather) -> None:
-        if gather.form is Form.REDUCE:
+        if gather.form is Form.REDUCE or (gather.form is Form.RECEIVE and not gather.names):
             self._whole.add(gather.node)
             return
         self._whole.update(gather.inline)
@@ -142,7 +152,10 @@ class Equality:
         """A gather that the script itself assigns."""
         statement = record.unit.names.statement(record.node)
         for node in descendants(statement):
-            if isinstance(node, cst.Assign) and node.value is record.node:
+            value = node.value if isinstance(node, cst.Assign) else None
+            if isinstance(value, cst.Subscript):
+                value = value.value  # broadcast_object_list([name])[0]
+            if isinstance(node, cst.Assign) and value is record.node:
                 for target in descendants(node.targets[0].target):
                     if isinstance(target, cst.Name):
                         self._cover(record.unit.names.binding(target), record.unit.names.end(statement))
@@ -276,6 +289,7 @@ class Equality:
         for unit, value, definition in self._writes.get(key.binding if isinstance(key, Variable) else key, ()):
             if definition is not None and definition not in seen:
                 continue
+            yield from self._conditions(unit, value.call if isinstance(value, Part) else value)
             if isinstance(value, Part) and value.call in self._cut:
                 yield DivergenceSource(value.call)
             elif isinstance(value, Part):
@@ -295,6 +309,12 @@ class Equality:
                 unit = self.state.calls[site].unit
                 for value in _arguments(site, function, param.name):
                     yield from self._keys(unit, value)
+
+    def _conditions(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
+        """What the conditions depend on under which a value is set or returned."""
+        for around in unit.names.enclosing(node, cst.If) if self._branches else ():
+            if isinstance(around, cst.If):
+                yield from self._keys(unit, around.test)
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What an expression depends on."""
@@ -336,7 +356,7 @@ class Equality:
         """What a call's result depends on; ``place``: one of the values that it gives."""
         record = self.state.calls.get(node)
         name = method_name(node)
-        if record is not None and name in questions.joining() and origins(record.receiver, Role.ACCELERATOR):
+        if record is not None and _joins(record):
             return
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return
@@ -363,8 +383,8 @@ class Equality:
     def _is_noise(self, record: CallRecord) -> bool:
         """Whether a training step draws from torch's generators, which differ from process to process: before
         ``prepare`` they are the same everywhere."""
-        drawn = questions.draws(outside_name(record))
-        if drawn is None or drawn.generator != "torch":
+        found = drawn(record)
+        if found is None or found.generator != "torch":
             return False
         return not self.shared.isdisjoint(self.reach.batch_loops(record.node, record.unit))
 
@@ -385,10 +405,11 @@ class Equality:
         own = unit.names.scopes[function]
         given = (r.value for r in unit.names.returns.get(function, ()))
         returns: list[cst.CSTNode] = [_at(value, place) for value in given if value is not None]
+        under = [key for value in returns for key in self._conditions(unit, value)]
         if isinstance(function, cst.Lambda):
             returns = [function.body]
         seen: set[Key] = set()
-        pending = [key for value in returns for key in self._keys(unit, value)]
+        pending = [*under, *(key for value in returns for key in self._keys(unit, value))]
         while pending:
             key = pending.pop()
             if key in seen:
@@ -403,6 +424,12 @@ class Equality:
             else:
                 pending.extend(self._behind(key))
         return summary
+
+
+def _joins(record: CallRecord) -> bool:
+    """Whether a call gives all processes the same: a method of the accelerator, or a function of its package."""
+    method = method_name(record.node) in questions.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
+    return method or questions.joins_values(outside_name(record))
 
 
 def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression:

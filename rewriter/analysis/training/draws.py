@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import libcst as cst
 
 from ...facts.roles import Role
 from ...facts.torch_api import questions
+from ...facts.torch_api.kinds.tensors import Random
 from ..dataflow.call_graph import Code, Reach
-from ..dataflow.values import State, origins
-from .training import outside_name
+from ..dataflow.values import CallRecord, State, Unknown, origins
+from .training import method_name, outside_name
+
+_TRANSFORMS = re.compile(
+    r"(Random(?!State|Sampler|Forest|Search|ized[A-Z]\w*CV|Agent|Policy|Walk)\w+|ColorJitter|TrivialAugmentWide|AutoAugment"
+    r"|RandAugment|AugMix)$"
+)
+"""Augmentations; what else is called random (NumPy's ``RandomState``, samplers, forests) changes no image."""
+
+
+def drawn(record: CallRecord) -> Random | None:
+    """What a call draws: a function, a method of a distribution, a tensor that is filled; None if it draws nothing."""
+    name = method_name(record.node)
+    held = record.receiver.things if record.receiver is not None else ()
+    names = [outside_name(record), *(f"{thing.qualified}.{name}" for thing in held if isinstance(thing, Unknown))]
+    names += [f"torch.Tensor.{name}"] if name.endswith("_") and isinstance(record.node.func, cst.Attribute) else []
+    return next((found for each in names if (found := questions.draws(each)) is not None), None)
+
+
+def random_transform(name: str) -> bool:
+    """Whether a name is that of a transform which changes an image at random."""
+    return _TRANSFORMS.match(name.rpartition(".")[2]) is not None
 
 
 def weight_draws(state: State, reach: Reach) -> Iterator[cst.Call]:

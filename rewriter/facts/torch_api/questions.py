@@ -235,7 +235,8 @@ def _takes_shape(name: str) -> bool:
 
 # ---------------------------------------------------------------- what all processes do together
 
-_ACCELERATOR = "torchlift.runtime.Accelerator"
+_RUNTIME = "torchlift.runtime."
+_ACCELERATOR = f"{_RUNTIME}Accelerator"
 _GROUP = "torch.distributed."
 _JOINING = ("reduce", "gather", "broadcast")
 
@@ -266,6 +267,12 @@ def turns() -> frozenset[str]:
 def joining() -> frozenset[str]:
     """Those whose result is made from the values of all processes, and is the same on all."""
     return _methods_of(*_JOINING)
+
+
+def joins_values(name: str) -> bool:
+    """Whether a function of the runtime gives all processes the same."""
+    found = transfer(name, processes.Collective) if name.startswith(_RUNTIME) else None
+    return found is not None and found.op in _JOINING
 
 
 @cache

@@ -61,6 +61,8 @@ ROWS: Table = {
     "torch.randn_like": ("random", {"draws": "noise"}),
     "torch.randint": ("random", {"draws": "numbers"}),
     "torch.randint_like": ("random", {"draws": "numbers"}),
+    "torch.distributions.*.sample": ("random", {"draws": "noise"}),
+    "torch.distributions.*.rsample": ("random", {"draws": "noise"}),
     "torch.randperm": ("random", {"draws": "order"}),
     # many values become one
     "torch.sum": ("reduce", {"op": "sum", "dim": 1}),

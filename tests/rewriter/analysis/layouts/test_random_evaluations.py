@@ -1,0 +1,197 @@
+"""Evaluations that every process runs on the whole set, with random numbers of its own, and what is decided on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.source import decode
+
+HEAD = """\
+import torch
+import torch.nn as nn
+from torch.distributions import Normal
+from torch.utils.data import DataLoader, Dataset
+from torchvision import datasets, transforms
+
+class Rows(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return ROW
+
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x):
+        mean = self.inner(x)
+        return CODE
+
+train_loader = DataLoader(Rows(), batch_size=8)
+model = Coder()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+"""
+TRAIN = """\
+for epoch in range(4):
+    for x in train_loader:
+        loss = (model(x) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+LIST = """\
+def validate(loader):
+    return [(model(x) - x).square().mean().item() for x in loader]
+
+"""
+LOOP = """\
+def validate(loader):
+    model.eval()
+    total = 0.0
+    for x in loader:
+        for part in x.split(2):
+            guess = model(part)
+        total += (guess - x[-2:]).square().mean().item()
+    return total / len(loader)
+
+"""
+VALID = "valid_loader = DataLoader(Rows(), batch_size=4)\n"
+NOISE = "Normal(mean, 1.0).rsample()"
+PLATEAU = "    plateau.step(validate(valid_loader))\n"
+
+
+def _migrated(text: str, *, code: str = NOISE, row: str = "torch.ones(8)") -> FileResult:
+    text = text.replace("CODE", code).replace("ROW", row)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    if file.changed:
+        (again,) = migrate([decode(file.after, Path("train.py"))], CATALOGUE, Config()).files
+        assert again.after == file.after, "a second run changes something"
+    return file
+
+
+def _text(text: str, **parts: str) -> str:
+    return _migrated(text, **parts).after.decode()
+
+
+@pytest.mark.parametrize("code", [NOISE, "Normal(mean, 1.0).sample()", "mean + torch.randn_like(mean)"])
+def test_a_schedule_follows_the_main_process(code: str) -> None:
+    """Each process evaluates with noise of its own, so that each would set another learning rate."""
+    text = _text(HEAD + LOOP + VALID + TRAIN + PLATEAU, code=code)
+    assert "\n    total = broadcast_object_list([total])[0]\n    return total / len(loader)\n" in text
+    assert "from torchlift.runtime.utils import broadcast_object_list\n" in text
+
+
+def test_a_list_is_received_where_it_is_made() -> None:
+    """A comprehension has no statement of its own."""
+    text = _text(HEAD + LIST + VALID + TRAIN + "    plateau.step(sum(validate(valid_loader)))\n")
+    received = "return broadcast_object_list([[(model(x) - x).square().mean().item() for x in loader]])[0]\n"
+    assert received in text
+
+
+def test_what_a_generator_gives_is_received() -> None:
+    """A generator cannot be sent: its sum can."""
+    summed = LIST.replace("[(", "sum((").replace("loader]", "loader)")
+    text = _text(HEAD + summed + VALID + TRAIN + PLATEAU)
+    assert "return broadcast_object_list([sum((model(x) - x).square().mean().item() for x in loader)])[0]\n" in text
+
+
+def test_an_object_that_stops_the_training() -> None:
+    """The decision is in a class, and the figure comes from somewhere else."""
+    stopper = """\
+class Stopper:
+    def __init__(self):
+        self.best = None
+
+    def __call__(self, value):
+        if self.best is None or value < self.best:
+            self.best = value
+            return False
+        return True
+
+stopper = Stopper()
+"""
+    text = _text(HEAD + LOOP + stopper + VALID + TRAIN + "    if stopper(validate(valid_loader)):\n        break\n")
+    assert "    total = broadcast_object_list([total])[0]\n" in text
+
+
+def test_rows_that_the_data_set_draws() -> None:
+    """The model has no noise; what it is given has."""
+    text = _text(HEAD + LOOP + VALID + TRAIN + PLATEAU, code="mean", row="torch.bernoulli(torch.full((8,), 0.5))")
+    assert "    total = broadcast_object_list([total])[0]\n" in text
+
+
+CROPS = """\
+crop = transforms.Compose([transforms.RandomCrop(8), transforms.ToTensor()])
+valid_loader = DataLoader(datasets.FakeData(transform=crop), batch_size=4)
+"""
+
+
+def test_random_crops() -> None:
+    """A transform of an outside data set."""
+    text = _text(HEAD + LOOP + CROPS + TRAIN + PLATEAU, code="mean")
+    assert "    total = broadcast_object_list([total])[0]\n" in text
+
+
+@pytest.mark.parametrize(("workers", "received"), [("", False), (", num_workers=2", True), (", num_workers=0", False)])
+def test_the_generators_of_workers(workers: str, received: bool) -> None:
+    """Python's generator is kept equal on all processes, and in the workers of a loader it is not."""
+    valid = VALID.replace("=4", f"=4{workers}")
+    script = "import random\n" + HEAD + LOOP + valid + TRAIN + PLATEAU
+    text = _text(script, code="mean", row="torch.ones(8) * random.random()")
+    assert ("broadcast_object_list" in text) is received
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "mean",
+        "mean + torch.randn_like(mean) if self.training else mean",
+        "nn.functional.dropout(mean, 0.5, training=self.training)",
+        "mean + torch.randn(8, generator=torch.Generator())",
+    ],
+)
+def test_nothing_random_in_an_evaluation(code: str) -> None:
+    """Without noise of the process's own, all processes have one figure."""
+    file = _migrated(HEAD + LOOP + VALID + TRAIN + PLATEAU, code=code)
+    assert "broadcast" not in file.after.decode() and "local-decision" not in [d.id for d in file.diagnoses]
+
+
+def test_a_model_that_returns_before_it_draws() -> None:
+    """An early return in evaluation mode."""
+    returns = "        if not self.training:\n            return mean\n        return CODE"
+    early = HEAD.replace("        return CODE", returns)
+    assert "broadcast" not in _text(early + LOOP + VALID + TRAIN + PLATEAU)
+
+
+def test_nothing_is_decided() -> None:
+    """A figure that is only printed is that of the process that prints it."""
+    assert "broadcast" not in _text(HEAD + LOOP + VALID + TRAIN + "    print(validate(valid_loader))\n")
+
+
+def test_tensors_are_not_sent() -> None:
+    """On a GPU the others would receive a tensor of another GPU: a person decides."""
+    tensors = LOOP.replace(".mean().item()", ".mean()")
+    file = _migrated(HEAD + tensors + VALID + TRAIN + PLATEAU)
+    (found,) = [d for d in file.diagnoses if d.id == "local-decision"]
+    assert not file.changed
+    assert found.message == (
+        "the learning rate depends on `validate(valid_loader)`, and each process evaluates the whole set with random "
+        "numbers of its own (`Normal(mean, 1.0).rsample`)"
+    )
+
+
+def test_a_figure_of_an_object_is_told() -> None:
+    """What is kept in an attribute is not sent."""
+    kept = LOOP.replace("total = 0.0", "model.total = 0.0").replace("    total +=", "    model.total +=")
+    kept = kept.replace("return total", "return model.total")
+    file = _migrated(HEAD + kept + VALID + TRAIN + PLATEAU)
+    assert not file.changed and "local-decision" in [d.id for d in file.diagnoses]
