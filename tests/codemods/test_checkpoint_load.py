@@ -151,7 +151,47 @@ def test_what_the_main_process_has_written_is_waited_for(
     assert text[text.index(reading) - 1] == WAIT
 
 
+FILM = """\
+def film(folder, name):
+    parts = [cv2.imread(str(part)) for part in sorted(pathlib.Path(folder).glob("*.png"))]
+    return parts + [name]
+"""
+LISTED = {
+    "a folder": ("np.save('out/w.npy', w)\nnames = os.listdir('out')", "names = os.listdir('out')"),
+    "a pattern": ("np.save(f'out/{k}.npy', w)\nnames = glob.glob('./out/*.npy')", "names = glob.glob('./out/*.npy')"),
+    "the folder of the run": ("np.save('w.npy', w)\nnames = glob.glob('*.npy')", "names = glob.glob('*.npy')"),
+    "a variable": (
+        "np.save(os.path.join(out, 'w.npy'), w)\nfor name in os.listdir(out):\n    rows.append(name)",
+        "for name in os.listdir(out):",
+    ),
+    "an option": (
+        "np.save('%s/%d.npy' % (args.out, 1), w)\nnames = list(pathlib.Path(args.out).iterdir())",
+        "names = list(pathlib.Path(args.out).iterdir())",
+    ),
+    "by a function": (FILM + "cv2.imwrite('out/1.png', w)\nfilm('out', 'a')", "film('out', 'a')"),
+    "written by a function": (
+        "def keep(place):\n    np.save('{}/{}.npy'.format(place, 1), w)\n\nkeep('out')\nnames = os.listdir('out')",
+        "names = os.listdir('out')",
+    ),
+    "a picture": ("cv2.imwrite(path, w)\nw = cv2.imread(path)", "w = cv2.imread(path)"),
+}
+
+
+@pytest.mark.parametrize(("end", "reading"), LISTED.values(), ids=LISTED)
+def test_a_folder_is_listed_when_the_main_process_has_written_into_it(
+    end: str, reading: str, migrated: Callable[[str], str]
+) -> None:
+    """The others listed it, and read what lay there, while the main process was still writing."""
+    imports = f"import cv2\nimport glob\nimport os\nimport pathlib\n{IMPORTS}"
+    text = [line.strip() for line in migrated(f"{imports}\n{TRAINS}{end}\n").splitlines()]
+    assert text[text.index(reading) - 1] == WAIT
+
+
 READ_BEFORE = {
+    "another folder": "import os\nnp.save('out/w.npy', w)\nnames = os.listdir('data')",
+    "a folder of the run": "import os\nnp.save('w.npy', w)\nnames = os.listdir('data')",
+    "another option": "import os\nnp.save(os.path.join(args.out, 'w.npy'), w)\nnames = os.listdir(args.data)",
+    "listed before": "import os\nnames = os.listdir('out')\nnp.save('out/w.npy', w)",
     "in front of the writing": "w = np.load('w.npy')\nnp.save('w.npy', w)",
     "another file": "np.save('w.npy', w)\nw = np.load('v.npy')",
     "a cache": "if cached:\n    w = np.load('w.npy')\nelse:\n    np.save('w.npy', w)",

@@ -14,7 +14,7 @@ from ..dataflow.values import State, Trail, Unit, Unknown, traces
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name, outside_names
+from ..training.training import Training, made_names, method_name, outside_name, outside_names
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
@@ -166,9 +166,7 @@ class _Search:
 
     def _writes_itself(self, call: cst.Call) -> bool:
         """Whether a call is of a method by which an object of another package writes a file: an image's ``save``."""
-        receiver = self.state.calls[call].receiver
-        things = receiver.things if receiver is not None else ()
-        return any(isinstance(t, Unknown) and writes(f"{t.qualified}.{method_name(call)}") for t in things)
+        return any(map(writes, made_names(self.state.calls[call])))
 
     def _written(self, call: cst.Call, kind: EffectKind) -> None:
         if self._into_handle(call):

@@ -11,8 +11,8 @@ from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ...facts.torch_api.kinds.tensors import Random
 from ..dataflow.call_graph import Code, Reach
-from ..dataflow.values import CallRecord, State, Unknown, origins
-from .training import method_name, outside_name
+from ..dataflow.values import CallRecord, State, origins
+from .training import made_names, method_name, outside_name
 
 _TRANSFORMS = re.compile(
     r"(Random(?!State|Sampler|Forest|Search|ized[A-Z]\w*CV|Agent|Policy|Walk)\w+|ColorJitter|TrivialAugmentWide|AutoAugment"
@@ -24,8 +24,7 @@ _TRANSFORMS = re.compile(
 def drawn(record: CallRecord) -> Random | None:
     """What a call draws: a function, a method of a distribution, a tensor that is filled; None if it draws nothing."""
     name = method_name(record.node)
-    held = record.receiver.things if record.receiver is not None else ()
-    names = [outside_name(record), *(f"{thing.qualified}.{name}" for thing in held if isinstance(thing, Unknown))]
+    names = [outside_name(record), *made_names(record)]
     names += [f"torch.Tensor.{name}"] if name.endswith("_") and isinstance(record.node.func, cst.Attribute) else []
     return next((found for each in names if (found := questions.draws(each)) is not None), None)
 

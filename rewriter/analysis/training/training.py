@@ -11,7 +11,18 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.containers import members
 from ..dataflow.solver import Slot
-from ..dataflow.values import CallRecord, External, Instance, Klass, Mapping, Sequence, State, Unit, origins
+from ..dataflow.values import (
+    CallRecord,
+    External,
+    Instance,
+    Klass,
+    Mapping,
+    Sequence,
+    State,
+    Unit,
+    Unknown,
+    origins,
+)
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.walk import descendants
 
@@ -244,6 +255,12 @@ def outside_name(record: CallRecord) -> str:
     """The full name of the one outside callable that a call calls, or the empty string."""
     names = [t.qualified for t in record.callees if isinstance(t, External)]
     return names[0] if len(names) == 1 else ""
+
+
+def made_names(record: CallRecord) -> list[str]:
+    """The full names of a method of what an outside call gave: ``pathlib.Path.glob`` for ``Path(folder).glob()``."""
+    held = record.receiver.things if record.receiver is not None else ()
+    return [f"{thing.qualified}.{method_name(record.node)}" for thing in held if isinstance(thing, Unknown)]
 
 
 def outside_names(record: CallRecord) -> list[str]:

@@ -101,6 +101,11 @@ ROWS: Table = {
     "soundfile.write": ("write", {"path": 0}),
     "scipy.io.wavfile.write": ("write", {"path": 0}),
     "PIL.Image.open": ("read", {}),
+    "cv2.imread": ("read", {}),
+    "imageio.imread": ("read", {}),
+    "imageio.v2.imread": ("read", {}),
+    "matplotlib.image.imread": ("read", {}),
+    "matplotlib.pyplot.imread": ("read", {}),
     # tables and other files
     "scipy.io.savemat": ("write", {"path": 0, "data": 1}),
     "joblib.dump": ("write", {"path": 1, "data": 0}),

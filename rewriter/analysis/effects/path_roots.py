@@ -1,0 +1,101 @@
+"""Where a path starts: the folder, or the variable, that paths into one folder have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from ...facts.torch_api import questions
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit
+from ..syntax.definitions import bindings_value
+from ..syntax.nodes import dotted
+from ..syntax.scopes import Binding
+from ..training.training import method_name, outside_name
+
+
+class Roots:
+    """Answers for one program."""
+
+    def __init__(self, state: State, reach: Reach) -> None:
+        self.state, self.reach = state, reach
+
+    def of(self, unit: Unit, path: cst.BaseExpression, *, file: bool = True) -> set[str]:
+        """The folders, as written, or the variables from which a path may start; empty where nothing can be said.
+        ``file``: it is the path of a file, and not of a folder."""
+        return set(self._roots(unit, path, set(), whole=file))
+
+    def _roots(self, unit: Unit, path: cst.CSTNode, seen: set[Binding], *, whole: bool) -> Iterator[str]:
+        """``whole``: nothing is joined to the path, so that its last part is the file."""
+        if isinstance(path, cst.SimpleString) and isinstance(text := path.evaluated_value, str):
+            yield from _of_text(text, whole=whole)
+        elif isinstance(path, cst.ConcatenatedString):
+            yield from self._roots(unit, path.left, seen, whole=False)
+        elif isinstance(path, cst.FormattedString):
+            yield from self._joined(unit, [_part(part) for part in path.parts], seen)
+        elif isinstance(path, cst.BinaryOperation):
+            if isinstance(path.operator, cst.Modulo):
+                values = [e.value for e in path.right.elements] if isinstance(path.right, cst.Tuple) else [path.right]
+                yield from self._filled(unit, path.left, "%", values, seen)
+            else:
+                yield from self._roots(unit, path.left, seen, whole=False)
+        elif isinstance(path, cst.Call):
+            yield from self._called(unit, path, seen, whole=whole)
+        elif isinstance(path, cst.Name):
+            yield from self._named(unit, path, seen, whole=whole)
+        elif isinstance(path, cst.Attribute):
+            parent = path.attr.value == "parent"
+            yield from self._roots(unit, path.value, seen, whole=whole) if parent else (dotted(path),)
+
+    def _called(self, unit: Unit, call: cst.Call, seen: set[Binding], *, whole: bool) -> Iterator[str]:
+        record, given = self.state.calls.get(call), [arg.value for arg in call.args if not arg.star]
+        if method_name(call) == "format" and isinstance(call.func, cst.Attribute):
+            yield from self._filled(unit, call.func.value, "{", given, seen)
+        elif given and record is not None and questions.keeps_path(outside_name(record)):  # os.path.join, Path, str
+            yield from self._roots(unit, given[0], seen, whole=whole and len(given) == 1)
+        elif isinstance(call.func, cst.Attribute) and (record is None or not outside_name(record)):
+            yield from self._roots(unit, call.func.value, seen, whole=False)  # a method of a text or a path
+
+    def _filled(
+        self, unit: Unit, text: cst.CSTNode, mark: str, values: list[cst.BaseExpression], seen: set[Binding]
+    ) -> Iterator[str]:
+        """A text with places that are filled: if it starts with one, so does what comes there."""
+        start = text.evaluated_value if isinstance(text, cst.SimpleString) else None
+        if isinstance(start, str) and start.startswith(mark):
+            yield from self._roots(unit, values[0], seen, whole=False) if values else ()
+        else:
+            yield from self._roots(unit, text, seen, whole=True)
+
+    def _joined(self, unit: Unit, parts: list[cst.CSTNode | str], seen: set[Binding]) -> Iterator[str]:
+        if not parts:
+            return
+        if isinstance(first := parts[0], str):
+            yield from _of_text(first, whole=True)
+        else:
+            yield from self._roots(unit, first, seen, whole=False)
+
+    def _named(self, unit: Unit, name: cst.Name, seen: set[Binding], *, whole: bool) -> Iterator[str]:
+        binding = unit.names.binding(name)
+        if binding is None:
+            yield name.value
+            return
+        if binding in seen:
+            return
+        seen.add(binding)
+        values: list[tuple[Unit, cst.BaseExpression]] = [(unit, v) for v in bindings_value(unit.names, binding)]
+        values += self.reach.given(binding)
+        found = {root for at, value in values for root in self._roots(at, value, seen, whole=whole)}
+        yield from found or {name.value}
+
+
+def _of_text(text: str, *, whole: bool) -> Iterable[str]:
+    """The first folder of a path; a bare name that is a file lies in the folder of the run."""
+    first, slash, _ = text.removeprefix("./").partition("/")
+    return (first,) if slash or not whole else (".",)
+
+
+def _part(part: cst.BaseFormattedStringContent) -> cst.CSTNode | str:
+    if isinstance(part, cst.FormattedStringExpression):
+        return part.expression
+    return part.value if isinstance(part, cst.FormattedStringText) else ""
