@@ -113,5 +113,8 @@ def _received(facts: ModuleFacts, gather: Gather) -> Iterator[Edit]:
 
 def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
     how = f', reduction="{gather.reduction}"' if gather.reduction else ""
-    text = f"{facts.accelerator}.reduce({gather.names[0]}.detach(){how})"
+    name = facts.accelerator
+    text = f"{name}.reduce({gather.names[0]}.detach(){how})"
+    if gather.number:
+        text = f"{name}.reduce({gather.number}.tensor({gather.names[0]}, device={name}.device){how}).item()"
     return Replace(ID, gather.node, lambda _: cst.parse_expression(text), reason=gather.because, whole=True)

@@ -176,6 +176,8 @@ class Gather(NamedTuple):
     recounts: tuple[str, ...] = ()
     """For ``GATHER``: statements that count the rows again, because the script counted those of its own batch
     before."""
+    number: str = ""
+    """For ``REDUCE``: the module's name for torch, where what is reduced is a number and no tensor."""
     figures: tuple[tuple[str, str], ...] = ()
     """For ``GATHER``: single numbers among the values that are read (a loss that the model computed), and the reduction
     of each."""

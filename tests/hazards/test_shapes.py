@@ -346,7 +346,7 @@ def update(x, y):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    return loss.item(), 10 * nn.functional.mse_loss(output, y).item()
+    return loss.item(), output.max().item()
 
 
 def run(rows):

@@ -8,7 +8,7 @@ from ...facts.module_paths import resolved
 from ..syntax.nodes import import_source
 from ..syntax.scopes import Binding
 from .solver import Slot
-from .values import State, Unit
+from .values import External, State, Unit
 
 
 def unit_named(state: State, module: str) -> Unit | None:
@@ -150,3 +150,11 @@ def _attributes(unit: Unit, binding: Binding) -> set[str]:
     """The attributes that are read from a variable: ``torch`` of ``utils.torch``."""
     parents = (unit.names.parents.get(read) for read in binding.reads)
     return {parent.attr.value for parent in parents if isinstance(parent, cst.Attribute)}
+
+
+def torch_name(state: State, unit: Unit) -> str | None:
+    """The name of torch at the module's top level."""
+    for binding in unit.names.scope.bindings.values():
+        if any(isinstance(t, External) and t.qualified == "torch" for t in state.binding(binding).things):
+            return binding.name
+    return None

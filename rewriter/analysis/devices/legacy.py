@@ -12,6 +12,7 @@ import libcst as cst
 
 from ...facts.legacy import Legacy, LegacyTensor
 from ...facts.roles import SHARES, TENSORS, Role
+from ..dataflow.modules import torch_name
 from ..dataflow.values import CallRecord, External, State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import positional
@@ -39,7 +40,7 @@ _DEPTH = 6
 
 def legacy_tensors(state: State, unit: Unit, mover: Mover) -> list[LegacyTensor]:
     """The uses of such types in what the script reaches of a module, in source order."""
-    torch = _torch(state, unit)
+    torch = torch_name(state, unit)
     if torch is None:
         return []
     kinds = _Kinds(state)
@@ -52,14 +53,6 @@ def legacy_tensors(state: State, unit: Unit, mover: Mover) -> list[LegacyTensor]
         if use is not None:
             found.append(use)
     return found
-
-
-def _torch(state: State, unit: Unit) -> str | None:
-    """The name of torch at the module's top level."""
-    for binding in unit.names.scope.bindings.values():
-        if any(isinstance(t, External) and t.qualified == "torch" for t in state.binding(binding).things):
-            return binding.name
-    return None
 
 
 def _types(things: Iterable[object]) -> tuple[str, bool] | None:

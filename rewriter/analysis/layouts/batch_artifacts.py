@@ -20,6 +20,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name
 from .divergence import Equality
+from .epoch_quotients import counts_rows, datasets
 from .losses import read_off
 from .reductions import reduces_rows, reduction_of
 
@@ -298,7 +299,7 @@ class _Counts:
 
     def __init__(self, state: State, unit: Unit, loop: cst.For, loaders: Iterable[Origin]) -> None:
         self.state, self.unit, self.loop = state, unit, loop
-        self.given = [o.node.args[0].value for o in loaders if isinstance(o.node, cst.Call) and o.node.args]
+        self.given = datasets(loaders)
 
     def other(self, node: cst.BaseExpression) -> str | None:
         """What a divisor counts, in words; None for what may well be the number of batches."""
@@ -310,19 +311,14 @@ class _Counts:
             )
         for value in bindings_value(self.unit.names, binding) if binding is not None else [node]:
             fewer = "on N processes there are N times fewer batches, so the result is N times smaller"
-            if self._is_rows(value):
+            if counts_rows(self.state, value, self.given):
                 return f"the number of samples: {fewer}"
-            if any(isinstance(n, cst.BinaryOperation) and self._is_rows(n.left) for n in descendants(value)):
+            if any(
+                isinstance(n, cst.BinaryOperation) and counts_rows(self.state, n.left, self.given)
+                for n in descendants(value)
+            ):
                 return f"the number of batches of one process alone, counted by hand: {fewer}"
         return None
-
-    def _is_rows(self, value: cst.BaseExpression) -> bool:
-        """`len(dataset)`."""
-        if not isinstance(value, cst.Call) or method_name(value) != "len" or len(value.args) != 1:
-            return False
-        counted = value.args[0].value
-        known = bool(origins(self.state.values.get(counted), Role.DATASET))
-        return known or any(counted.deep_equals(data) for data in self.given)
 
 
 def _operators(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -9,7 +9,7 @@ steps, stays that of the process that prints it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
@@ -17,14 +17,18 @@ from ...facts.module import Form, Gather, Side
 from ...facts.roles import SHARES, TENSORS, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.modules import torch_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
-from ..training.training import Training
+from ..training.training import Training, method_name
 from .batch_shapes import batch_sizes, divided_by
-from .epoch_totals import Total, Totals
+from .engine.layout import Partial, ShardRow, ShardSize, inner, is_figure, varies
+from .epoch_quotients import Quotients
+from .epoch_totals import Total, Totals, deciding
+from .loop_layouts import LoopLayouts
 from .loop_step import bound, bound_by, entry, is_loss_entry, plain
 from .losses import assigned, is_loss_name, read_off, reduced
 from .padding import ragged
@@ -55,6 +59,7 @@ class _Loop:
         self.state, self.unit, self.reach, self.training, self.loop = state, unit, reach, training, loop
         self.inside = set(descendants(loop))
         self.totals = Totals(state, unit, reach, loop)
+        self.layouts = LoopLayouts(state, reach, unit, loop)
         self.statements = [] if isinstance(loop, cst.CompFor) else plain(loop.body)
 
     def collected(self) -> Iterator[Gather | Finding]:
@@ -68,38 +73,195 @@ class _Loop:
 
     def answers(self) -> Iterator[Gather | Finding]:
         """The reductions and the gather of this loop, or a finding for what stays local."""
-        totals = [t for t in self.totals.among(self.statements) if any(self._local(v) for v in t.value)]
+        totals = [t for t in self.totals.among(self.statements) if self._is_of_batch(t)]
         if not totals or self._done_already():
             return
         alone = [t for t in totals if self._chosen_locally(t)]
-        yield from (_stays(t.node) for t in alone)
-        totals = [t for t in totals if t not in alone]
-        yield from {gather.node: gather for total in totals for gather in self._losses(total)}.values()
-        others = [t for t in totals if self._tensors_in(t)]
-        bare = [t for t in others if self._adds_whole(t)]
-        yield from (_stays(t.node) for t in bare)
-        others = [t for t in others if t not in bare]
-        if not others:
-            return
-        names = list(dict.fromkeys(b for t in others for b in self._tensors_in(t)))
-        first = self._first(others)
-        if first is None or not all(self._has_rows(b) for b in names) or self._cuts(first, names) or self._rates(first):
-            yield from (_stays(t.node) for t in others)
-            return
+        rest = [t for t in totals if t not in alone]
+        plan = _Plan({t: list(self._losses(t)) for t in rest})
+        others = [t for t in rest if self._tensors_in(t)]
+        plan.gather_for([t for t in others if self._is_gathered(t)], self._gather)
+        for total in (t for t in others if t not in plan.gathered):
+            numbers = self._by_numbers(total, plan.reduced[total])
+            if numbers is None:
+                alone.append(total)
+            else:
+                plan.reduced[total] = numbers
+        quotients = Quotients(self.state, self.unit, self.reach.loaders(self.loop), totals)
+        alone = self._halves(alone, plan, quotients)
+        yield from (_stays(t.node, quotients.told(t)) for t in totals if t in alone)
+        yield from {gather.node: gather for gathers in plan.reduced.values() for gather in gathers}.values()
+        if plan.gather is not None:
+            yield plan.gather
+
+    # Which totals are of the batch ------------------------------------------------------------------------------------
+
+    def _is_of_batch(self, total: Total) -> bool:
+        """Whether what is added, or where and how often, depends on the rows of this process."""
+        return any(self._local(v) for v in total.value) or any(self._decides(d) for d in self._deciding(total))
+
+    def _deciding(self, total: Total) -> Iterator[cst.BaseExpression]:
+        return deciding(self.unit, self.loop, total)
+
+    def _decides(self, part: cst.BaseExpression) -> bool:
+        """Whether a place, a condition or the turns of a loop depend on the rows of this process."""
+        return self._reads_local(part) and varies(self.layouts.value(part))
+
+    def _reads_local(self, value: cst.BaseExpression) -> bool:
+        return any(self._local(part) for part in descendants(value) if isinstance(part, _EXPRESSIONS))
+
+    def _turns(self, total: Total) -> cst.For | None:
+        """The loop over the rows of a batch, in plain sight, that a total is in: what is gathered before it gives it
+        the rows of all."""
+        around = next((s for s in self.statements if s in set(self.unit.names.ancestors(total.node))), None)
+        return around if isinstance(around, cst.For) and self._decides(around.iter) else None
+
+    def _chosen_locally(self, total: Total) -> bool:
+        """Whether one process may collect what another passes over: nothing may be reduced or gathered there."""
+        turns = self._turns(total)
+        around = self.unit.names.enclosing(total.node, cst.If, cst.While)
+        tests = [a.test for a in around if isinstance(a, (cst.If, cst.While)) and a in self.inside]
+        local = [test for test in tests if self._reads_local(test)]
+        if turns is None:
+            return bool(local) or any(self._holds_figure(part) for part in self._deciding(total) if part not in tests)
+        rows = all(isinstance(inner(self.layouts.value(test)), ShardRow) for test in local)
+        return not rows or self._holds_figure(turns)
+
+    def _holds_figure(self, node: cst.CSTNode) -> bool:
+        """Whether a loss, or another figure of the batch as it is before a node, is read there."""
+        read = (n for n in descendants(node) if isinstance(n, cst.Name))
+        bindings = (b for n in read if (b := self.unit.names.binding(n)) is not None and self._set_here(b, node))
+        return any(self.layouts.holds_figure(b) or origins(self.state.binding(b), Role.LOSS) for b in bindings)
+
+    def _set_here(self, binding: Binding, node: cst.CSTNode) -> bool:
+        """Whether a variable gets a new value in a turn of the loop, outside a node of it."""
+        below = set(descendants(node))
+        anew = (d for d in binding.definitions if d in self.inside and d not in below)
+        return any(not isinstance(self.unit.names.parents.get(d), cst.AugAssign) for d in anew)
+
+    # What makes them whole --------------------------------------------------------------------------------------------
+
+    def _is_gathered(self, total: Total) -> bool:
+        """Whether the rows can be gathered from which a total is computed."""
+        if self._adds_whole(total) or not all(self._has_rows(b) for b in self._tensors_in(total)):
+            return False
+        return self._first([total]) is not None
+
+    def _gather(self, totals: list[Total]) -> Gather | None:
+        """One gather for several totals."""
+        names = list(dict.fromkeys(b for t in totals for b in self._tensors_in(t)))
+        first = self._first(totals)
+        if first is None or self._cuts(first, names) or self._rates(first):
+            return None
         because = "totals of the epoch are computed from them, and each process holds only its shard"
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
         names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
-        if ragged(self.state, self.reach, self.unit, self.loop, [gather]):
-            yield from (_stays(t.node) for t in others)
-        else:
-            yield gather
+        return None if ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather
 
-    def _chosen_locally(self, total: Total) -> bool:
-        """Whether one process may collect what another passes over: nothing may be reduced or gathered there."""
-        around = self.unit.names.enclosing(total.node, cst.If, cst.While)
-        tests = (a.test for a in around if isinstance(a, (cst.If, cst.While)) and a in self.inside)
-        return any(self._local(part) for test in tests for part in descendants(test) if isinstance(part, _EXPRESSIONS))
+    def _by_numbers(self, total: Total, losses: list[Gather]) -> list[Gather] | None:
+        """
+        The reductions of what a total adds, number by number; None where something in it is none, or is not computed by
+        all processes alike.
+
+        Args:
+            total: whose rows cannot be gathered.
+            losses: the reductions of the losses in it. One that is a part of a number is reduced with that.
+        """
+        loops = self.unit.names.enclosing(total.node, cst.For)
+        if any(isinstance(a, cst.For) and a in self.inside and self._decides(a.iter) for a in loops):
+            return None
+        found: list[Gather] = []
+        for value in total.value:
+            if not self._tensors_in(Total(total.node, [value], total.place)):
+                below = set(descendants(value))
+                found += [gather for gather in losses if gather.node in below]
+                continue
+            number = self._number(value)
+            if number is None:
+                return None
+            found.append(number)
+        return found
+
+    def _number(self, value: cst.BaseExpression) -> Gather | None:
+        """The reduction of one number that the rows of the batch were reduced to."""
+        layout = self.layouts.value(value)
+        if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and method_name(value) == "item":
+            tensor = self.layouts.value(value.func.value)
+            value, layout = (value.func.value, tensor) if is_figure(tensor) else (value, layout)
+        op = "sum" if isinstance(layout, ShardSize) else layout.op if isinstance(layout, Partial) else ""
+        number = isinstance(layout, ShardSize) or (isinstance(layout, Partial) and layout.host is True)
+        torch = torch_name(self.state, self.unit) if number else None
+        if not op or (number and torch is None) or not (number or is_figure(layout)) or self._is_scaled(value):
+            return None
+        text = self.unit.names.module.code_for_node(value)
+        plain = number or isinstance(value, _EXPRESSIONS) or value.lpar
+        because = "collected over the epoch, and each process computes it from its shard of the data"
+        return Gather(value, (text if plain else f"({text})",), because, Form.REDUCE, reduction=op, number=torch or "")
+
+    def _is_scaled(self, value: cst.BaseExpression, seen: frozenset[Binding] = frozenset()) -> bool:
+        """Whether a number is divided by what is the same on all processes, such as the batch size: as a sum it would
+        grow with the number of processes, and it may be meant for a mean."""
+        for part in descendants(value):
+            if isinstance(part, cst.BinaryOperation) and isinstance(part.operator, (cst.Divide, cst.FloorDivide)):
+                if varies(self.layouts.value(part.left)) and not varies(self.layouts.value(part.right)):
+                    return True
+            binding = self.unit.names.binding(part) if isinstance(part, cst.Name) else None
+            if binding is not None and binding not in seen:
+                here = [d for d in binding.definitions if d in self.inside]
+                values = bindings_value(self.unit.names, binding, here)
+                if any(self._is_scaled(one, seen | {binding}) for one in values if value not in set(descendants(one))):
+                    return True
+        return False
+
+    def _halves(self, alone: list[Total], plan: _Plan, quotients: Quotients) -> list[Total]:
+        """
+        The totals that stay those of each process: also what is divided by one of them, or divides it.
+
+        A sum over all rows that is divided by the count of one process's rows is N times too large.
+        """
+        local = list(alone)
+        while True:
+            sums = [t for t in local if self._is_sum(t)]
+            halves = [
+                t
+                for t in (*plan.reduced, *plan.gathered)
+                if t not in local and plan.makes_whole(t) and self._is_sum(t)
+                if any(other in sums for other in self._together(t, quotients, sums))
+            ]
+            if not halves:
+                return local
+            local += plan.leave(halves)
+
+    def _together(self, total: Total, quotients: Quotients, others: list[Total]) -> Iterator[Total]:
+        """What is divided by a total, or divides it; where none is seen, what the same `return` gives."""
+        beside = list(quotients.beside(total))
+        yield from beside
+        for given in self._given(total) if not beside else ():
+            yield from (other for other in others if given in self._given(other))
+
+    def _given(self, total: Total) -> list[cst.CSTNode]:
+        """The returns that read what a total is kept in."""
+        root = total.place
+        while isinstance(root, (cst.Attribute, cst.Subscript)):
+            root = root.value
+        binding = self.unit.names.binding(root) if isinstance(root, cst.Name) else None
+        reads = binding.reads if binding is not None else ()
+        return [given for read in reads for given in self.unit.names.enclosing(read, cst.Return)]
+
+    def _is_sum(self, total: Total) -> bool:
+        """Whether a total grows with the number of rows; one of means does not."""
+        return any(self._adds_sum(value) for value in total.value)
+
+    def _adds_sum(self, value: cst.BaseExpression) -> bool:
+        layout = inner(self.layouts.value(value))
+        if isinstance(layout, Partial):
+            return layout.op == "sum"
+        names = [n for n in descendants(value) if isinstance(n, cst.Name)]
+        losses = [loss for n in names for loss in (self._read_off(n) or ([n] if self._is_loss(n) else []))]
+        if losses:
+            return any(self._reduction(loss) == "sum" for loss in losses)
+        return varies(layout) or not self._local(value)  # one that is counted row by row
 
     def _adds_whole(self, total: Total) -> bool:
         """``total += score`` of what the model gave, as it is: a figure of its own, and not one for each row."""
@@ -130,6 +292,10 @@ class _Loop:
         or computed row by row from these."""
         if isinstance(self.loop, cst.For) and binding in bound_by(self.unit, self.loop.target):
             return True
+        if self.layouts.holds_figure(binding):
+            return False
+        if self.layouts.is_rows(binding):
+            return True
         makers = [v for v in bindings_value(self.unit.names, binding) if v in self.inside]
         return bool(makers) and all(by_rows(self.state, self.training, value) for value in makers)
 
@@ -146,8 +312,8 @@ class _Loop:
     def _losses(self, total: Total) -> Iterator[Gather]:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
         because = "collected over the epoch, and each process sees only its shard of the data"
-        for name in (n for read in self._names(total) for n in (self._read_off(read) or [read])):
-            reduction = reduction_of(self.state, self.unit, name)
+        for name in (n for read in self._added(total) for n in (self._read_off(read) or [read])):
+            reduction = self._reduction(name)
             part = self._loss_entry(name)
             if part is not None:
                 text = self.unit.names.module.code_for_node(part)
@@ -193,7 +359,19 @@ class _Loop:
         return bool(loops) and all(loop in self.training.train_loops for loop in loops)
 
     def _is_loss(self, name: cst.Name) -> bool:
-        return is_loss_name(self.state, self.training, self.unit, name)
+        return is_loss_name(self.state, self.training, self.unit, name) or self._is_of_forward(name)
+
+    def _is_of_forward(self, name: cst.Name) -> bool:
+        """Whether a name holds one number, in a tensor, as a module gave it: a part of a loss."""
+        binding = self.unit.names.binding(name) if name in self.inside else None
+        made = bindings_value(self.unit.names, binding) if binding is not None else []
+        given = bool(made) and all(value in self.training.forwards for value in made)
+        return given and is_figure(self.layouts.value(name))
+
+    def _reduction(self, name: cst.Name) -> str:
+        """How a loss is joined."""
+        layout = self.layouts.value(name) if self._is_of_forward(name) else None
+        return layout.op if isinstance(layout, Partial) else reduction_of(self.state, self.unit, name)
 
     def _read_off(self, name: cst.Name) -> list[cst.Name]:
         """The losses from which a number was read in this step: ``value = loss.item()``."""
@@ -204,8 +382,17 @@ class _Loop:
         found = [loss for v in values if (loss := read_off(v)) is not None and self._is_loss(loss)]
         return found if len(found) == len(binding.definitions) else []
 
-    def _names(self, total: Total) -> list[cst.Name]:
+    def _added(self, total: Total) -> list[cst.Name]:
         return [n for v in total.value for n in descendants(v) if isinstance(n, cst.Name)]
+
+    def _names(self, total: Total) -> list[cst.Name]:
+        """What a total is computed from: all that a loop over the rows reads, if it is in one."""
+        turns = self._turns(total)
+        if turns is None:
+            entries = (p for p in self._deciding(total) if self._decides(p))
+            return [*self._added(total), *(n for p in entries for n in descendants(p) if isinstance(n, cst.Name))]
+        names = (n for n in descendants(turns) if isinstance(n, cst.Name))
+        return [n for n in names if (b := self.unit.names.binding(n)) is not None and self._set_here(b, turns)]
 
     def _shape_only(self, name: cst.Name) -> bool:
         parent = self.unit.names.parents.get(name)
@@ -293,11 +480,41 @@ class _Loop:
         return True
 
 
-def _stays(node: cst.CSTNode) -> Finding:
+class _Plan:
+    """What makes the totals of one loop those of all processes."""
+
+    def __init__(self, reduced: dict[Total, list[Gather]]) -> None:
+        self.reduced = reduced
+        """The reductions in each total."""
+        self.gather: Gather | None = None
+        self.gathered: list[Total] = []
+        """The totals whose rows the gather joins."""
+
+    def gather_for(self, totals: list[Total], gather: Callable[[list[Total]], Gather | None]) -> None:
+        """Gather the rows of some totals, if that can be done."""
+        self.gather = gather(totals) if totals else None
+        self.gathered = totals if self.gather is not None else []
+
+    def makes_whole(self, total: Total) -> bool:
+        """Whether something is done for a total."""
+        return total in self.gathered or bool(self.reduced.get(total))
+
+    def leave(self, totals: list[Total]) -> list[Total]:
+        """Leave some totals as they are, and what is gathered together with them."""
+        left = dict.fromkeys(totals)
+        if not left.keys().isdisjoint(self.gathered):
+            left.update(dict.fromkeys(self.gathered))
+            self.gather, self.gathered = None, []
+        for total in left:
+            self.reduced[total] = []
+        return list(left)
+
+
+def _stays(node: cst.CSTNode, figure: str = "") -> Finding:
     return Finding(
         "metrics_gather",
         node,
-        "each process totals only its own shard of the data here",
+        f"each process totals only its own shard of the data here{figure}",
         "gather the values it is computed from, in the training step: accelerator.gather_for_metrics(...)",
         Severity.REVIEW,
     )

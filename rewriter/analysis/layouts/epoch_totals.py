@@ -50,6 +50,23 @@ def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterat
                 yield Total(node, [arg.value for arg in node.args], holder)
 
 
+def deciding(unit: Unit, loop: cst.CSTNode, total: Total) -> Iterator[cst.BaseExpression]:
+    """What decides, beside the value itself, what a statement of a loop adds: the entry that it is added to, and in
+    which turns of the loops and conditions around it."""
+    place = total.place
+    while isinstance(place, (cst.Attribute, cst.Subscript)):
+        if isinstance(place, cst.Subscript):
+            yield from (part.slice.value for part in place.slice if isinstance(part.slice, cst.Index))
+        place = place.value
+    for around in unit.names.ancestors(total.node):
+        if around is loop:
+            return
+        if isinstance(around, cst.For):
+            yield around.iter
+        elif isinstance(around, (cst.If, cst.While)):
+            yield around.test
+
+
 class Totals:
     """Finds those in one loop whose total is read when the loop is over."""
 

@@ -12,7 +12,7 @@ from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from .engine.interpreter import Interpreter
-from .engine.layout import REPLICATED, Each, Layout, Shard, join, join_all
+from .engine.layout import REPLICATED, Each, Layout, Shard, holds_figure, join, join_all
 from .engine.memory import Seeds
 
 
@@ -27,10 +27,11 @@ class LoopLayouts:
         loop: over batches; the rows of each are cut into shards.
     """
 
-    def __init__(self, state: State, reach: Reach, unit: Unit, loop: cst.For | cst.While) -> None:
+    def __init__(self, state: State, reach: Reach, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> None:
         self.unit = unit
         self._walk = Interpreter(state, reach, Seeds(_rows(loop) if isinstance(loop, cst.For) else {}, models=True))
-        self._walk.turns(loop, unit)
+        if not isinstance(loop, cst.CompFor):
+            self._walk.turns(loop, unit)
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
         """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""
@@ -45,6 +46,16 @@ class LoopLayouts:
                 return join(last, found) if found is not None else last
             found = join_all([*([found] if found is not None else []), *(self._walk.held[d] for d in here)])
         return REPLICATED if found is None else found
+
+    def holds_figure(self, binding: Binding) -> bool:
+        """Whether a variable is somewhere in the loop given one number that the rows of the batch were reduced to."""
+        return any(holds_figure(self._walk.held[d]) for d in binding.definitions if d in self._walk.held)
+
+    def is_rows(self, binding: Binding) -> bool:
+        """Whether a variable holds a tensor with the rows of the batch along its first dimension, wherever it is
+        set."""
+        held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
+        return bool(held) and all(isinstance(layout, Shard) and layout.dim == 0 for layout in held)
 
     def value(self, node: cst.BaseExpression) -> Layout:
         """What an expression of the loop gives."""

@@ -328,7 +328,7 @@ def _length(of: Layout, node: cst.CSTNode) -> Layout:
     of = settled(of, node)
     if isinstance(of, Shard):
         return ShardSize() if of.dim == 0 else REPLICATED
-    return of if isinstance(of, Unclear) else REPLICATED
+    return of if isinstance(of, (Unclear, ShardRow)) else REPLICATED
 
 
 def is_method(unit: Unit, function: FunctionNode) -> bool:

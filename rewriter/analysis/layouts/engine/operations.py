@@ -104,6 +104,8 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
     if isinstance(transfer, (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Passes)):
         return operand
     if isinstance(transfer, outside.TextOf):
+        if isinstance(inner(operand), Partial) and transfer.bends:
+            return Unclear("a figure of the batch is changed by a function that is not linear", given.node)
         return hosted(operand) if transfer.host else REPLICATED
     if isinstance(transfer, tensors.Structural):
         return _structure(operand, given)
@@ -405,8 +407,6 @@ def elements(layout: Layout, node: cst.CSTNode) -> Layout:
 def collected(source: Layout, element: Layout) -> Layout:
     """What a comprehension over a value gives, whose elements have a layout."""
     if isinstance(source, Shard) and source.dim == 0:
-        if isinstance(element, ShardRow):
-            return Shard(0)
-        if isinstance(element, Several) and all(isinstance(item, ShardRow) for item in element.items):
+        if isinstance(inner(element), ShardRow):
             return Shard(0)
     return Each(element) if varies(element) or not isinstance(source, Shard) else Each(NEUTRAL)

@@ -71,6 +71,8 @@ class TextOf(NamedTuple):
 
     host: bool = False
     """It makes a Python value from a tensor."""
+    bends: bool = False
+    """It is not linear: of a mean over some rows it does not make a part of the mean over all."""
 
 
 class InMemory(NamedTuple):

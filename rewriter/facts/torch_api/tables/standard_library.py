@@ -137,9 +137,9 @@ ROWS: Table = {
     # texts, numbers and paths made of what is given
     "builtins.str": ("text", {"host": True}),
     "builtins.int": ("text", {"host": True}),
-    "builtins.round": ("text", {"host": True}),
+    "builtins.round": ("text", {"host": True, "bends": True}),
     "builtins.float": ("text", {"host": True}),
-    "builtins.abs": ("text", {"host": True}),
+    "builtins.abs": ("text", {"host": True, "bends": True}),
     "builtins.format": ("text", {"host": True}),
     "builtins.repr": ("text", {"host": True}),
     "builtins.max": ("text", {"host": True}),

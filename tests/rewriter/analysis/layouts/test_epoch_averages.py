@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from textwrap import indent
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -54,3 +61,162 @@ def test_a_loss_that_a_function_gives_is_reduced_where_it_returns(step: str, tra
 def test_a_number_from_before_the_loop_is_no_loss(trained: Trained) -> None:
     text, findings = trained(built="weight = 0.5", step="total += weight", epoch="print(total / len(loader))")
     assert "reduce(" not in text and findings == []
+
+
+SUMMED = 'accelerator.reduce({}.detach(), reduction="sum").item()'
+NUMBER = 'accelerator.reduce(torch.tensor({}, device=accelerator.device), reduction="{}").item()'
+JUDGE = """\
+class Judge(torch.nn.Module):
+    def forward(self, out, y):
+        every = torch.nn.functional.cross_entropy(out, y, reduction="sum")
+        return every, (y > 0).sum(){}, every + 0.1 * out.abs().sum()
+
+
+judge = Judge()"""
+JUDGED = "every, seen, loss = judge(model(x), y)"
+
+
+@pytest.mark.parametrize(
+    ("more", "added"),
+    [("", SUMMED.format("seen")), (".item()", NUMBER.format("seen", "sum"))],
+    ids=["a tensor", "a number"],
+)
+def test_what_a_criterion_counts_is_summed_beside_its_loss(more: str, added: str, trained: Trained) -> None:
+    """Over the rows of all, both or none: the quotient of one half would be N times too large."""
+    read = "seen" if more else "seen.item()"
+    text, findings = trained(
+        top=JUDGE.format(more), built="total = n = 0", loss=JUDGED, step=f"total += every.item()\nn += {read}",
+        epoch="print(total / n)",
+    )  # fmt: skip
+    assert f"total += {SUMMED.format('every')}\n" in text and f"n += {added}\n" in text
+    assert "gather" not in text and findings == []
+
+
+LOOP = """\
+import torch
+model = torch.nn.Linear(8, 2)
+loader = torch.utils.data.DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = hits = 0
+for x, y in loader:
+{step}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{epoch}
+"""
+
+
+def migrated(loss: str, step: str, epoch: str) -> tuple[str, list[str]]:
+    """The new text, and the messages of all findings."""
+    text = LOOP.format(step=indent(f"{loss}\n{step}", "    "), epoch=epoch)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    return file.after.decode(), [found.message for found in file.diagnoses]
+
+
+ALL = "right = (out.argmax(1) == y).sum().item()\nloss = torch.nn.functional.cross_entropy(out, y, reduction='sum')"
+
+
+def test_hits_that_are_counted_before_the_loss_are_summed(trained: Trained) -> None:
+    """The loss is computed from the same rows afterwards: these cannot be gathered before the hits are counted."""
+    text, findings = trained(
+        built="hits = 0", loss=f"out = model(x)\n{ALL}", step="hits += right", epoch="print(hits / len(data))"
+    )
+    assert f"hits += {NUMBER.format('right', 'sum')}\n" in text and "gather" not in text
+    assert findings == []
+
+
+@pytest.mark.parametrize(
+    ("step", "epoch", "told"),
+    [
+        (
+            "if right > 3:\n    hits += right",
+            "print(hits / len(data))",
+            "`hits / len(data)` divides it by the number of all rows, so on N processes it is N times too small",
+        ),
+        (
+            "total += loss.item()\nif right > 3:\n    hits += right",
+            "print(total / hits)",
+            "`total / hits` is the figure of its own rows, not of all",
+        ),
+        (
+            "total += loss.item()\nif right > 3:\n    hits += right",
+            "shown, n = total, hits\nprint(shown / n)",
+            "`shown / n` is the figure of its own rows, not of all",
+        ),
+    ],
+    ids=["by all rows", "by each other", "through variables"],
+)
+def test_a_quotient_of_which_a_half_stays_local_is_named(step: str, epoch: str, told: str) -> None:
+    text, messages = migrated(f"out = model(x)\n{ALL}", step, epoch)
+    assert "reduce(" not in text
+    assert any(told in message for message in messages)
+
+
+def test_a_loss_that_is_divided_by_all_rows_is_summed_beside_hits_that_stay(trained: Trained) -> None:
+    step = "total += loss.item()\nif right > 3:\n    hits += right"
+    text, findings = trained(
+        built="hits = 0", loss=f"out = model(x)\n{ALL}", step=step, epoch="print(total / len(data), hits)"
+    )
+    assert f"total += {SUMMED.format('loss')}\n" in text and findings == ["metrics_gather"]
+
+
+@pytest.mark.parametrize("divided", ["right / 32", "score"])
+def test_a_count_that_is_divided_by_a_constant_is_not_summed(divided: str, trained: Trained) -> None:
+    """It is meant for a mean of 32 rows, and the sum over the processes would be N times that."""
+    text, findings = trained(
+        built="hits = 0", loss=f"out = model(x)\n{ALL}", step=f"score = right / 32\nhits += {divided}",
+        epoch="print(hits / len(loader))",
+    )  # fmt: skip
+    assert "hits += accelerator" not in text and findings == ["metrics_gather"]
+
+
+TABLE = """\
+best = model(x).argmax(1)
+for row in range(len(y)):
+    {}"""
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        "table[y[row], best[row]] += 1",
+        "if best[row] == y[row]:\n        hits += 1",
+        "guess = best[row]\n    if guess == y[row]:\n        hits += 1",
+        "if y[row] == 0:\n        continue\n    table[0, best[row]] += 1",
+    ],
+    ids=["by index", "on a condition", "by a variable", "rows that are passed over"],
+)
+def test_what_a_loop_over_the_rows_counts_is_gathered_before_it(counted: str, trained: Trained) -> None:
+    step = TABLE.format(counted).replace("model(x)", "scores")
+    text, findings = trained(
+        built="table = torch.zeros(2, 2)\nhits = 0", loss=SCORED, step=step, epoch="print(table, hits)"
+    )
+    assert "gather_for_metrics((" in text and text.index("gather_for_metrics") < text.index("for row in")
+    assert findings == []
+
+
+SCORED = "scores = model(x)\nloss = torch.nn.functional.cross_entropy(scores, y)"
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        "if scores[row].max() > loss:\n        hits += 1",
+        "if (best == y).any():\n        hits += 1",
+        "hits += loss.item()",
+    ],
+    ids=["a figure beside a row", "a figure of the batch", "a loss in each turn"],
+)
+def test_what_a_loop_over_the_rows_compares_with_figures_stays(counted: str, trained: Trained) -> None:
+    """Joined rows would be compared with the figure of one process, and the turns of the loop differ."""
+    step = TABLE.format(counted).replace("model(x)", "scores")
+    text, findings = trained(built="hits = 0", loss=SCORED, step=step, epoch="print(hits)")
+    assert "gather" not in text and "reduce(" not in text
+    assert "metrics_gather" in findings
+
+
+def test_a_loop_over_something_else_is_none_over_the_rows(trained: Trained) -> None:
+    step = "for k in range(scores.shape[1]):\n    turns += 1"
+    text, findings = trained(built="turns = 0", loss=SCORED, step=step, epoch="print(turns)")
+    assert "gather" not in text and findings == []

@@ -138,7 +138,7 @@ def test_what_has_one_entry_a_row_is(parts: dict[str, str]) -> None:
     assert not any("padded" in message for message in messages)
 
 
-def test_totals_of_training_stay_those_of_one_share() -> None:
+def test_totals_of_training_are_summed_and_not_gathered() -> None:
     text = SCRIPT.format(**PADDED["both"]).split("hits = 0")[0].replace("shuffle=True", "collate_fn=collate")
     text = text.replace(
         "    F.cross_entropy(model(x), y).backward()", "    out = model(x)\n    F.cross_entropy(out, y).backward()"
@@ -147,8 +147,9 @@ def test_totals_of_training_stay_those_of_one_share() -> None:
         text.replace("for x, y", "hits = 0\nfor x, y") + "    hits += (out.argmax(-1) == y).sum().item()\nprint(hits)\n"
     )
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
-    assert "gather" not in file.after.decode()
-    assert any("totals only its own shard" in d.message for d in file.diagnoses)
+    counted = 'accelerator.reduce((out.argmax(-1) == y).sum().detach(), reduction="sum").item()'
+    assert "gather" not in file.after.decode() and f"    hits += {counted}\n" in file.after.decode()
+    assert not any("totals only its own shard" in d.message for d in file.diagnoses)
 
 
 def test_batches_that_are_numbered() -> None:

@@ -140,7 +140,12 @@ def test_the_shape_of_a_shard() -> None:
 
 def test_how_long_things_are() -> None:
     found = layouts("n = len(x)\nfor row in x:\n    m = len(row)\n    k = row.dim()\nrows = list(x)")
-    assert (found["n"], found["m"], found["k"]) == (ShardSize(), REPLICATED, REPLICATED)
+    assert (found["n"], found["m"], found["k"]) == (ShardSize(), ShardRow(), REPLICATED)
+
+
+def test_a_list_with_an_element_for_each_row() -> None:
+    found = layouts("pairs = torch.tensor([[len(row), 1.0] for row in x])\nones = [1 for row in x]")
+    assert found["pairs"] == Shard(0) and found["ones"] == Each(NEUTRAL)
 
 
 def test_what_is_given_to_a_loss() -> None:

@@ -1,0 +1,118 @@
+"""Quotients of what a training loop collects: ``sum(losses) / sum(counts)``, ``hits / len(data)``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import libcst as cst
+
+from ...facts.roles import Origin, Role
+from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import bindings_value
+from ..syntax.walk import descendants
+from ..training.training import method_name
+from .epoch_totals import Total
+
+_DEPTH = 3
+"""So many variables are followed to what is collected."""
+
+
+class Quotient(NamedTuple):
+    """A division of what was collected."""
+
+    node: cst.CSTNode
+    over: list[Total]
+    under: list[Total]
+    by_rows: bool
+    """It is divided by the length of something that is no loader: by the number of all rows."""
+
+
+class Quotients:
+    """Those of the totals of one loop."""
+
+    def __init__(self, state: State, unit: Unit, loaders: Iterable[Origin], totals: list[Total]) -> None:
+        self.state, self.unit, self.totals = state, unit, totals
+        self.data = datasets(loaders)
+        self.found = list(self._all()) if totals else []
+
+    def beside(self, total: Total) -> Iterator[Total]:
+        """The totals that one is divided by, or that are divided by it."""
+        for quotient in self.found:
+            if total in quotient.over:
+                yield from quotient.under
+            if total in quotient.under:
+                yield from quotient.over
+
+    def told(self, total: Total) -> str:
+        """What is to be said of the figure that a total of one process's own rows goes into; empty for nothing."""
+        quotient = next((q for q in self.found if total in q.over or total in q.under), None)
+        if quotient is None:
+            return ""
+        text = " ".join(self.unit.names.module.code_for_node(quotient.node).split())
+        if quotient.by_rows and not quotient.under:
+            return f": `{text}` divides it by the number of all rows, so on N processes it is N times too small"
+        return f": `{text}` is the figure of its own rows, not of all"
+
+    def _all(self) -> Iterator[Quotient]:
+        for node in self.unit.names.every(cst.BinaryOperation, cst.AugAssign):
+            if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+                over, under = node.left, node.right
+            elif isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.DivideAssign):
+                over, under = node.target, node.value
+            else:
+                continue
+            above, below = self._read(over), self._read(under)
+            by_rows = self._is_number_of_rows(under)
+            if above and (below or by_rows):
+                yield Quotient(node, above, below, by_rows)
+
+    def _read(self, node: cst.BaseExpression, depth: int = 0) -> list[Total]:
+        """The totals that an expression is computed from."""
+        found: dict[Total, None] = {}
+        for part in descendants(node):
+            if isinstance(part, (cst.Name, cst.Attribute, cst.Subscript)):
+                here = [t for t in self.totals if self._is_place(t, part)]
+                found.update(dict.fromkeys(here))
+                binding = self.unit.names.binding(part) if isinstance(part, cst.Name) and not here else None
+                for value in bindings_value(self.unit.names, binding) if binding and depth < _DEPTH else ():
+                    if not any(total.node is value or value in total.value for total in self.totals):
+                        found.update(dict.fromkeys(self._read(value, depth + 1)))
+        return list(found)
+
+    def _is_place(self, total: Total, read: cst.BaseExpression) -> bool:
+        """Whether a read is of the place of a total; of an entry of which the key is computed, that of the whole."""
+        place = total.place
+        while isinstance(place, cst.Subscript) and not _is_written_out(place):
+            place = place.value
+        if not place.deep_equals(read):
+            return False
+        if isinstance(place, cst.Name) and isinstance(read, cst.Name):
+            return self.unit.names.binding(place) is self.unit.names.binding(read)
+        return True
+
+    def _is_number_of_rows(self, divisor: cst.BaseExpression) -> bool:
+        """``len(data)``, ``len(loader.dataset)``, and a variable that holds it."""
+        binding = self.unit.names.binding(divisor) if isinstance(divisor, cst.Name) else None
+        values = bindings_value(self.unit.names, binding) if binding is not None else [divisor]
+        return bool(values) and all(counts_rows(self.state, value, self.data) for value in values)
+
+
+def datasets(loaders: Iterable[Origin]) -> list[cst.BaseExpression]:
+    """What the constructors of loaders are given as the data set."""
+    return [o.node.args[0].value for o in loaders if isinstance(o.node, cst.Call) and o.node.args]
+
+
+def counts_rows(state: State, value: cst.BaseExpression, data: Iterable[cst.BaseExpression]) -> bool:
+    """``len(data)`` of a data set, or of what a loader was given as one."""
+    if not isinstance(value, cst.Call) or method_name(value) != "len" or len(value.args) != 1:
+        return False
+    counted = value.args[0].value
+    known = bool(origins(state.values.get(counted), Role.DATASET))
+    return known or any(counted.deep_equals(one) for one in data)
+
+
+def _is_written_out(place: cst.Subscript) -> bool:
+    """Whether the key of an entry is written out: ``sums["loss"]``."""
+    index = place.slice[0].slice
+    return isinstance(index, cst.Index) and isinstance(index.value, (cst.SimpleString, cst.Integer))
