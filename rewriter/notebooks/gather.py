@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from .document import MASK, Cell, Notebook, masked
 from .shown import (
     Shown,
+    displayed,
     displays,
     for_function,
     handed,
@@ -156,13 +157,19 @@ def _check(cell: Cell, text: str) -> None:
 
 
 def _printed(text: str, returning: Collection[str]) -> str:
-    """A cell that displays the value of its last line prints it instead: inside a function nothing is displayed. Of
-    calls only those of ``returning`` certainly have a value."""
+    """
+    A cell that displays the value of its last line prints it instead: inside a function nothing is displayed.
+
+    Of calls only those of ``returning`` certainly have a value, and those of a class: its object (``Image(path)``) may
+    be more than a text, and is displayed by the main process.
+    """
     tree = ast.parse(text)
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr) or isinstance(last.value, ast.Constant):
         return text
-    if isinstance(last.value, ast.Call) and getattr(last.value.func, "id", "") not in returning:
+    called = last.value.func if isinstance(last.value, ast.Call) else None
+    made = called is not None and _is_class(called)
+    if called is not None and not made and getattr(called, "id", "") not in returning:
         return text
     lines = text.encode().split(b"\n")
     start, end = last.lineno - 1, (last.end_lineno or last.lineno) - 1
@@ -171,8 +178,15 @@ def _printed(text: str, returning: Collection[str]) -> str:
         return text  # a semicolon: the author wants no display
     opening, closing = (b"print((", b"))") if _is_bare_tuple(text, last.value) else (b"print(", b")")
     lines[end] = lines[end][:close] + closing + lines[end][close:]
-    lines[start] = lines[start][: last.col_offset] + opening + lines[start][last.col_offset :]
+    before, printed = lines[start][: last.col_offset], opening + lines[start][last.col_offset :]
+    lines[start] = before + printed if not made or before.strip() else displayed(printed.decode()).encode()
     return b"\n".join(lines).decode()
+
+
+def _is_class(called: ast.expr) -> bool:
+    """Whether a call creates an object, as far as its name tells: ``Image(path)``, ``pd.DataFrame(rows)``."""
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name[:1].isupper()
 
 
 def _is_bare_tuple(text: str, value: ast.expr) -> bool:

@@ -13,6 +13,8 @@ from .uses import NotGathered, Use, defines, filled, made, run, use
 _HIDDEN = "pass#<shown>"
 _HANDED = "#<handed>"
 _RECEIVED = "#<received>"
+_DISPLAYED = "#<displayed>"
+_PRINTS = re.compile(r"(\s*)(?:(\w+(?:\(\))?)\.)?print\(")
 _LIBRARIES = frozenset("plt pylab matplotlib sns seaborn display IPython px plotly alt altair".split())
 _METHODS = frozenset("plot hist boxplot imshow show".split())
 _DRAWS = frozenset("random rand randn randint choice shuffle permutation sample iter next".split())
@@ -67,9 +69,29 @@ def received(names: Sequence[str], call: str) -> str:
     return f"{call}{_RECEIVED}{', '.join(names)} = "
 
 
+def displayed(printed: str) -> str:
+    """
+    What displays an object in the training function for the rules, before a line that prints it.
+
+    To the rules it is that print. In its place the main process displays the object: a picture is no text.
+    """
+    return f"{_DISPLAYED}\n{printed}"
+
+
+def _displaying(printed: str) -> str:
+    """The display in the place of a print, or of its first line."""
+    found = _PRINTS.match(printed)
+    if found is None:
+        return printed
+    indent, accelerator, rest = found[1], found[2], f"display({printed[found.end() :]}"
+    return f"{indent}if {accelerator}.is_main_process:\n{indent}    {rest}" if accelerator else f"{indent}{rest}"
+
+
 def unhidden(text: str) -> str:
-    """The text of a script with what `hidden`, `handed` and `received` stand for."""
+    """The text of a script with what `hidden`, `handed`, `received` and `displayed` stand for."""
     lines = text.replace(_HIDDEN, "").split("\n")
+    for number in reversed([n for n, line in enumerate(lines) if line.strip() == _DISPLAYED]):
+        lines[number : number + 2] = [_displaying(lines[number + 1])]
     for number, line in enumerate(lines):
         if line.endswith(_HANDED):
             printed = re.sub(r"(accelerator\.)?print\(", "return ", line.removesuffix(_HANDED), count=1)

@@ -177,6 +177,23 @@ def test_what_a_cell_displays_of_the_training_is_printed(shown: str, printed: st
     assert not file.blocked and printed in _cells(file.after)[3]
 
 
+@pytest.mark.parametrize(
+    ("shown", "displayed"),
+    [
+        ("Image('net.png')", "display(Image('net.png'))"),
+        ("ui.HTML(\n  'a'\n)  # a page", "display(ui.HTML(\n      'a'\n    ))  # a page"),
+        ("Frame([model.weight])", "display(Frame([model.weight]))"),
+    ],
+)
+def test_an_object_that_a_cell_makes_last_is_displayed_by_the_main_process(shown: str, displayed: str) -> None:
+    file = _migrated(IMPORTS, "import ui\nfrom ui import Image, Frame", BUILD, LOOP, f"{LOOP}\n{shown}")
+    text = _cells(file.after)[4]
+    assert not file.blocked and f"    if accelerator.is_main_process:\n        {displayed}\n" in text
+    assert "<displayed>" not in text
+    again = read_notebook(file.after, Path("nb.ipynb"))
+    assert not plan_notebook(again, (), CATALOGUE, Config()).result().files[0].changed
+
+
 MAIN = "def main():\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ") + "\n    return model"
 
 
