@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.values import Unit
-from ..analysis.distributed.guards import ALONE, Guards
+from ..analysis.distributed.guards import ALONE, HANDLERS, Guards
 from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.nodes import is_none
 from ..validation.program import EmittedProgram
+from .lone import LoneConditions
 
 Held = tuple[Unit, cst.BaseExpression]
 
@@ -23,11 +24,46 @@ class AuditGuards(Guards):
 
     def __init__(self, program: EmittedProgram, ranks: RankQuestions) -> None:
         super().__init__(program.state, program.reach, ranks)
+        self._lone = LoneConditions(program, ranks, self.asks)
         self._had: dict[cst.CSTNode, bool] = {}
 
     def asks(self, unit: Unit, expression: cst.BaseExpression) -> bool:
         """Whether an expression checks which process this is, or for something that only the main process has."""
         return self.ranks.asks(unit, expression) or self._of_main(unit, expression)
+
+    def confines(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether one process at most comes to a node, as far as the node's own function decides it."""
+        places = (place.node for place in self.around(unit, node) if not isinstance(place.node, HANDLERS))
+        return any(self._lets_one(unit, other, node) for other in places)
+
+    def _lets_one(self, unit: Unit, other: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Whether what keeps processes apart lets only one come to a node, and not only keeps some from it."""
+        test = other.left if isinstance(other, cst.BooleanOperation) else getattr(other, "test", None)
+        if not isinstance(test, cst.BaseExpression) or not self.asks(unit, test):
+            return True  # a decorator, a context of the accelerator, a file that is created where it is missing
+        if isinstance(other, cst.BooleanOperation):
+            return self._lone.lets_one(unit, test, isinstance(other.operator, cst.And))
+        branches = (getattr(other, "body", None), getattr(other, "orelse", None))
+        inside = {node, *unit.names.ancestors(node)}
+        for branch, truth in zip(branches, (True, False), strict=True):
+            if branch in inside:
+                return self._lone.lets_one(unit, test, truth)
+        for branch, truth in zip(branches, (False, True), strict=True):  # those come that the other branch does not end
+            if branch is not None and self._ends(branch):
+                return self._lone.lets_one(unit, test, truth)
+        return False
+
+    def _ends(self, branch: cst.CSTNode) -> bool:
+        """Whether a branch always leaves the code around it."""
+        block = branch.body if isinstance(branch, cst.Else) else branch
+        last = block.body[-1] if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite)) else block
+        if isinstance(last, cst.If):
+            return last.orelse is not None and self._ends(last.body) and self._ends(last.orelse)
+        if isinstance(last, (cst.With, cst.Try)):
+            return self._ends(last.body)
+        small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+        jumps = (cst.Return, cst.Continue, cst.Break, cst.Raise)
+        return isinstance(small, jumps) or (isinstance(small, cst.Expr) and self._exits(small.value))
 
     def _of_main(self, unit: Unit, test: cst.BaseExpression) -> bool:
         """``if writer is not None``, where the other processes have None."""
@@ -52,7 +88,7 @@ class AuditGuards(Guards):
                 yield self.ranks.asks(home, value.test)
         made = [(home, value) for home, value in values if not is_none(value)]
         if made and len(made) < len(values):
-            yield all(next(self.around(home, value), None) is not None for home, value in made)
+            yield all(self.confines(home, value) for home, value in made)
 
     def _values(self, unit: Unit, node: cst.BaseExpression, seen: set[cst.CSTNode]) -> Iterator[Held]:
         """The values that a variable or an attribute is given, through parameters and other variables; a choice of two

@@ -8,6 +8,7 @@ from ..analysis.dataflow import ranks
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.containers import key_of
 from ..analysis.dataflow.values import Unit, origins
+from ..analysis.distributed.rank_questions import is_minus_one
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Role
@@ -16,20 +17,8 @@ from .program import AuditedProgram
 
 def on_one_process(program: AuditedProgram, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
     """Whether a node is only reached where a check says that there is one process, however its function is called."""
-    below = node
-    for around in unit.names.ancestors(node):
-        if isinstance(around, (cst.If, cst.IfExp)) and below is not around.test:
-            if _is_one(program, around.test) is (below is around.body):
-                return True
-        if isinstance(around, (cst.IndentedBlock, cst.Module)):
-            for statement in around.body:
-                if statement is below:
-                    break
-                if _wants_one(program, statement):
-                    return True
-        if isinstance(around, (cst.FunctionDef, cst.Lambda)):
-            break
-        below = around
+    if says_one(program, unit, node):
+        return True
     code = unit.names.function(node)
     sites = list(program.sites(code))
     if code in seen or not sites:
@@ -37,22 +26,27 @@ def on_one_process(program: AuditedProgram, unit: Unit, node: cst.CSTNode, seen:
     return all(on_one_process(program, site.unit, site.node, seen | {code}) for site in sites)
 
 
-def _is_one(program: AuditedProgram, test: cst.BaseExpression) -> bool | None:
-    """Whether a condition holds in a job of one process (True), or in one of several (False); None for any other."""
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        answer = _is_one(program, test.expression)
-        return None if answer is None else not answer
-    if _counts(program, test, (cst.Equal,)):
-        return True
-    if _counts(program, test, (cst.NotEqual, cst.GreaterThan)) or _asks_group(program, test):
-        return False
-    return None
+def says_one(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a node's own function checks before it, or around it, that there is one process."""
+    below = node
+    for around in unit.names.ancestors(node):
+        if isinstance(around, (cst.If, cst.IfExp)) and below is not around.test:
+            if _is_true_of_one(program, unit, around.test) is (below is around.body):
+                return True
+        if isinstance(around, (cst.IndentedBlock, cst.Module)):
+            for statement in around.body:
+                if statement is below:
+                    break
+                if _wants_one(program, unit, statement):
+                    return True
+        if isinstance(around, (cst.FunctionDef, cst.Lambda)):
+            break
+        below = around
+    return False
 
 
-def _asks_group(program: AuditedProgram, test: cst.BaseExpression) -> bool:
+def _asks_group(program: AuditedProgram, test: cst.CSTNode) -> bool:
     """Whether a condition asks for an open group, or for the wrapper that a model has in one."""
-    if any(origin.qualified == ranks.FLAG for origin in origins(program.state.values.get(test), Role.PLACE)):
-        return True
     if not isinstance(test, cst.Call):
         return False
     if method_name(test) == "hasattr" and len(test.args) == 2:
@@ -61,23 +55,46 @@ def _asks_group(program: AuditedProgram, test: cst.BaseExpression) -> bool:
     return record is not None and outside_name(record) == "torch.distributed.is_initialized"
 
 
-def _wants_one(program: AuditedProgram, statement: cst.CSTNode) -> bool:
-    """``assert get_world_size() == 1``, ``if get_world_size() > 1: raise``."""
+def _wants_one(program: AuditedProgram, unit: Unit, statement: cst.CSTNode) -> bool:
+    """``assert get_world_size() == 1``, ``if get_world_size() > 1: raise``, ``assert local_rank == -1``."""
     if isinstance(statement, cst.If):
         last = statement.body.body[-1] if isinstance(statement.body, cst.IndentedBlock) else None
         ends = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
-        return isinstance(ends, cst.Raise) and _counts(program, statement.test, (cst.NotEqual, cst.GreaterThan))
+        return isinstance(ends, cst.Raise) and _is_true_of_one(program, unit, statement.test) is False
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-    return isinstance(small, cst.Assert) and _counts(program, small.test, (cst.Equal,))
+    return isinstance(small, cst.Assert) and _is_true_of_one(program, unit, small.test) is True
 
 
-def _counts(program: AuditedProgram, test: cst.BaseExpression, operators: tuple[type[cst.BaseCompOp], ...]) -> bool:
-    """Whether a condition compares the number of processes with 1."""
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+def _is_test(node: cst.CSTNode) -> bool:
+    return isinstance(node, (cst.Comparison, cst.UnaryOperation, cst.Call))
+
+
+def _is_true_of_one(program: AuditedProgram, unit: Unit, test: cst.CSTNode) -> bool | None:
+    """
+    What a condition is if there is one process, and is not if there are several; None where it says nothing of that.
+
+    It compares the number of processes with 1, or a rank with the -1 that stands for "not distributed"; or it asks for
+    an open group.
+    """
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        answer = _is_true_of_one(program, unit, test.expression)
+        return None if answer is None else not answer
+    if isinstance(test, (cst.Name, cst.Attribute)):
+        made = [source for source in program.tracer.sources(unit, test) if source.node is not test]
+        answers = {_is_true_of_one(program, source.unit, source.node) for source in made if _is_test(source.node)}
+        return answers.pop() if len(answers) == 1 and all(_is_test(source.node) for source in made) else None
+    if _asks_group(program, test):
         return False
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return None
     target = test.comparisons[0]
-    one = isinstance(target.comparator, cst.Integer) and target.comparator.value == "1"
-    return one and isinstance(target.operator, operators) and _is_size(program, test.left)
+    if isinstance(target.comparator, cst.Integer) and target.comparator.value == "1":
+        known = _is_size(program, test.left)
+    else:
+        known = is_minus_one(target.comparator) and program.ranks.asks(unit, test.left)
+    if not known or not isinstance(target.operator, (cst.Equal, cst.NotEqual, cst.GreaterThan)):
+        return None
+    return isinstance(target.operator, cst.Equal)
 
 
 def _is_size(program: AuditedProgram, node: cst.BaseExpression) -> bool:

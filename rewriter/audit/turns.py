@@ -1,52 +1,117 @@
-"""Blocks that one process enters before the others, as the script itself or a lock of files arranges it."""
+"""What one process does alone, or before the others, as the script itself or a lock of files arranges it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import Instance, Unit
+from ..analysis.dataflow.values import CallRecord, Instance, Unit, origins
 from ..analysis.effects.handles import asks_existence
 from ..analysis.syntax.nodes import dotted
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.training import method_name, outside_names
+from ..facts.roles import Role
 from ..facts.torch_api import questions
 from .program import AuditedProgram
+from .single import says_one
 
 _HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
 
 
-def in_turn(
+def once(
     program: AuditedProgram, unit: Unit, node: cst.CSTNode, *, finds: bool, seen: frozenset[Code] = frozenset()
 ) -> bool:
     """
-    Whether the processes come to a node one after the other, however its function is reached, and whoever comes later
-    finds what is there.
+    Whether one process alone comes to a node, or the processes come one after the other and whoever comes later finds
+    what is there; however its function is reached.
 
     ``finds``: the node itself does nothing if that is there already.
     """
-    below: cst.CSTNode | None = None
-    for around in (node, *unit.names.ancestors(node)):
-        if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.Module)):
-            break
-        if isinstance(around, cst.IndentedBlock) and below is not None:
-            finds = finds or any(_returns_if_found(program, unit, s) for s in _before(around, below))
-        finds = finds or isinstance(around, _HANDLERS)
-        finds = finds or (isinstance(around, cst.If) and _asks(program, unit, around.test))
-        if isinstance(around, cst.With) and below is around.body:
+    if program.guards.confines(unit, node) or says_one(program, unit, node):
+        return True
+    for around, below in _outwards(unit, node):
+        if isinstance(around, cst.IndentedBlock):
+            for statement in reversed(list(_before(around, below))):
+                if finds and _waits_until(program, unit, statement, node):
+                    return True
+                finds = finds or _returns_if_found(program, unit, statement)
+        finds = finds or _is_of_missing(program, unit, around, below)
+        if finds and isinstance(around, cst.With) and below is around.body:
             if any(_orders(program, unit, item.item) for item in around.items):
-                return finds
-        below = around
+                return True
+    return _all_sites(
+        program, unit, node, seen, lambda site, known: once(program, site.unit, site.node, finds=finds, seen=known)
+    )
+
+
+def only_if_missing(
+    program: AuditedProgram, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()
+) -> bool:
+    """Whether a node is only reached after it was asked for a file and that was not there, or by one process."""
+    if program.guards.confines(unit, node) or says_one(program, unit, node):
+        return bool(seen)
+    for around, below in _outwards(unit, node):
+        if isinstance(around, cst.IndentedBlock):
+            if any(_returns_if_found(program, unit, s) for s in _before(around, below)):
+                return True
+        if _is_of_missing(program, unit, around, below, alone=True):
+            return True
+    return _all_sites(
+        program, unit, node, seen, lambda site, known: only_if_missing(program, site.unit, site.node, known)
+    )
+
+
+def _all_sites(
+    program: AuditedProgram,
+    unit: Unit,
+    node: cst.CSTNode,
+    seen: frozenset[Code],
+    asked: Callable[[CallRecord, frozenset[Code]], bool],
+) -> bool:
+    """Whether all calls of the function of a node have the same answer yes."""
     code = unit.names.function(node)
     sites = list(program.sites(code))
-    if code in seen or not sites:
+    return bool(sites) and code not in seen and all(asked(site, seen | {code}) for site in sites)
+
+
+def _outwards(unit: Unit, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    """The nodes around a node in its function, each with the part of it that contains the node."""
+    below = node
+    for around in unit.names.ancestors(node):
+        if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.Module)):
+            return
+        yield around, below
+        below = around
+
+
+def _waits_until(program: AuditedProgram, unit: Unit, statement: cst.BaseStatement, node: cst.CSTNode) -> bool:
+    """``if rank != 0: barrier()``, and a barrier after a node that the first process comes to then."""
+    if not isinstance(statement, cst.If) or not program.guards.asks(unit, statement.test):
         return False
-    block = getattr(code, "body", None)
-    if isinstance(block, cst.IndentedBlock) and below is not None:
-        finds = finds or any(_returns_if_found(program, unit, s) for s in _before(block, below))
-    return all(in_turn(program, site.unit, site.node, finds=finds, seen=seen | {code}) for site in sites)
+    waits = any(_is_barrier(program, n) for n in program.reach.runs(statement.body, unit))
+    if not waits or statement.orelse is not None:
+        return False
+    inside = set(descendants(node))
+    later = (
+        call for call in unit.names.calls if call not in inside and unit.names.order(call) > unit.names.order(node)
+    )
+    function = unit.names.function(node)
+    own = (call for call in later if unit.names.function(call) is function)
+    return any(_is_barrier(program, n) for call in own for n in program.reach.runs(call, unit))
+
+
+def _is_barrier(program: AuditedProgram, node: cst.CSTNode) -> bool:
+    """Whether a call waits for all processes, and does nothing else."""
+    record = program.state.calls.get(node) if isinstance(node, cst.Call) else None
+    if record is None:
+        return False
+    if origins(record.receiver, Role.ACCELERATOR):
+        return method_name(record.node) in ("barrier", "wait_for_everyone")
+    return any(
+        found is not None and found.op == "barrier" for found in map(questions.collective, outside_names(record))
+    )
 
 
 def _before(block: cst.IndentedBlock, below: cst.CSTNode) -> Iterator[cst.BaseStatement]:
@@ -59,20 +124,51 @@ def _before(block: cst.IndentedBlock, below: cst.CSTNode) -> Iterator[cst.BaseSt
 
 def _returns_if_found(program: AuditedProgram, unit: Unit, statement: cst.CSTNode) -> bool:
     """``if path.exists(): return``."""
-    if not isinstance(statement, cst.If) or not _asks(program, unit, statement.test):
+    if not isinstance(statement, cst.If):
         return False
-    return any(isinstance(node, cst.Return) for node in descendants(statement.body))
-
-
-def _asks(program: AuditedProgram, unit: Unit, test: cst.BaseExpression) -> bool:
-    """Whether a condition asks for a file, directly or by a variable."""
-    for part in descendants(test):
-        if asks_existence(part):
-            return True
-        if isinstance(part, (cst.Name, cst.Attribute)):
-            if any(asks_existence(n) for s in program.tracer.sources(unit, part) for n in descendants(s.node)):
+    for branch in (statement.body, statement.orelse):
+        if branch is not None and any(isinstance(node, cst.Return) for node in descendants(branch)):
+            if _is_taken_if(program, unit, statement, branch, there=True):
                 return True
     return False
+
+
+def _is_of_missing(
+    program: AuditedProgram, unit: Unit, around: cst.CSTNode, below: cst.CSTNode, *, alone: bool = False
+) -> bool:
+    """
+    Whether a part of a statement runs if a file is missing: a branch, or the handler of an error of reading it.
+
+    ``alone``: never otherwise, as under ``if new or not path.exists()``.
+    """
+    if isinstance(around, _HANDLERS):
+        return True
+    if not isinstance(around, cst.If) or below is around.test:
+        return False
+    either = any(
+        isinstance(n, cst.BooleanOperation) and isinstance(n.operator, cst.Or) for n in descendants(around.test)
+    )
+    return not (alone and either) and _is_taken_if(program, unit, around, below, there=False)
+
+
+def _is_taken_if(program: AuditedProgram, unit: Unit, question: cst.If, branch: cst.CSTNode, *, there: bool) -> bool:
+    """Whether a branch is the one that is taken if a file is there, or is missing."""
+    return any((branch is question.body) is (answer is there) for answer in _asks(program, unit, question.test))
+
+
+def _asks(program: AuditedProgram, unit: Unit, test: cst.CSTNode, *, follows: bool = True) -> Iterator[bool]:
+    """For each question for a file in a condition, asked directly or by a variable (``follows``): whether it is true if
+    the file is there."""
+    if asks_existence(test):
+        yield True
+    elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        yield from (not answer for answer in _asks(program, unit, test.expression, follows=follows))
+    else:
+        if follows and isinstance(test, (cst.Name, cst.Attribute)):
+            for source in program.tracer.sources(unit, test):
+                yield from _asks(program, source.unit, source.node, follows=False)
+        for part in children(test):
+            yield from _asks(program, unit, part, follows=follows)
 
 
 def _orders(program: AuditedProgram, unit: Unit, entered: cst.BaseExpression) -> bool:
@@ -102,7 +198,7 @@ def _waits_first(program: AuditedProgram, function: cst.FunctionDef) -> bool:
     for node in descendants(function.body):
         if isinstance(node, cst.Yield):
             return False
-        if isinstance(node, cst.Call) and method_name(node) in ("barrier", "wait_for_everyone"):
+        if isinstance(node, cst.Call) and any(_is_barrier(program, n) for n in program.reach.runs(node, unit)):
             tests = (around.test for around in unit.names.enclosing(node, cst.If) if isinstance(around, cst.If))
             if any(program.guards.asks(unit, test) for test in tests):
                 return True

@@ -11,18 +11,20 @@ versions; a tracker records N runs; an archive is unpacked by one process while 
 With Accelerate, Fabric or torchlift use the object: `accelerator.save(...)`, `fabric.save(...)`, or a condition
 on `accelerator.is_main_process`. Downloads go under `with accelerator.local_main_process_first():`, or before a
 barrier on one process. A path that contains the number of the process, or a name from a row of its shard, is each
-process's own, and is left alone; so is what processes do one after the other (a lock, or a context with a barrier) if
-they look first whether it is done.
+process's own, and is left alone; so is what processes do one after the other (a lock, or a barrier that the others wait
+at) if they look first whether it is done. What is created only where it is missing, a cache or a download, is a
+`review`: it happens in the first run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import libcst as cst
 
 from ..analysis.dataflow.values import Unit, origins
-from ..analysis.effects.effects import output
+from ..analysis.effects.effects import opens_to_write, output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.memory import into_memory
 from ..analysis.syntax.nodes import keyword
@@ -35,7 +37,7 @@ from ..findings import Finding, Severity
 from .own_rows import names_own_rows
 from .program import AuditedProgram
 from .rule import AuditRule, Found, first_row
-from .turns import in_turn
+from .turns import once, only_if_missing
 
 _ONCE = {EffectKind.WRITE: "writes", EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "fetches"}
 _QUIET = frozenset({"makedirs", "mkdir", "add_scalar", "flush", "close"})
@@ -49,69 +51,113 @@ def unguarded_writes(program: AuditedProgram) -> Found:
     if not program.training.backwards:
         return  # a script that starts other scripts runs once
     together = Together(program.state, program.reach, program.training, ())
+    effects = [effect for unit in program.reach.units for effect in _effects(program, unit, together)]
+    own = {effect.node for effect in effects if not effect.elsewhere}
     told: set[cst.CSTNode] = set()
-    for unit in program.reach.units:
-        for node, verb in _effects(program, unit, together):
-            statement = unit.names.statement(node)
-            if (
-                statement in told
-                or not program.is_parallel(unit, node)
-                or program.guards.always(unit, node)
-                or _own(program, unit, node)
-                or in_turn(program, unit, node, finds=verb == "downloads")
-            ):
-                continue
-            told.add(statement)
-            text = first_row(unit, _acting(program, node))
-            yield (
-                unit,
-                Finding(
-                    "unguarded-write",
-                    node,
-                    f"every process {verb} this: `{text}`",
-                    "do it on the main process alone"
-                    + (", and let the others wait" if verb != "writes" else ", or under a name of each process's own"),
-                    Severity.ERROR if verb == "writes" else Severity.REVIEW,
-                ),
-            )
+    for unit, node, verb, elsewhere in effects:
+        statement = unit.names.statement(node)
+        if (
+            statement in told
+            or (elsewhere and not own.isdisjoint(program.reach.runs(node, unit)))
+            or not program.is_parallel(unit, node)
+            or once(program, unit, node, finds=verb in ("downloads", "creates"))
+            or _own(program, unit, node)
+        ):
+            continue
+        told.add(statement)
+        yield unit, _told(program, unit, node, verb)
 
 
-def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterator[tuple[cst.CSTNode, str]]:
+def _told(program: AuditedProgram, unit: Unit, node: cst.CSTNode, verb: str) -> Finding:
+    """What is wrong with an effect."""
+    acting = _acting(program, unit, node)
+    text = first_row(unit, acting)
+    if verb == "writes" and _creates(program, node) and only_if_missing(program, unit, node):
+        verb = "creates"
+    where = " where it is missing" if verb == "creates" else ""
+    severity = Severity.ERROR if verb == "writes" else Severity.REVIEW
+    wait = ", or under a name of each process's own" if verb == "writes" else ", and let the others wait"
+    words = f"every process {verb} this{where}: `{text}`"
+    return Finding("unguarded-write", node, words, f"do it on the main process alone{wait}", severity)
+
+
+class _Effect(NamedTuple):
+    """Something that happens outside the process."""
+
+    unit: Unit
+    node: cst.CSTNode
+    verb: str
+    elsewhere: bool = False
+    """It is a question for a file; what creates that is an effect of its own, if it was found."""
+
+
+def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterator[_Effect]:
     """What a module writes, fetches and tracks."""
     for call in unit.names.calls:
         record = program.state.calls.get(call)
         if record is not None and outside_name(record) == "torch.save":
             reached = unit.names.function(call) in program.reach.reachable and program.unfollowed is None
             if reached and not into_memory(program.state, unit, program.reach, call):
-                yield call, "writes"
+                yield _Effect(unit, call, "writes")
     found = output(program.state, unit, program.reach, program.training, together)
     for effect in found.effects:
         calls = [n for n in descendants(effect.node) if isinstance(n, cst.Call)]
         if effect.kind in _ONCE and not any(_is_quiet(program, effect.kind, call) for call in calls):
-            yield effect.node, _ONCE[effect.kind]
+            verb = "creates" if effect.creates else _ONCE[effect.kind]
+            yield _Effect(unit, effect.node, verb, effect.guarded)
     for handle in found.handles:
         if handle.tracker and not handle.each_machine:
-            yield handle.call, "writes"
+            yield _Effect(unit, handle.call, "writes")
 
 
-def _acting(program: AuditedProgram, node: cst.CSTNode) -> cst.CSTNode:
-    """What does the work in a statement that first asks for a file: a call that fetches or writes, or what comes if the
-    file is missing."""
+def _acting(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> cst.CSTNode:
+    """What does the work in a statement that asks for a file: what fetches or writes, or the row that calls it."""
     if not isinstance(node, cst.If):
         return node
+    blocks = [
+        part.body if isinstance(part, cst.Else) else part for part in (node.body, node.orelse) if part is not None
+    ]
+    rows = [row for block in blocks for row in (block.body if isinstance(block, cst.IndentedBlock) else (block,))]
+    for row in rows:
+        for part in descendants(row):
+            entered = [item.item for item in part.items] if isinstance(part, cst.With) else [part]
+            if any(_acts(program, one) for one in entered):
+                return part
+    for row in rows:
+        called = (f for part in descendants(row) if isinstance(part, cst.Call) for f in program.reach.called(part))
+        if any(_acts(program, one) for function in called for one in program.reach.runs(function.body, unit)):
+            return row
+    return node
+
+
+def _acts(program: AuditedProgram, node: cst.CSTNode) -> bool:
+    """Whether a call brings or creates a file."""
+    record = program.state.calls.get(node) if isinstance(node, cst.Call) else None
+    if record is None or method_name(record.node) in _QUIET:
+        return False
+    name = outside_name(record)
+    opened = questions.opens(name) and opens_to_write(record.node, 1)
+    return opened or questions.writes(name) or _brings(program, record.node)
+
+
+def _brings(program: AuditedProgram, node: cst.CSTNode) -> bool:
+    """Whether a statement downloads or unpacks something."""
     for call in (n for n in descendants(node) if isinstance(n, cst.Call) and n in program.state.calls):
         name = outside_name(program.state.calls[call])
-        if method_name(call) in _QUIET:
-            continue
-        if questions.fetches(name) or questions.writes(name) or method_name(call) in ("extract", "extractall"):
-            return call
-    denied = any(isinstance(n, cst.UnaryOperation) and isinstance(n.operator, cst.Not) for n in descendants(node.test))
-    branch = node.body if denied or node.orelse is None else node.orelse.body
-    rows = branch.body if isinstance(branch, cst.IndentedBlock) else (branch,)
-    for row in rows:
-        if not any(isinstance(n, cst.Call) and method_name(n) in _QUIET for n in descendants(row)):
-            return row
-    return branch
+        if questions.fetches(name) or method_name(call) in ("extract", "extractall"):
+            return True
+    return False
+
+
+def _creates(program: AuditedProgram, node: cst.CSTNode) -> bool:
+    """Whether a statement only creates files: it adds to none, and neither moves nor removes any."""
+    for call in (n for n in descendants(node) if isinstance(n, cst.Call) and n in program.state.calls):
+        names = (outside_name(program.state.calls[call]), f"pathlib.Path.{method_name(call)}")
+        mode = keyword(call, "mode", 1)
+        adds = isinstance(mode, cst.SimpleString) and "a" in str(mode.evaluated_value)
+        if any(map(questions.takes_away, names)) or (questions.opens(names[0]) and adds):
+            return False
+    return True
 
 
 def _is_quiet(program: AuditedProgram, kind: EffectKind, call: cst.Call) -> bool:

@@ -40,6 +40,8 @@ class Effect(NamedTuple):
     """The script is still correct if this edit is impossible."""
     guarded: bool = False
     """For what one process does before the others: the writes in it are those of the main process alone."""
+    creates: bool = False
+    """For the same: the file is computed, and not brought from elsewhere."""
 
     @property
     def verb(self) -> str:

@@ -55,10 +55,10 @@ class RankQuestions:
     def _asks(self, unit: Unit, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.Comparison):
             sides = [node.left, *(target.comparator for target in node.comparisons)]
-            if any(is_none(side) or _is_minus_one(side) for side in sides) or _is_positive(node):
+            if any(is_none(side) or is_minus_one(side) for side in sides) or _is_positive(node):
                 return False
             return any(self.asks(unit, side) for side in sides)
-        if self._is_number(node):
+        if self.is_number(node):
             return True
         if isinstance(node, (cst.Name, cst.Attribute)):
             return self._named(unit, node)
@@ -68,7 +68,8 @@ class RankQuestions:
             return any(self.asks(unit, child) for child in children(node) if isinstance(child, cst.BaseExpression))
         return False
 
-    def _is_number(self, node: cst.CSTNode) -> bool:
+    def is_number(self, node: cst.CSTNode) -> bool:
+        """Whether an expression is known to be the number of a process, or computed from it."""
         held = origins(self._state.values.get(node), Role.PLACE)
         return any(origin.qualified in _NUMBERS for origin in held)
 
@@ -112,7 +113,7 @@ class RankQuestions:
                 if part in seen:
                     continue
                 seen.add(part)
-                if self._is_number(part):
+                if self.is_number(part):
                     return True
                 if isinstance(part, (cst.Name, cst.Attribute)):
                     word = part.attr.value if isinstance(part, cst.Attribute) else part.value
@@ -122,7 +123,7 @@ class RankQuestions:
         return False
 
 
-def _is_minus_one(node: cst.BaseExpression) -> bool:
+def is_minus_one(node: cst.BaseExpression) -> bool:
     """``-1``, which stands for "not distributed" where it is compared with a rank."""
     minus = isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus)
     return minus and isinstance(getattr(node, "expression", None), cst.Integer)

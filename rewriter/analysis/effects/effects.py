@@ -104,7 +104,7 @@ class _Search:
         again = question in self.made
         self.made.add(question)
         if not again and not self.makings.is_done(call):
-            self._add(Effect(question, EffectKind.DOWNLOAD, _FIRST))
+            self._add(Effect(question, EffectKind.DOWNLOAD, _FIRST, creates=True))
 
     def _makes(self, call: cst.Call) -> bool:
         """Whether a call makes a file that others may read."""
@@ -118,7 +118,7 @@ class _Search:
         for statement in self.makings.asked_elsewhere(makes):
             around = {statement, *self.unit.names.ancestors(statement)}
             if around.isdisjoint(self.settled) and around.isdisjoint(self.made):
-                self._add(Effect(statement, EffectKind.DOWNLOAD, _FIRST, guarded=True))
+                self._add(Effect(statement, EffectKind.DOWNLOAD, _FIRST, guarded=True, creates=True))
 
     def _write(self, call: cst.Call) -> None:
         """Calls that write: guarded as statements."""

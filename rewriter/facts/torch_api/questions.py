@@ -376,6 +376,12 @@ def writes(name: str) -> bool:
     return transfer(name, outside.Write) is not None
 
 
+def takes_away(name: str) -> bool:
+    """Whether a call removes or renames a file or a folder: a second process does not find it any more."""
+    found = transfer(name, outside.Write)
+    return found is not None and found.how in ("moves", "removes")
+
+
 @cache
 def writing_methods() -> frozenset[str]:
     """Methods that do so, by their last names, on whatever object: ``to_csv``, ``write_text``."""

@@ -112,9 +112,13 @@ def test_the_main_process_alone_saves_the_state(told: Callable[[str], dict[str, 
 ONE_PROCESS = {
     "an assertion": "assert dist.get_world_size() == 1",
     "an error": "if dist.get_world_size() != 1:\n    raise ValueError('one process only')",
+    "no rank": "assert local_rank == -1, 'one process only'",
+    "an error of a rank": "if local_rank != -1:\n    raise ValueError('one process only')",
     "an error of more": "size = dist.get_world_size()\nif size > 1:\n    raise ValueError('one process only')",
 }
 SEVERAL = {
+    "an assertion of a rank": "assert local_rank != -1",
+    "an assertion of another number": "assert epochs == -1",
     "an assertion of more": "assert dist.get_world_size() > 1",
     "an error of one": "if dist.get_world_size() == 1:\n    raise ValueError('one process is too few')",
     "another choice": "if dist.get_world_size() > 1:\n    print('several')",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from torchlift.rewriter.findings import Severity
+
 SCRIPT = (Path(__file__).parent / "fixtures" / "ddp_torchrun.py").read_text()
 DATA = "    data = TensorDataset"
 MAIN = "def main():\n"
@@ -111,6 +113,105 @@ def test_a_context_in_which_nobody_waits(found: Callable[[str], set[str]]) -> No
 
 def test_a_function_that_is_called_outside_of_its_turn_too(found: Callable[[str], set[str]]) -> None:
     assert found(script(f'{TURN}\ncache("others.pt")', FIRST_COMES + RETURNS)) == {"unguarded-write"}
+
+
+BESIDE = f"{TURN}\nif rank in [-1, 0]:\n    cache('others.pt')"
+
+
+def test_a_function_that_is_called_in_its_turn_and_by_one_process(found: Callable[[str], set[str]]) -> None:
+    assert found(script(BESIDE, FIRST_COMES + RETURNS)) == set()
+    assert found(script(BESIDE.replace("in [-1, 0]", "not in [-1, 0]"), FIRST_COMES + RETURNS)) == {"unguarded-write"}
+
+
+FIRST_OF_MACHINE = """\
+def fetch(url, path):
+    if {waits}:
+        dist.barrier()
+    if os.path.isfile(path):
+        return path
+    urllib.request.urlretrieve(url, path + ".part")
+    with open(path, "wb") as out:
+        out.write(b"1")
+    if {frees}:
+        dist.barrier()
+    return path
+"""
+WAITED_FOR = {
+    "by the rank": ("int(os.environ['LOCAL_RANK']) != 0", "int(os.environ['LOCAL_RANK']) == 0"),
+    "by the rank and the file": ("dist.get_rank() > 0 and not os.path.isfile(path)", "dist.get_rank() == 0"),
+}
+PASSED_BY = {
+    "nobody waits": ("len(path) > 99", "dist.get_rank() == 0"),
+    "nobody frees them": ("dist.get_rank() != 0", "len(path) > 99"),
+}
+
+
+@pytest.mark.parametrize("name", [*WAITED_FOR, *PASSED_BY])
+def test_the_others_wait_until_the_first_has_the_file(name: str, found: Callable[[str], set[str]]) -> None:
+    waits, frees = {**WAITED_FOR, **PASSED_BY}[name]
+    text = FIRST_OF_MACHINE.format(waits=waits, frees=frees)
+    text = text.replace("if len(path) > 99:\n        dist.barrier()", "if len(path) > 99:\n        print(path)")
+    reported = found(script('fetch("https://example.com/w", "w.pt")', text))
+    assert ("unguarded-write" in reported) == (name in PASSED_BY)
+    asks = "    if os.path.isfile(path):\n        return path\n"
+    head = "def fetch(url, path):\n"
+    early = text.replace(asks, "").replace(head, head + asks)
+    reported = found(script('fetch("https://example.com/w", "w.pt")', early))
+    assert "unguarded-write" in reported, "nobody looks again when it is its turn"
+
+
+ALONE = {
+    "an arm": "rank == 0 and epochs > 1",
+    "no several": "not distributed or rank == 0",
+    "no group": "not dist.is_initialized() or dist.get_rank() == 0",
+    "one or first": "size == 1 or rank == 0",
+    "the official one": "not distributed or (distributed and rank % torch.cuda.device_count() == 0)",
+    "an option that is not known": "args.everywhere or rank == 0",
+    "not the others": "not (rank != 0)",
+    "a helper": "is_first()",
+}
+ALL_OF_THEM = {
+    "an arm of its own": "rank == 0 and epochs > 1 or epochs == 1",
+    "an arm with a file": "rank == 0 and epochs or (epochs is None and os.path.exists('b'))",
+    "an arm with a question": "rank == 0 or agreed('remove it?')",
+    "the others": "rank != 0",
+    "not the first": "not is_first()",
+    "the others, turned": "not rank == 0",
+}
+HELPERS = """\
+def is_first():
+    if not dist.is_initialized():
+        return True
+    return dist.get_rank() == 0
+
+
+def agreed(question):
+    answer = input(f"{question} (y/n)")
+    return answer == "y"
+"""
+BEFORE = "epochs = 2\nsize = dist.get_world_size()\ndistributed = size > 1\n"
+ONLY = 'with open("a", "w") as out:\n    out.write("1")'
+
+
+@pytest.mark.parametrize("name", [*ALONE, *ALL_OF_THEM])
+def test_a_condition_with_several_arms(name: str, found: Callable[[str], set[str]]) -> None:
+    condition = {**ALONE, **ALL_OF_THEM}[name]
+    expected = set() if name in ALONE else {"unguarded-write"}
+    args = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
+    assert found(args + script(BEFORE + inside(f"if {condition}", ONLY), HELPERS)) == expected
+    otherwise = inside(f"if {condition}", "print('waits')") + inside("else", ONLY)
+    if name in ("not the others", "a helper", "the others", "not the first", "the others, turned"):
+        wanted = {"unguarded-write"} if name in ALONE else set()
+        assert found(args + script(BEFORE + otherwise, HELPERS)) == wanted
+
+
+def test_a_return_of_the_first_process_guards_nothing(found: Callable[[str], set[str]]) -> None:
+    """All others come to what follows; only where they return it is left to the first."""
+    leaves = "def write(rank):\n    if rank {}:\n        return\n" + "".join(f"    {x}\n" for x in ONLY.split("\n"))
+    assert found(script("write(rank)", leaves.format("!= 0"))) == set()
+    assert found(script("write(rank)", leaves.format("== 0"))) == {"unguarded-write"}
+    sometimes = leaves.format("!= 0").replace("        return", "        if len('a'):\n            return")
+    assert found(script("write(rank)", sometimes)) == {"unguarded-write"}
 
 
 WRITE = 'with open("a", "w") as out:\n    out.write("1")'
@@ -271,7 +372,77 @@ def test_the_call_that_downloads_is_quoted(lines: str, words: Callable[[str], li
 
 def test_what_comes_if_the_file_is_missing_is_quoted(words: Callable[[str], list[str]]) -> None:
     lines = "if not os.path.exists('a'):\n    with open('a', 'w') as out:\n        out.write('1')"
-    assert words(script(lines)) == ["every process downloads this: `with open('a', 'w') as out:`"]
+    assert words(script(lines)) == [f"{MISSING}: `with open('a', 'w') as out:`"]
+
+
+MISSING = "every process creates this where it is missing"
+ELSEWHERE = """\
+class Pictures:
+    def __init__(self, cache):
+        if os.path.exists(cache):
+            self.rows = torch.load(cache)
+        else:
+            names = ["a", "b"]
+            self.rows = self.index(names, cache)
+
+    def index(self, names, cache):
+        {write}
+        return names
+
+
+def fetch(path, rows):
+    if os.path.isfile(path):
+        return path
+    {write}
+    return path
+"""
+CREATES = 'torch.save("rows", cache)'
+
+
+@pytest.mark.parametrize("call", ['Pictures("rows.pt")', 'fetch(cache, "rows")'])
+def test_a_cache_of_the_first_run_is_one_report_to_review(
+    call: str, words: Callable[[str], list[str]], told: Callable[[str], dict[str, Severity]]
+) -> None:
+    text = script(f'cache = "rows.pt"\n{call}', ELSEWHERE.format(write=CREATES).replace("fetch(path", "fetch(cache"))
+    text = text.replace("isfile(path)", "isfile(cache)").replace("return path", "return cache")
+    assert words(text) == [f"{MISSING}: `{CREATES}`"]
+    assert told(text) == {"unguarded-write": Severity.REVIEW}
+
+
+NOT_ONLY_CREATED = {
+    "it is removed": "os.remove(cache)",
+    "it is renamed": 'os.rename("part", cache)',
+    "rows are added": 'with open(cache, "a") as out:\n            out.write("1")',
+}
+
+
+@pytest.mark.parametrize("name", NOT_ONLY_CREATED)
+def test_a_file_that_is_changed_where_another_is_missing(name: str, told: Callable[[str], dict[str, Severity]]) -> None:
+    text = ELSEWHERE.format(write=NOT_ONLY_CREATED[name])
+    assert told(script('Pictures("rows.pt")', text.partition("\n\n\ndef")[0])) == {"unguarded-write": Severity.ERROR}
+
+
+WRITTEN_AGAIN = {
+    "if it is there": ("if os.path.exists(cache):", "else:\n            self.rows = []"),
+    "if it is old": ("if not os.path.exists(cache) or len(cache) > 4:", ""),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_AGAIN)
+def test_a_file_that_is_written_although_it_is_there(name: str, told: Callable[[str], dict[str, Severity]]) -> None:
+    condition, otherwise = WRITTEN_AGAIN[name]
+    text = f"""\
+class Pictures:
+    def __init__(self, cache):
+        {condition}
+            self.rows = self.index(cache)
+        {otherwise}
+
+    def index(self, cache):
+        {CREATES}
+        return cache
+"""
+    assert told(script('Pictures("rows.pt")', text)) == {"unguarded-write": Severity.ERROR}
 
 
 def test_a_condition_is_quoted_without_the_comment_above(words: Callable[[str], list[str]]) -> None:
