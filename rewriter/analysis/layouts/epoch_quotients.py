@@ -81,10 +81,8 @@ class Quotients:
         return list(found)
 
     def _is_place(self, total: Total, read: cst.BaseExpression) -> bool:
-        """Whether a read is of the place of a total; of an entry of which the key is computed, that of the whole."""
-        place = total.place
-        while isinstance(place, cst.Subscript) and not _is_written_out(place):
-            place = place.value
+        """Whether a read is of the place of a total."""
+        place = total.kept_in
         if not place.deep_equals(read):
             return False
         if isinstance(place, cst.Name) and isinstance(read, cst.Name):
@@ -110,9 +108,3 @@ def counts_rows(state: State, value: cst.BaseExpression, data: Iterable[cst.Base
     counted = value.args[0].value
     known = bool(origins(state.values.get(counted), Role.DATASET))
     return known or any(counted.deep_equals(one) for one in data)
-
-
-def _is_written_out(place: cst.Subscript) -> bool:
-    """Whether the key of an entry is written out: ``sums["loss"]``."""
-    index = place.slice[0].slice
-    return isinstance(index, cst.Index) and isinstance(index.value, (cst.SimpleString, cst.Integer))

@@ -34,6 +34,14 @@ class Total:
     place: cst.BaseExpression
     """Where it is kept: a variable, an attribute, an entry, the object whose method is called."""
 
+    @property
+    def kept_in(self) -> cst.BaseExpression:
+        """Its place; for an entry of which the key is computed, ``table[y[i]]``, what has the entries."""
+        place = self.place
+        while isinstance(place, cst.Subscript) and not _is_written_out(place):
+            place = place.value
+        return place
+
 
 def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterator[Total]:
     """The statements among some nodes that add something to what was there, a bar's count of rows left out."""
@@ -144,3 +152,9 @@ def _added(node: cst.Assign) -> cst.BaseExpression | None:
     if value.left.deep_equals(target):
         return value.right
     return value.left if value.right.deep_equals(target) else None
+
+
+def _is_written_out(place: cst.Subscript) -> bool:
+    """Whether the key of an entry is written out: ``sums["loss"]``."""
+    index = place.slice[0].slice
+    return isinstance(index, cst.Index) and isinstance(index.value, (cst.SimpleString, cst.Integer))

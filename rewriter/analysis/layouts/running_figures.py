@@ -15,7 +15,7 @@ from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name
-from .epoch_totals import Total, collecting
+from .epoch_totals import Total, collecting, deciding
 
 _FIGURES = frozenset({"mean", "sum"})
 _ON_BARS = frozenset({"set_postfix", "set_postfix_str", "set_description", "set_description_str"})
@@ -61,17 +61,24 @@ class _FiguresOf:
                 place = unit.names.order(gather.node) - 1 if before else unit.names.end(gather.node)
                 for name in gather.set_anew:
                     self.joined.setdefault(name, []).append(place)
+        self.kept: dict[Binding, list[Total]] = {}
+        """What the loop collects, by the variables that hold it."""
+        for total in collecting(state, unit, descendants(loop)):
+            root = _root(total.place)
+            binding = unit.names.binding(root) if root is not None else None
+            if binding is not None:
+                self.kept.setdefault(binding, []).append(total)
         self.shown = [name for name in shown if not self._is_joined(name)]
         self.collected: list[Total] = []
 
     def figures(self) -> Iterator[Count]:
         """What is collected and shown, and then what is of a step alone."""
-        totals = collecting(self.state, self.unit, descendants(self.loop))
+        totals = (total for kept in self.kept.values() for total in kept)
         self.collected = [total for total in totals if self._is_own_total(total)]
         read = {text for name in self.shown if name in self.inside for text in self._read(name)}
         told: set[str] = set()
         for total in self.collected:
-            text = self._text(total.place)
+            text = self._text(total.kept_in)
             if text not in told and any(_is_part(text, other) or _is_part(other, text) for other in read):
                 told.add(text)
                 yield Count(total.node, "running", text)
@@ -92,8 +99,9 @@ class _FiguresOf:
         own = set(descendants(total.node))
         if any(self.unit.names.block(d) is body and d not in own for d in _set(self.unit, binding)):
             return False  # it begins anew in each step
-        names = [n for value in total.value for n in descendants(value) if isinstance(n, cst.Name)]
-        shares = any(origins(self.state.values.get(value), *SHARES) for value in total.value)
+        places = [part for by in deciding(self.unit, self.loop, total) for part in descendants(by)]
+        names = [n for part in (*total.value, *places) for n in descendants(part) if isinstance(n, cst.Name)]
+        shares = any(origins(self.state.values.get(part), *SHARES) for part in (*total.value, *places))
         return shares and not any(self._is_joined(name) for name in names)
 
     def _read(self, name: cst.Name, depth: int = 0) -> Iterator[str]:
@@ -102,6 +110,9 @@ class _FiguresOf:
         parents = self.unit.names.parents
         while isinstance(above := parents.get(chain), (cst.Attribute, cst.Subscript)) and above.value is chain:
             chain = above
+        call = parents.get(chain)
+        if isinstance(call, cst.Call) and call.func is chain and isinstance(chain, cst.Attribute):
+            chain = chain.value  # `table.sum()` reads the table
         yield self._text(chain)
         binding = self.unit.names.binding(name)
         if binding is None or depth == _DEPTH:
@@ -200,7 +211,10 @@ class _FiguresOf:
             binding = self.unit.names.binding(read)
             if binding is not None and binding not in seen:
                 seen.add(binding)
-                values = bindings_value(self.unit.names, binding)
+                collected = [total for total in self.kept.get(binding, ()) if read not in set(descendants(total.node))]
+                if any(not self.whole.isdisjoint(descendants(total.node)) for total in collected):
+                    return True
+                values = [*bindings_value(self.unit.names, binding), *(v for t in collected for v in t.value)]
                 pending += [n for value in values for n in descendants(value) if isinstance(n, cst.Name)]
         return False
 

@@ -101,10 +101,14 @@ for i, (x, y) in enumerate(torch.utils.data.DataLoader(train)):
         ("total += loss.item()", "wandb.log({'loss': total / 10})", ["total"]),
         ("total += loss.item()", "math.log(total)", []),
         ("meter.update(1)", "print(meter.avg)", []),
+        ("for row in range(len(y)):\n        meter.table[y[row], 0] += 1", "print(meter.table.sum())", ["meter.table"]),
+        ("if loss.item() > 1:\n        total += 1", "print(total)", ["total"]),
+        ("scores.append(loss.item())\n    mean = sum(scores) / len(scores)", "print(mean)\nprint(sum(scores))", []),
     ],
     ids=[
         *("a sum", "a text", "a list", "a loss of the step", "of one step", "steps", "a meter", "one of several"),
         *("another of them", "an attribute", "on the console", "a logger", "TensorBoard", "W&B", "computed", "no rows"),
+        *("by index", "on a condition", "one that is reduced"),
     ],
 )
 def test_a_figure_that_runs_along(collect: str, log: str, names: list[str]) -> None:
@@ -142,8 +146,9 @@ def test_a_figure_of_the_last_steps_that_is_printed_after_the_loop(collect: str,
         ("hits = 100.0 * (model(x).argmax(1) == y).sum().item()", "sys.stdout.write(f'{hits}')", ["hits"]),
         ("pass", "writer.add_scalar('loss', loss.item(), i)", ["loss"]),
         ("best = max(scores)", "print(best, evaluated())", []),
+        ("scores.append(loss.item())\n    mean = sum(scores) / len(scores)", "print(mean)\nprint(sum(scores))", []),
     ],
-    ids=["an accuracy", "on a bar", "a number", "on the console", "TensorBoard", "no rows"],
+    ids=["an accuracy", "on a bar", "a number", "on the console", "TensorBoard", "no rows", "one that is reduced"],
 )
 def test_a_figure_of_a_step_that_is_shown(collect: str, log: str, names: list[str]) -> None:
     text = "from tqdm import tqdm\n" + RUNNING.replace("COLLECT", collect).replace("LOG", log)
