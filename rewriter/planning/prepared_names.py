@@ -100,10 +100,14 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
 
 
 def _read_as(state: State, reach: Reach, training: Training, origin: Origin) -> set[str]:
-    """The names by which the training runs a model forward, steps an optimizer or iterates a loader."""
+    """
+    The names by which the training runs a model forward, steps an optimizer or iterates a loader.
+
+    A model's own class runs parts of it, which say nothing of that.
+    """
     found: dict[cst.CSTNode, None] = {}
     for call, model in training.forwards.items():
-        if whole(state, model) == origin:
+        if whole(state, model) == origin and origin in origins(state.values.get(call.func)):
             found[call.func] = None
     for record in (*training.steps, *training.ticks):
         if origin in origins(record.receiver) and isinstance(record.node.func, cst.Attribute):

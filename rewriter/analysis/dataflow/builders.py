@@ -17,6 +17,7 @@ from ...facts.roles import Origin
 from ..syntax.nodes import FunctionNode, parameters, positional
 from .call_binding import EvaluatedCall
 from .calls import make
+from .registries import searched
 from .solver import Thing
 from .values import Bound, External, Function, Instance, Klass, State, Unit
 
@@ -197,9 +198,15 @@ def _argument(call: cst.Call, function: Function, name: str | None, bound: bool)
 
 
 def _sites(state: State, builders: dict[Function, _Builder]) -> Iterator[_Site]:
-    """The calls at which builders are looked through: the one that makes the thing where that is the same each time."""
+    """
+    The calls at which builders are looked through: the one that makes the thing where that is the same each time.
+
+    What searches the module that it is handed has been looked through at its calls already.
+    """
     generic = {
-        function for function, b in builders.items() if b.registry or len(state.sites.get(function.node, ())) > 1
+        function
+        for function, builder in builders.items()
+        if builder.registry or len(state.sites.get(function.node, ())) > 1 or searched(function) is not None
     }
     passed_on = {builders[function].made for function in generic}
     for call, record in list(state.calls.items()):

@@ -336,3 +336,82 @@ def test_an_evaluation_in_a_class_that_another_program_uses_is_left(run: Run) ->
     train = JUDGES.replace("import right", "import Judge").replace("right(model", "Judge().right(model")
     after, findings = run(train, inside, predict="from settings import Judge\n\nJudge().right(net, rows)\n")
     assert not after and findings == ["prepare"]
+
+
+FITTER = """\
+import torch
+import schedules
+
+
+def made_of(place, part, config, *given):
+    return getattr(place, config[part]["kind"])(*given, **config[part]["with"])
+
+
+class Fitter:
+    def __init__(self, net, rows, config):
+        self.net = net
+        self.rows = rows
+        weights = filter(lambda w: w.requires_grad, self.net.parameters())
+        self.optimizer = made_of(torch.optim, "optimizer", config, weights)
+        self.schedule = getattr(schedules, config["schedule"])(self.optimizer)
+
+    def fit(self):
+        for x, y in self.rows:
+            self.optimizer.zero_grad()
+            torch.nn.functional.mse_loss(self.net(x), y).backward()
+            self.optimizer.step()
+        self.schedule.step()
+        torch.save({"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict()}, "last.pt")
+"""
+NETS = """\
+import torch
+
+
+class Line(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.inner(x)
+"""
+SCHEDULES = """\
+from torch.optim.lr_scheduler import LRScheduler
+
+
+class Halves(LRScheduler):
+    def __init__(self, optimizer, last_epoch=-1):
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        return [rate * 0.5**self.last_epoch for rate in self.base_lrs]
+"""
+FITS = """\
+import json
+import nets
+from settings import Fitter
+from torch.utils.data import DataLoader
+
+
+def made_of(place, part, config, *given):
+    return getattr(place, config[part]["kind"])(*given, **config[part]["with"])
+
+
+def main(config):
+    rows = DataLoader(data, 4)
+    net = made_of(nets, "net", config)
+    Fitter(net, rows, config).fit()
+
+
+if __name__ == "__main__":
+    main(json.load(open("config.json")))
+"""
+
+
+def test_what_a_function_makes_of_each_module_is_told_by_the_call(run: Run) -> None:
+    """One file makes the model by it, another one the optimizer; each has one call of its own function."""
+    after, findings = run(FITS, FITTER, nets=NETS, schedules=SCHEDULES)
+    settings = after["settings.py"]
+    assert "self.net, self.optimizer = accelerator.prepare(\n            self.net, self.optimizer\n" in settings
+    assert "self.accelerator.backward(torch.nn.functional.mse_loss(self.net(x), y))" in settings
+    assert findings == []
