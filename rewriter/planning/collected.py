@@ -24,6 +24,7 @@ from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.folders import folders, received
 from ..analysis.effects.read_back import read_back
+from ..analysis.effects.unseen import unseen
 from ..analysis.layouts import metrics
 from ..analysis.layouts.batch_artifacts import (
     dropped_batches,
@@ -126,6 +127,7 @@ class Collected:
             *same_rows(state, unit),
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
+            *unseen(state, unit, reach, training),
             *(a for a in seen if isinstance(a, Finding)),
             *(a for a in answers if isinstance(a, Finding)),
         ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
 from ...facts.torch_api import questions
 from ...findings import Finding
-from ..dataflow.values import State, Unit, Unknown
+from ..dataflow.values import Klass, State, Unit, Unknown
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name
@@ -31,6 +33,8 @@ class Fetches:
             return None
         if (asked := keyword(call, "download")) is not None and not self._is_off(asked):
             return self._line(call, optional=False)
+        if self._processes(call):
+            return self._line(call, optional=False)
         if self._loads_weights(call):
             return self._line(call, optional=True)
         if self._fetches(call):
@@ -49,6 +53,15 @@ class Fetches:
         binding = self.unit.names.binding(asked) if isinstance(asked, cst.Name) else None
         handed = binding is not None and any(isinstance(d, cst.Param) for d in binding.definitions)
         return handed or (isinstance(asked, cst.Name) and asked.value in ("False", "None"))
+
+    def _processes(self, call: cst.Call) -> bool:
+        """A data set of a package whose constructor downloads and processes it, or a class of the program's with such
+        a base."""
+        record = self.state.calls[call]
+        if questions.downloads_always(outside_name(record)):
+            return True
+        bases = (base for thing in record.callees if isinstance(thing, Klass) for base in _outside_bases(thing))
+        return any(map(questions.downloads_always, bases))
 
     def _loads_weights(self, call: cst.Call) -> bool:
         """``resnet18(pretrained=True)``: a model whose weights are downloaded, where they are not there yet."""
@@ -95,6 +108,12 @@ class Fetches:
         if self.together(self.unit, statement):
             return _used(call)
         return Effect(statement, EffectKind.FETCH, "every process would download the same files")
+
+
+def _outside_bases(klass: Klass) -> Iterator[str]:
+    yield from klass.externals
+    for base in klass.bases:
+        yield from _outside_bases(base)
 
 
 def _used(call: cst.Call) -> Finding:

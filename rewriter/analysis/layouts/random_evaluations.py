@@ -118,7 +118,7 @@ def _in_step(state: State, reach: Reach, unit: Unit, loop: cst.CSTNode) -> str:
         own = any(
             arg.keyword is not None and arg.keyword.value in ("generator", "training") for arg in record.node.args
         )
-        if not own and not _in_training_alone(record.unit, record.node):
+        if not own and not _in_training_alone(record.unit, record.node) and not _is_off(reach, record.unit, node):
             return _spelled(record.unit, record.node)
     return ""
 
@@ -135,6 +135,23 @@ def _in_training_alone(unit: Unit, call: cst.Call) -> bool:
         _asks_training(choice.test) and any(isinstance(n, cst.Return) for n in descendants(choice.body))
         for choice in early
     )
+
+
+def _is_off(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a node is under a parameter that is `False` in every call: ``generate(x, sample=False)``."""
+    below = node
+    for around in unit.names.ancestors(node):
+        if isinstance(around, (cst.If, cst.IfExp)) and below is around.body and isinstance(around.test, cst.Name):
+            binding = unit.names.binding(around.test)
+            params = [d for d in binding.definitions if isinstance(d, cst.Param)] if binding is not None else []
+            if binding is not None and params and len(params) == len(binding.definitions):
+                values = [value for _, value in reach.given(binding)]
+                left_out = len(values) < len(reach.sites(binding.scope.node))
+                values += [p.default for p in params if p.default is not None] if left_out else []
+                if values and all(isinstance(value, cst.Name) and value.value == "False" for value in values):
+                    return True
+        below = around
+    return False
 
 
 def _asks_training(test: cst.CSTNode) -> bool:

@@ -8,6 +8,7 @@ names whose last part begins with a capital letter.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -99,6 +100,12 @@ def named(kind: type[Kind]) -> dict[str, Kind]:
 
 
 @cache
+@cache
+def packages() -> frozenset[str]:
+    """The packages of which there is a row, and those that come with Python."""
+    return frozenset({*sys.stdlib_module_names, *(name.partition(".")[0] for name in _tables().exact)})
+
+
 def methods(owner: str, kind: type[tuple[object, ...]]) -> frozenset[str]:
     """The names of the methods of a class that are of a kind: of ``torch.Tensor``, of ``torch.nn.Module``."""
     return frozenset(name.removeprefix(f"{owner}.") for name in named(kind) if name.rpartition(".")[0] == owner)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from ..roles import Role
 from .kinds import outside, processes, tensors, training
-from .loading import methods, named, row, transfer
+from .loading import methods, named, packages, row, transfer
 
 _CONSTRUCTED: dict[type[tuple[object, ...]], Role] = {
     processes.AcceleratorClass: Role.ACCELERATOR,
@@ -347,6 +347,17 @@ def lists(name: str) -> bool:
     """Whether a call lists a folder."""
     found = transfer(name, outside.Read)
     return found is not None and found.what == "listing"
+
+
+def downloads_always(name: str) -> bool:
+    """Whether whatever makes such a data set downloads it, or processes it, where that was not done before."""
+    found = transfer(name, training.Dataset)
+    return found is not None and found.download == "always"
+
+
+def is_described(package: str) -> bool:
+    """Whether anything is known of a package, by its first name."""
+    return package in packages()
 
 
 def keeps_path(name: str) -> bool:

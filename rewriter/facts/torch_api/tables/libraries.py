@@ -36,6 +36,12 @@ ROWS: Table = {
     "apex.optimizers.*": ("optimizer", {"only": "classes"}),
     "torch.optim._multi_tensor.*": ("optimizer", {"only": "classes", "until": "2.0"}),
     # PyG
+    "torch_geometric.datasets.*": ("dataset", {"download": "always", "only": "classes"}),
+    "torch_geometric.data.InMemoryDataset": ("dataset", {"download": "always"}),
+    "torch_geometric.data.Dataset": ("dataset", {"download": "always"}),
+    "dgl.data.*Dataset": ("dataset", {"download": "always"}),
+    "ogb.*Dataset": ("dataset", {"download": "always"}),
+    "sklearn.datasets.fetch_*": ("download", {"keeps": True}),
     "torch_geometric.loader.DataLoader": ("loader", {}),
     "torch_geometric.data.DataLoader": ("loader", {}),
     # MONAI

@@ -68,3 +68,30 @@ def test_what_finds_the_files_is_no_meeting_behind_a_test_for_them(fetch: str, t
     top = "import os\nfrom torchvision.datasets.utils import download_url\nurl = 'a'"
     text, findings = trained(top=top, built=f"if not os.path.exists('d/a'):\n    {fetch}")
     assert f"{FIRST}if not os.path.exists('d/a'):\n        {fetch}" in text and findings == []
+
+
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        ("torch_geometric.datasets", 'data = TUDataset("rows", name="MUTAG")'),
+        ("torch_geometric.datasets", 'data = Planetoid("rows", "Cora")[0]'),
+        ("dgl.data", "data = CoraGraphDataset()"),
+        ("ogb.nodeproppred", 'data = PygNodePropPredDataset(name="ogbn-arxiv")'),
+        ("sklearn.datasets", "data = fetch_california_housing()"),
+    ],
+)
+def test_a_data_set_whose_constructor_downloads(source: str, made: str, trained: Trained) -> None:
+    """No argument asks for it: the files are fetched and processed where they are not there yet."""
+    name = made.partition(" = ")[2].partition("(")[0]
+    text, findings = trained(top=f"from {source} import {name}", built=made)
+    assert f"{FIRST}{made}\n" in text and findings == []
+
+
+def test_a_class_of_the_script_whose_base_processes(trained: Trained) -> None:
+    """The base class calls `process`, and saves what it gives, in its constructor."""
+    top = (
+        "from torch_geometric.data import InMemoryDataset\n\n\nclass Rings(InMemoryDataset):\n"
+        "    def process(self):\n        self.save(rings(), self.processed_paths[0])\n"
+    )
+    text, _ = trained(top=top, built='rings = Rings("rings")')
+    assert f'{FIRST}rings = Rings("rings")\n' in text

@@ -172,6 +172,19 @@ def test_a_model_that_returns_before_it_draws() -> None:
     assert "broadcast" not in _text(early + LOOP + VALID + TRAIN + PLATEAU)
 
 
+@pytest.mark.parametrize(("given", "received"), [("False", False), ("True", True), ("epoch > 2", True), ("", False)])
+def test_noise_that_the_evaluation_switches_off(given: str, received: bool) -> None:
+    """A parameter that is `False` in all calls, or left at its default."""
+    head = HEAD.replace(
+        "    def forward",
+        "    def guess(self, x, noisy=False):\n        if noisy:\n            x = x + torch.rand(8)"
+        "\n        return self.inner(x)\n\n    def forward",
+    )
+    loop = LOOP.replace("model(part)", f"model.guess(part{', noisy=' * bool(given)}{given})")
+    text = _text(head + loop + VALID + TRAIN + PLATEAU, code="mean")
+    assert ("broadcast_object_list" in text) is received
+
+
 def test_nothing_is_decided() -> None:
     """A figure that is only printed is that of the process that prints it."""
     assert "broadcast" not in _text(HEAD + LOOP + VALID + TRAIN + "    print(validate(valid_loader))\n")

@@ -1,0 +1,172 @@
+"""
+What nothing in this program shows: effects of packages that no table describes, and downloads in code that is chosen by
+name when the program runs. They are reported, each with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.roles import SHARES, Role
+from ...facts.torch_api import questions
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Code, Reach
+from ..dataflow.values import CallRecord, External, State, Unit, Unknown, origins
+from ..syntax.definitions import plain_values
+from ..syntax.nodes import keyword
+from ..syntax.scopes import Binding
+from ..training.training import Training, method_name, outside_name
+from .existing_guards import guarded, in_turn
+
+_ROLES = (*SHARES, Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER, Role.ACCELERATOR, Role.CRITERION)
+_BY_NAME = frozenset({"builtins.eval", "builtins.getattr", "importlib.import_module", "builtins.globals"})
+"""What gives a function or a class by a name that is made when the program runs."""
+
+
+def unseen(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+    """The findings of one module."""
+    yield from _of_unknown_packages(state, unit, reach, training)
+    yield from _downloads_chosen_by_name(state, unit, reach)
+
+
+def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+    """
+    Calls of packages that no table describes, whose results nobody takes, once the training has begun: a row for a
+    shared table, a message. One finding for each package.
+    """
+    calls: dict[str, list[cst.Call]] = {}
+    begun = _TrainingBegun(reach, training)
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr):
+            continue
+        package = _unknown_package(state, unit, reach, call)
+        if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):
+            if begun(unit, call):
+                calls.setdefault(package, []).append(call)
+    for package, found in calls.items():
+        texts = dict.fromkeys(
+            f"`{' '.join(unit.names.module.code_for_node(call.func).split())}(...)`" for call in found
+        )
+        yield Finding(
+            "once",
+            found[0],
+            f"every process calls {', '.join(texts)} of {package}, a package whose effects are not known",
+            "if it changes something outside the process (a table, a message, a file), call it on the main process: "
+            "if accelerator.is_main_process; otherwise no action needed",
+            Severity.REVIEW,
+        )
+
+
+def _unknown_package(state: State, unit: Unit, reach: Reach, call: cst.Call) -> str:
+    """The package from which what is called comes, where nothing is known of it; or none."""
+    if reach.called(call) or origins(state.calls[call].receiver, *_ROLES):
+        return ""
+    packages = set(_packages(state, unit, reach, call.func, set()))
+    unknown = len(packages) == 1 and not any(map(questions.is_described, packages))
+    return packages.pop() if unknown else ""
+
+
+def _packages(state: State, unit: Unit, reach: Reach, node: cst.CSTNode, seen: set[Binding]) -> Iterator[str]:
+    """The packages from which a value comes, by calls and attributes of what they give; empty text where it is no
+    package's."""
+    while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
+        if isinstance(node, cst.Call) and reach.called(node):
+            yield ""
+            return
+        node = node.func if isinstance(node, cst.Call) else node.value
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    if not isinstance(node, cst.Name) or binding in seen:
+        yield ""
+        return
+    held = state.values.get(node)
+    outside = [t.qualified for t in held.things if isinstance(t, (External, Unknown))] if held is not None else []
+    if outside or binding is None:
+        yield from {name.partition(".")[0] for name in outside or [""]}
+        return
+    seen.add(binding)
+    values = [(unit, value) for value in plain_values(unit.names, node)] + list(reach.given(binding))
+    for where, value in values:
+        yield from _packages(state, where, reach, value, seen)
+    if not values:
+        yield ""
+
+
+class _TrainingBegun:
+    """Whether code runs in a training, or after one."""
+
+    def __init__(self, reach: Reach, training: Training) -> None:
+        self.reach, self.training = reach, training
+        self.trains: set[Code] = set()
+        for loop in training.train_loops:
+            self.trains.update(reach.above(reach.unit_of(loop, reach.units[0]).names.function(loop)))
+
+    def __call__(self, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
+        names, code = unit.names, unit.names.function(node)
+        starts = (n for n in (*self.training.train_loops, *names.calls) if n in names.parents and self._trains(n))
+        if any(names.function(start) is code and names.order(start) < names.order(node) for start in starts):
+            return True
+        return code not in seen and any(
+            self(self.reach.state.calls[site].unit, site, seen | {code}) for site in self.reach.sites(code)
+        )
+
+    def _trains(self, node: cst.CSTNode) -> bool:
+        called = self.reach.called(node) if isinstance(node, cst.Call) else ()
+        return node in self.training.train_loops or not self.trains.isdisjoint(called)
+
+
+def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+    """Downloads in code that nothing is seen to call, in a program that chooses classes by a name."""
+    chosen = next(_chosen_by_name(state, reach), None)
+    if chosen is None:
+        return
+    where, by = chosen
+    for call in unit.names.calls:
+        record, code = state.calls.get(call), unit.names.function(call)
+        if record is None or code in reach.reachable or not _brings(record) or in_turn(state, unit, call):
+            continue
+        around = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef)), code)
+        named = around.name.value if isinstance(around, (cst.ClassDef, cst.FunctionDef)) else "it"
+        yield Finding(
+            "downloads",
+            call,
+            f"this download is in `{named}`, which nothing is seen to call: if `{_text(where, by)}` chooses it, every "
+            "process downloads at the same time",
+            f"make what `{method_name(by)}` chooses inside `with accelerator.main_process_first():`",
+            Severity.REVIEW,
+        )
+
+
+def _brings(record: CallRecord) -> bool:
+    """Whether a call downloads."""
+    asked = keyword(record.node, "download")
+    wanted = asked is not None and not (isinstance(asked, cst.Name) and asked.value in ("False", "None"))
+    return wanted or questions.fetches(outside_name(record)) or questions.downloads_always(outside_name(record))
+
+
+def _chosen_by_name(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.Call]]:
+    """The calls that give a function or a class by a name, which is then called."""
+    for unit in reach.units:
+        for call in unit.names.calls:
+            record = state.calls.get(call)
+            if record is not None and outside_name(record) in _BY_NAME and _is_called(unit, call):
+                yield unit, call
+
+
+def _is_called(unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether what an expression gives is called: in place, or by the variable that it is assigned to."""
+    above = unit.names.parents.get(value)
+    if isinstance(above, (cst.Subscript, cst.Attribute)) and above.value is value:
+        return _is_called(unit, above)
+    if isinstance(above, cst.Assign):
+        targets = [target.target for target in above.targets]
+        bindings = [unit.names.binding(target) for target in targets if isinstance(target, cst.Name)]
+        reads = [read for binding in bindings if binding is not None for read in binding.reads]
+        return any(isinstance(read, cst.Name) and _is_called(unit, read) for read in reads)
+    return isinstance(above, cst.Call) and above.func is value
+
+
+def _text(unit: Unit, node: cst.CSTNode) -> str:
+    return " ".join(unit.names.module.code_for_node(node).split())
