@@ -20,7 +20,7 @@ NOOPS = {
     "the attribute, not called": {"end": "hook = loss.backward"},
     "the name in a string": {"end": "note = 'loss.backward()'"},
     "the name in a comment": {"end": "done = True  # loss.backward() was called"},
-    "a walk backwards in a file": {"imports": "import vim", "end": "vim.cursor.backward(3)"},
+    "a walk backwards in a file": {"imports": "import vim", "end": "moved = vim.cursor.backward(3)"},
 }
 
 

@@ -7,12 +7,14 @@ Read off the expressions that make it: the outermost reduction decides. A sum th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.solver import Thing
-from ..dataflow.values import CallRecord, Function, State, Unit, origins
+from ..dataflow.values import CallRecord, Function, Instance, Klass, State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values, unshadowed
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
@@ -70,6 +72,8 @@ class _ReductionReader:
         self.frames: list[tuple[Function, CallRecord, bool]] = []
         """The functions that are being read, how they are called, and whether their first parameter is the object."""
 
+        self.kept: set[cst.BaseExpression] = set()
+        """What attributes are given that are being read."""
         self.counts: list[tuple[Unit, cst.CSTNode]] = []
         """The counts of a batch that sums were divided by: `mask.sum()`."""
 
@@ -109,11 +113,28 @@ class _ReductionReader:
             for divisor in divisors:
                 words = self._divided(unit, words, divisor)
             return words
+        if isinstance(node, cst.Attribute):
+            return self._kept(node, depth)
         if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call):
             index = node.slice[0].slice
             if isinstance(index, cst.Index) and isinstance(index.value, cst.Integer):
                 return self._call(unit, node.value, depth + 1, index.value.evaluated_value)
         return set()
+
+    def _kept(self, node: cst.Attribute, depth: int) -> set[str]:
+        """What methods of the program's classes keep in an attribute of their object: `self.loss = x.sum()`."""
+        held = self.state.values.get(node.value)
+        words: set[str] = set()
+        for thing in held.things if held is not None else ():
+            klass = thing.klass if isinstance(thing, Instance) else self.state.klass.get(thing)
+            for unit, value in _attribute_values(klass, node.attr.value) if klass is not None else ():
+                if value is not node and value not in self.kept:
+                    self.kept.add(value)
+                    frames, self.frames = self.frames, []
+                    words |= self.read(unit, value, depth + 1)
+                    self.frames = frames
+                    self.kept.discard(value)
+        return words
 
     def _arithmetic(self, unit: Unit, node: cst.BinaryOperation, depth: int) -> set[str]:
         left, right = self.read(unit, node.left, depth + 1), self.read(unit, node.right, depth + 1)
@@ -249,6 +270,19 @@ class _ReductionReader:
         given = (r.value for r in function.unit.names.returns.get(function.node, ()))
         values = [w for v in given if v is not None and (w := _at(v, place)) is not None]
         return {word for value in values for word in self.read(function.unit, value, depth + 1)}
+
+
+def _attribute_values(klass: Klass, name: str) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+    """What the methods of a class, and of those that it is built upon, give an attribute of their object."""
+    for node in klass.unit.names.every(cst.Assign):
+        if not isinstance(node, cst.Assign):
+            continue
+        for target in (target.target for target in node.targets):
+            own = isinstance(target, cst.Attribute) and target.attr.value == name and isinstance(target.value, cst.Name)
+            if own and klass.node in klass.unit.names.ancestors(node):
+                yield klass.unit, node.value
+    for base in klass.bases:
+        yield from _attribute_values(base, name)
 
 
 def _unpacked(unit: Unit, definition: cst.CSTNode) -> tuple[cst.BaseExpression, int] | None:

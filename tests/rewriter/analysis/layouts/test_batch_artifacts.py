@@ -208,7 +208,7 @@ def test_a_picture_of_what_is_no_batch(shown: str, findings: list[str], trained:
     assert trained(built=built, step=step)[1] == findings
 
 
-@pytest.mark.parametrize(("bar", "findings"), [("tqdm(range(9))", []), ("Shown(9)", ["local-decision"])])
+@pytest.mark.parametrize(("bar", "findings"), [("tqdm(range(9))", []), ("Shown(9)", ["once", "local-decision"])])
 def test_a_bar_that_shows_a_loss_counts_for_itself(bar: str, findings: list[str], trained: Trained) -> None:
     end = (
         f"bar = {bar}\nsource = iter(loader)\nfor step in bar:\n    x, y = next(source)\n"

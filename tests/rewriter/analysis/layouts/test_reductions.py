@@ -82,3 +82,45 @@ def test_a_sum_divided_by_a_constant_stays_one(trained: Trained) -> None:
     text, findings = trained(top="scale = 8", loss=f'loss = {CROSS}reduction="sum")\nloss /= scale')
     assert 'accelerator.backward(loss, reduction="sum")' in text
     assert findings == []
+
+
+KEPT = """\
+class Smooth(torch.nn.Module):
+    def forward(self, out):
+        self.cost = 0.1 * (out[:, 1:] - out[:, :-1]).square().REDUCED
+        return out
+class Both(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.smooth = Smooth()
+    def forward(self, out, y):
+        self.smooth(out)
+        return torch.nn.functional.mse_loss(out, y, reduction="ASKED") + self.smooth.cost
+both = Both().to("cpu")"""
+
+
+@pytest.mark.parametrize(
+    ("reduced", "asked", "emitted"),
+    [
+        ("sum()", "mean", None),
+        ("mean()", "sum", None),
+        ("mean()", "mean", "accelerator.backward(loss)\n"),
+        ("sum()", "sum", 'accelerator.backward(loss, reduction="sum")'),
+    ],
+)
+def test_a_term_that_a_module_keeps_for_the_loss(
+    reduced: str, asked: str, emitted: str | None, trained: Trained
+) -> None:
+    """A penalty in an attribute counts as one that is written out: a sum and a mean have no common factor."""
+    text, findings = trained(
+        top=KEPT.replace("REDUCED", reduced).replace("ASKED", asked), loss="loss = both(model(x), y)"
+    )
+    assert (findings == ["backward"]) is (emitted is None)
+    assert emitted is None or emitted in text
+
+
+def test_a_module_that_adds_to_what_it_keeps(trained: Trained) -> None:
+    """`self.cost = self.cost + ...` is read once."""
+    top = KEPT.replace("self.cost = 0.1", "self.cost = self.cost + 0.1").replace("REDUCED", "mean()")
+    text, _ = trained(top=top.replace("ASKED", "mean"), loss="loss = both(model(x), y)")
+    assert "accelerator.backward(loss)\n" in text
