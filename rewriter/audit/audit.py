@@ -8,6 +8,7 @@ from pathlib import Path
 import libcst as cst
 
 from ..analysis.dataflow.solver import TooComplex
+from ..analysis.dataflow.values import Unit
 from ..config import Config
 from ..editing.positions import locate, start
 from ..editing.suppressions import skips
@@ -45,7 +46,7 @@ def audit(
             return None
         found = [(unit, finding) for rule in RULES for unit, finding in rule.body(program)]
         found = [(unit, f) for unit, f in found if not program.is_single(unit)]
-        found = [(unit, f) for unit, f in found if f.node is None or not on_one_process(program, unit, f.node)]
+        found = [(unit, f) for unit, f in found if f.node is None or _matters(program, unit, f.node)]
     except RecursionError:
         return _given_up(sources, "the program nests too deeply to be followed")
     except TooComplex:
@@ -56,6 +57,11 @@ def audit(
         mine = [finding for unit, finding in found if unit.name == name and _enables(settings, finding.id)]
         files.append(_told(source, tree, mine))
     return Result(tuple(files), len(files))
+
+
+def _matters(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether several processes may come to a node, as far as constants and checks of the script say."""
+    return not on_one_process(program, unit, node) and not program.constants.never(unit, node)
 
 
 def _told(source: Source, tree: cst.Module, findings: Sequence[Finding]) -> FileResult:

@@ -24,12 +24,12 @@ def once(
     program: AuditedProgram, unit: Unit, node: cst.CSTNode, *, finds: bool, seen: frozenset[Code] = frozenset()
 ) -> bool:
     """
-    Whether one process alone comes to a node, or the processes come one after the other and whoever comes later finds
+    Whether one process at most comes to a node, or the processes come one after the other and whoever comes later finds
     what is there; however its function is reached.
 
     ``finds``: the node itself does nothing if that is there already.
     """
-    if program.guards.confines(unit, node) or says_one(program, unit, node):
+    if program.guards.confines(unit, node) or says_one(program, unit, node) or program.constants.excludes(unit, node):
         return True
     for around, below in _outwards(unit, node):
         if isinstance(around, cst.IndentedBlock):
