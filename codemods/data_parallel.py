@@ -51,7 +51,7 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield Remove(ID, wrapper.statement, reason=wrapper.because)
         else:
             yield Replace(ID, wrapper.node, _argument, reason=wrapper.because)
-        if not facts.keep_global_batch:
+        if not facts.keep_global_batch and not facts.cuts_batches:
             yield Finding(
                 ID, wrapper.node, "nn.DataParallel split one batch over the GPUs; now each process takes a whole one",
                 "pass --keep-global-batch to keep the batch, or scale the learning rate", Severity.NOTE,
@@ -65,11 +65,9 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for node in facts.inner_models:
         make = partial(_plain, facts) if wrapped else _model
         yield Replace(ID, node, make, reason="the script no longer wraps the model")
-    if facts.wrappers:
-        for state in facts.state_dicts:
-            if state.model not in facts.inner_models:
-                cause = 'the keys of this checkpoint no longer begin with the wrapper\'s prefix "module."'
-                yield Finding(ID, state.call, cause, "remove the prefix from the keys of older checkpoints")
+    for call in facts.prefixed:
+        cause = 'the keys of this checkpoint no longer begin with the wrapper\'s prefix "module."'
+        yield Finding(ID, call, cause, "remove the prefix from the keys of older checkpoints")
 
 
 def _argument(node: cst.CSTNode) -> cst.CSTNode:

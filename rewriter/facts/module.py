@@ -393,8 +393,12 @@ class ModuleFacts(NamedTuple):
     """``model.module`` of models that were wrapped."""
     of_wrappers: tuple[cst.Attribute, ...] = ()
     """Reads of what only their wrapper had: ``model.device_ids``."""
+    prefixed: tuple[cst.Call, ...] = ()
+    """States of such models whose keys began with the wrapper's prefix."""
     prepares: tuple[Prepare, ...] = ()
     hand_batches: tuple[HandBatch, ...] = ()
+    cuts_batches: bool = False
+    """The program's batches are cut into shards: the global batch stays."""
     row_counts: tuple[ShardCount, ...] = ()
     gathers: tuple[Gather, ...] = ()
     effects: tuple[Effect, ...] = ()

@@ -52,6 +52,7 @@ from ..facts.module import (
     MixedPrecision,
     Move,
     Placement,
+    StateDict,
 )
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
@@ -105,6 +106,7 @@ class Collected:
         self.received = [a for a in answers if isinstance(a, Received)]
         self.saves = list(checkpoints.saves(state, unit, reach, plan_.prepared))
         self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
+        self.prefixed = [s.call for s in self.state_dicts if not self._plain(s)] if self.wrappers else []
         self.loads = list(checkpoints.loads(state, unit, reach, training))
         self.read_back = list(read_back(state, unit, reach, self.effects, self.saves))
         saved = {s.call for s in self.state_dicts}
@@ -134,13 +136,26 @@ class Collected:
         if program.settled:
             self._as_it_is()
 
+    def _plain(self, state: StateDict) -> bool:
+        """Whether a state has the keys of the model inside a wrapper: it is taken of that, or of a model for which the
+        condition around it found no wrapper, and otherwise takes that of the model inside."""
+        inner = {s.call for s in self.state_dicts if s.model in self.inner_models}
+        if state.call in inner:
+            return True
+        for around in self.unit.names.enclosing(state.call, cst.If, cst.IfExp):
+            if isinstance(around, (cst.If, cst.IfExp)) and around.orelse is not None:
+                mine = around.body in (state.call, *self.unit.names.ancestors(state.call))
+                if not inner.isdisjoint(descendants(around.orelse if mine else around.body)):
+                    return True
+        return False
+
     def _as_it_is(self) -> None:
         """Leave alone what the author of a distributed script has settled already: who prints, what is summed."""
         unit, program = self.unit, self.program
         prefixed = [s.call for s in self.state_dicts if s.model not in self.inner_models] if self.unwrapped else []
         self.gathers, self.effects, self.handles = [], [], []
         self.folders, self.received, self.saves, self.state_dicts, self.loads = [], [], [], [], []
-        self.plain_models, self.read_back = [], []
+        self.plain_models, self.read_back, self.prefixed = [], [], []
         self.findings = [
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in self.plan.findings if u is unit),
@@ -159,6 +174,9 @@ class Collected:
                 nobody can wait for anybody there.
         """
         function = self.unit.names.function
+        once = [(f, function(f.node)) for f in self.output.findings if f.id == "once" and f.node is not None]
+        told = [f for f, code in once if code in inside or code in asked]
+        self.findings = [f for f in self.findings if f not in told]
         here = [e for e in self.effects if function(e.node) in asked]
         for effect in here:
             self.effects.remove(effect)

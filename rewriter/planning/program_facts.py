@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import libcst as cst
@@ -18,6 +19,7 @@ from ..analysis.devices.device_attributes import kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag, unread
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.moves import Mover
+from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.distributed.apart import condition, left_on_cpu, met_apart, said
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.existing_guards import guarded, in_turn
@@ -105,15 +107,19 @@ class _Analyses(ProgramFacts):
 
     prepared: frozenset[Origin] | None = None
     """What is prepared, once that is decided."""
+    stands: Mapping[Origin, Stands] = MappingProxyType({})
+    """Where."""
 
     def whole_loaders(self, unit: Unit) -> Iterator[cst.CSTNode]:
-        """Where a module asks for the length of a loader that is not prepared."""
+        """Where a module asks for the length of a loader that is not prepared, or not yet."""
         if self.prepared is None or self.existing is not None:
             return
         for call in unit.names.calls:
             if isinstance(call.func, cst.Name) and call.func.value == "len" and len(call.args) == 1:
                 held = origins(self.state.values.get(call.args[0].value), Role.LOADER)
-                if held and self.prepared.isdisjoint(held):
+                stands = [self.stands.get(loader) for loader in held]
+                before = all(s is not None and s.follows(unit, call) for s in stands)
+                if held and (before or self.prepared.isdisjoint(held)):
                     yield call
 
     def facts(self) -> list[ModuleFacts]:
@@ -136,6 +142,7 @@ class _Analyses(ProgramFacts):
         if self.existing is None and not self.settled:
             for unit, finding in too_late(self.state, self.reach, plan):
                 collected[unit].findings.append(finding)
+        self.stands = plan.stands
         self.prepared = frozenset(o for part in collected.values() for o in part.plan.prepared)
         for part in collected.values():
             part.settle_loads(ReachedModule(part, way).here)

@@ -48,8 +48,12 @@ def placed(program: EmittedProgram) -> Iterator[Violation]:
                 yield Violation("model-placed", program.at(record), words, program.made(model))
 
 
-def _weighs(program: EmittedProgram, model: Origin) -> bool:
-    """Whether a model has layers: a loss of the script may be a module without any, and need no device."""
-    parts = program.state.parts.get(model, {})
-    layers = any(isinstance(part, Origin) and part.role is Role.MODEL for part in parts)
-    return layers or model.qualified.startswith(_LIBRARIES)
+def _weighs(program: EmittedProgram, model: Origin, seen: frozenset[Origin] = frozenset()) -> bool:
+    """Whether a model has layers: a loss of the script may be a module without any, made of others without any, and
+    need no device."""
+    parts = [part for part in program.state.parts.get(model, {}) if isinstance(part, Origin)]
+    for part in parts:
+        if part.role is Role.MODEL and part not in seen:
+            if part not in program.state.klass or _weighs(program, part, seen | {model}):
+                return True
+    return model.qualified.startswith(_LIBRARIES)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
@@ -81,3 +87,28 @@ def test_what_is_read_of_a_wrapper_alone_is_no_matter(lines: Lines) -> None:
     assert lines(built=f"{WRAP}\n{asked}")[2] == ["data_parallel"]
     own = "class Net(torch.nn.Linear):\n    device_ids = (1,)"
     assert lines(top=own, built=f"{WRAP}\nother = Net(8, 2)\nprint(other.device_ids)")[2] == ["data_parallel"]
+
+
+def test_a_state_that_is_the_model_s_either_way_keeps_its_keys(lines: Lines) -> None:
+    state = "model.module.state_dict() if many else model.state_dict()"
+    assert lines(built=f"many = 2\nif many:\n    {WRAP}", end=f"torch.save({state}, 'm.pt')")[2] == ["data_parallel"]
+
+
+BY_HAND = """\
+import torch
+model = torch.nn.Linear(4, 1)
+model = torch.nn.DataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x, y = torch.randn(64, 4), torch.randn(64, 1)
+for i in range(0, 64, 8):
+    optimizer.zero_grad()
+    loss = (model(x[i:i + 8]) - y[i:i + 8]).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_batch_that_is_cut_is_no_whole_one() -> None:
+    (file,) = migrate([decode(BY_HAND.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"shard_batch" in file.after and b"DataParallel" not in file.after
+    assert "data_parallel" not in [found.id for found in file.diagnoses]

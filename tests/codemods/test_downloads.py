@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from textwrap import dedent
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
@@ -179,18 +184,28 @@ class Letters(torch.utils.data.Dataset):
 """
 
 
+TRAINED = """\
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = Letters("letters")
+for x in torch.utils.data.DataLoader(data, batch_size=2):
+    loss = model(x.float()[:, None]).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
 def test_nobody_waits_in_what_one_process_does_before_the_others(migrated: Callable[[str], str]) -> None:
     """Inside of a turn a barrier of rank 0 let the others into the turn, and then they went past one another."""
-    training = """\
-    model = torch.nn.Linear(1, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    data = Letters("letters")
-    for x in torch.utils.data.DataLoader(data, batch_size=2):
-        loss = model(x.float()[:, None]).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    """
-    text = migrated("import torch\n" + SET + dedent(training))
+    text = migrated("import torch\n" + SET + TRAINED)
     assert "main_process_first():\n                self.download()" in text
     assert "wait_for_everyone" not in text[text.index("def download") : text.index("def __len__")]
+
+
+def test_what_is_written_in_such_a_turn_is_not_reported() -> None:
+    text = SET.replace("import zipfile", "import h5py\nimport zipfile") + TRAINED
+    text = text.replace('with open(path, "wb") as out:', 'with h5py.File(path, "w") as out:')
+    (file,) = migrate([decode(("import torch\n" + text).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"main_process_first" in file.after
+    assert "once" not in [found.id for found in file.diagnoses]

@@ -33,7 +33,7 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
         return []
     host = _Host(mover, unit)
     found: dict[cst.BaseExpression, Placement] = {}
-    for node in unit.names.every(cst.Call, cst.Comparison, cst.BinaryOperation, cst.Assign):
+    for node in unit.names.every(cst.Call, cst.Comparison, cst.BinaryOperation, cst.Assign, cst.Subscript):
         for raw, because in host.needed(node):
             found.setdefault(raw, Placement(raw, Move.HOST, because))
         for made in host.joined(node):
@@ -71,14 +71,23 @@ class _Host:
                 yield from new
 
     def _indices(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-        """Of a write into a new tensor of the CPU, the indices that are a batch's: ``onehot[rows, labels] = 1``."""
+        """The indices of a batch into a tensor of the CPU: a new one, ``onehot[rows, labels] = 1``, or one whose rows
+        are moved, ``features[rows].to(device)``."""
         base, places = _written_into(node)
         made = self.mover.made_on_host
-        if base is None or not any(made.new_tensor(self.unit, value) for value in self._made_for(base)):
+        if base is None or not (
+            any(made.new_tensor(self.unit, value) for value in self._made_for(base)) or self._rows_moved(node)
+        ):
             return
         for place in places:
             if self._of_batch(place):
                 yield place
+
+    def _rows_moved(self, node: cst.CSTNode) -> bool:
+        """Whether what a subscript gives is moved to the device at once."""
+        attribute = self.unit.names.parents.get(node) if isinstance(node, cst.Subscript) else None
+        call = self.unit.names.parents.get(attribute) if isinstance(attribute, cst.Attribute) else None
+        return isinstance(call, cst.Call) and call.func is attribute and self.mover.is_move(call)
 
     def _made_for(self, base: cst.BaseExpression) -> list[cst.BaseExpression]:
         """The expressions that make what a node writes into."""
@@ -194,10 +203,10 @@ _AT_PLACES = frozenset("scatter_ scatter scatter_add_ scatter_add index_add_ ind
 
 
 def _written_into(node: cst.CSTNode) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression]]:
-    """A tensor, and the indices at which a node writes into it: ``x[i, j] = 1``, ``x.scatter_(1, indices, 1)``."""
+    """A tensor, and the indices at which a node reads or writes it: ``x[i, j] = 1``, ``x.scatter_(1, i, 1)``."""
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _AT_PLACES:
         return node.func.value, [arg.value for arg in node.args]
-    target = node.targets[0].target if isinstance(node, cst.Assign) else None
+    target = node.targets[0].target if isinstance(node, cst.Assign) else node
     if not isinstance(target, cst.Subscript):
         return None, []
     return target.value, [e.slice.value for e in target.slice if isinstance(e.slice, cst.Index)]

@@ -37,7 +37,7 @@ class Mover:
         ``prepared``: what is prepared, ``stands``: where; ``existing``: the script works with an accelerator already,
         and has made its own moves; ``shared``: functions that files outside the program call, each with one of those.
         """
-        self.shared = shared
+        self.shared, self.stands = shared, stands
         self.state, self.reach, self.training = state, reach, training
         self.prepared, self.existing = prepared, existing
         self.early = Early(state, reach, training, stands)
@@ -197,7 +197,7 @@ class Mover:
         if method_name(call) == "cuda":
             keeps = ()
         target = argument.value if argument is not None and method_name(call) != "cuda" else None
-        user = self.shared.get(unit.names.function(call))
+        user = self._lent(unit, call, held)
         gone = self.arrives_placed(unit, held, call) if user is None else None
         if gone is None:
             device = origins(self.state.values.get(target), Role.DEVICE) if target is not None else []
@@ -213,6 +213,15 @@ class Mover:
             return Placement(call, Move.STATEMENT, gone, statement=statement)
         copied = (copy.node, copy.text) if copy is not None and copy.text is not None else None
         return Placement(call, Move.LINK, gone, keeps=keeps, copied=copied)
+
+    def _lent(self, unit: Unit, call: cst.Call, held: list[Origin]) -> str | None:
+        """A file outside the program that runs a move as well, with nothing prepared: what prepares it here is not in
+        code that the file runs."""
+        user = self.shared.get(unit.names.function(call))
+        sources = (o.source if o.role is Role.BATCH else whole(self.state, o) for o in held)
+        stands = (self.stands.get(source) for source in sources if source is not None)
+        inside = [s is not None and s.unit.names.function(s.prepare.node) in self.shared for s in stands]
+        return None if inside and all(inside) else user
 
     def _why_kept(self, held: list[Origin]) -> str:
         if held and all(o.role is Role.MODEL and whole(self.state, o) in self.prepared for o in held):

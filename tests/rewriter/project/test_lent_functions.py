@@ -62,3 +62,30 @@ def test_a_model_is_still_moved_for_another_program(trained_project: Project) ->
     other = "from data import others\nfrom train import build\nprint(build()(others))\n"
     after, _ = trained_project(train=TRAIN.format(aim="place"), other=other)
     assert "net.to(accelerator.device)" in after["train"] and "x.to(" not in after["train"]
+
+
+LOOP = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Loop:
+    def __init__(self, net, rows):
+        self.place = "cuda" if torch.cuda.is_available() else "cpu"
+        self.net, self.rows = net.to(self.place), rows
+
+    def run(self):
+        loader = DataLoader(self.rows, batch_size=8)
+        optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        for x in loader:
+            x = x.to(self.place)
+            optimizer.zero_grad()
+            self.net(x).mean().backward()
+            optimizer.step()
+"""
+RUNS = "\nif __name__ == '__main__':\n    Loop(torch.nn.Linear(4, 1), rows).run()\n"
+OTHER_RUN = "import torch\nfrom data import others\nfrom train import Loop\nLoop(torch.nn.Linear(4, 1), others).run()\n"
+
+
+def test_what_prepares_in_the_lent_code_itself_prepares_for_all(trained_project: Project) -> None:
+    after, _ = trained_project(train=f"from data import rows\n{LOOP}{RUNS}", other=OTHER_RUN)
+    assert "accelerator.prepare(" in after["train"] and "x = x.to(" not in after["train"]

@@ -355,6 +355,33 @@ def test_a_model_that_only_evaluates_is_on_the_device_of_its_batches() -> None:
     assert broken(text.replace("PREPARE\n", "")) == {"model-placed"}
 
 
+LAYERLESS = """
+class Smooth(torch.nn.Module):
+    def forward(self, x):
+        return (x[:, 1:] - x[:, :-1]).abs().mean()
+
+class Both(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.smooth = Smooth()PART
+
+    def forward(self, x, y):
+        return (x - y).pow(2).mean() + self.smooth(x)
+"""
+
+
+def test_a_loss_made_of_modules_without_layers_needs_no_device() -> None:
+    shown = """\
+    both = Both()
+    tests = accelerator.prepare(DataLoader(test_data, 8))
+    for x, y in tests:
+        print(both(x, y))
+    """
+    text = AFTER + LAYERLESS + dedent(shown)
+    assert broken(text.replace("PART", "")) == set()
+    assert broken(text.replace("PART", "\n        self.fc = torch.nn.Linear(2, 2)")) == {"model-placed"}
+
+
 def test_an_optimizer_is_prepared_before_it_steps_and_anew_where_a_loop_makes_it_anew() -> None:
     step = "    optimizer.step()\n"
     late = AFTER.replace(PREPARE, PREPARE.replace("optimizer, ", ""))

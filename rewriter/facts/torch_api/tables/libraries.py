@@ -44,6 +44,10 @@ ROWS: Table = {
     "sklearn.datasets.fetch_*": ("download", {"keeps": True}),
     "torch_geometric.loader.DataLoader": ("loader", {}),
     "torch_geometric.data.DataLoader": ("loader", {}),
+    "torch_geometric.loader.NeighborSampler": ("loader", {}),
+    "torch_geometric.data.NeighborSampler": ("loader", {}),
+    "torch_geometric.loader.DenseDataLoader": ("loader", {}),
+    "torch_geometric.data.DenseDataLoader": ("loader", {}),
     # MONAI
     # metrics
     "torchmetrics.*": ("metric", {"joins": True}),

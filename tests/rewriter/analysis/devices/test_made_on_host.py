@@ -114,6 +114,22 @@ def test_an_index_into_a_tensor_of_the_cpu_is_taken_there(lines: str, line: str,
     assert "onehot.to(accelerator.device)" in text
 
 
+FEATURES = f"{DEVICE}\nfeatures = torch.randn(100, 8)"
+ROWS_OF = {
+    "rows that are moved": ("x = features[x].to(device)", "x = features[x.cpu()].to(accelerator.device)"),
+    "rows that are moved later": ("x = features[x]\nx = x.to(device)", "x = features[x.cpu()]\n"),
+    "rows of what is known to be moved": ("x = read()[x].to(device)", "x = read()[x.cpu()].to(accelerator.device)"),
+}
+
+
+@pytest.mark.parametrize(("line", "new"), ROWS_OF.values(), ids=ROWS_OF)
+def test_rows_of_a_tensor_of_the_cpu_are_chosen_there(line: str, new: str, trained: Trained) -> None:
+    """A loader of row numbers: they come on the device, and the rows are on the CPU."""
+    loss = f"{line}\nloss = torch.nn.functional.cross_entropy(model(x), y.to(device))"
+    text, _ = trained(top=FEATURES, loss=loss)
+    assert new in text.replace("        ", "")
+
+
 def test_an_index_that_is_moved_with_its_tensor_stays(trained: Trained) -> None:
     lines = "y = y.to(device)\nonehot = torch.zeros(len(y), 4, device=device)\nonehot.scatter_(1, y.view(-1, 1), 1)"
     text, _ = trained(top=DEVICE, loss=f"{lines}\nloss = torch.nn.functional.mse_loss(model(x.to(device)), onehot)")

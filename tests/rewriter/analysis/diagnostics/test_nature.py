@@ -191,6 +191,15 @@ def test_a_loader_that_is_not_prepared_keeps_its_length(looked_at: str, told: se
     assert {trait.name for trait in file.traits if trait.kind == "length"} == told
 
 
+def test_a_length_that_is_read_before_prepare_is_that_of_the_script() -> None:
+    made = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    text = LENGTHS.replace("LOOKED_AT", "test_loader").replace(made, "")
+    text = text.replace("for x, y in train", f"steps = len(train_loader)\n{made}for x, y in train")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    places = {trait.line for trait in file.traits if trait.kind == "length"}
+    assert places == {number for number, line in enumerate(text.splitlines(), 1) if line == "print(len(train_loader))"}
+
+
 EVALUATED = """
 
 def evaluate():
