@@ -14,11 +14,11 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import Unit
+from ..analysis.distributed.tracing import argument_of
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.nodes import is_docstring
 from ..analysis.training.training import method_name, outside_name
 from ..validation.program import EmittedProgram
-from .tracing import argument_of
 
 
 class Text(NamedTuple):
