@@ -162,7 +162,9 @@ class ReachedModule:
         """What each process counts, or collects, for itself."""
         found, training = self._found, self._program.training
         yield from counts(self._unit, training, found.loops)
-        yield from running_figures(self._program.state, self._unit, training, found.effects, found.gathers)
+        yield from running_figures(
+            self._program.state, self._program.reach, self._unit, training, found.effects, found.gathers
+        )
 
     def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:
         """What goes, and what the moves that stay have in their place."""

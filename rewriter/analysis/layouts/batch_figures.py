@@ -6,18 +6,20 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from .engine.layout import Unclear, inner
+from .engine.layout import NORMALISED, Partial, Unclear, inner
 from .loop_layouts import LoopLayouts
 
 
 def joint_figure(layouts: LoopLayouts, figures: Iterable[cst.BaseExpression]) -> cst.BaseExpression | None:
     """
-    The first of some expressions in an evaluation loop that is a figure of one batch: a PSNR, the best of its rows.
+    The first of some expressions in an evaluation loop that is a figure of one batch: a PSNR, an F1, the best row.
 
     ``figures``: what the loop collects, and what decides whether it does.
     """
     for figure in figures:
         layout = inner(layouts.value(figure))
         if isinstance(layout, Unclear) and layout.joint:
+            return figure
+        if isinstance(layout, Partial) and layout.host and layout.uneven == NORMALISED:
             return figure
     return None

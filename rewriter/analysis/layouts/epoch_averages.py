@@ -79,7 +79,7 @@ class _Loop:
         alone = [t for t in totals if self._chosen_locally(t)]
         rest = [t for t in totals if t not in alone]
         plan = _Plan({t: list(self._losses(t)) for t in rest})
-        others = [t for t in rest if self._tensors_in(t)]
+        others = [t for t in rest if self._tensors_in(t) or self._has_numbers_alone(t, plan)]
         plan.gather_for([t for t in others if self._is_gathered(t)], self._gather)
         for total in (t for t in others if t not in plan.gathered):
             numbers = self._by_numbers(total, plan.reduced[total])
@@ -98,7 +98,18 @@ class _Loop:
 
     def _is_of_batch(self, total: Total) -> bool:
         """Whether what is added, or where and how often, depends on the rows of this process."""
-        return any(self._local(v) for v in total.value) or any(self._decides(d) for d in self._deciding(total))
+        if any(self._local(v) or self._is_number(v) for v in total.value):
+            return True
+        return any(self._decides(d) for d in self._deciding(total))
+
+    def _has_numbers_alone(self, total: Total, plan: _Plan) -> bool:
+        """Whether what is added is made of numbers, with no tensor and no loss in sight."""
+        return not plan.reduced[total] and any(map(self._is_number, total.value))
+
+    def _is_number(self, value: cst.BaseExpression) -> bool:
+        """Whether a value is a number, or several, that code of the program computes from the rows of the batch."""
+        layout = inner(self.layouts.value(value))
+        return isinstance(layout, ShardRow) or (isinstance(layout, Partial) and layout.host is True)
 
     def _deciding(self, total: Total) -> Iterator[cst.BaseExpression]:
         return deciding(self.unit, self.loop, total)
@@ -143,7 +154,8 @@ class _Loop:
 
     def _is_gathered(self, total: Total) -> bool:
         """Whether the rows can be gathered from which a total is computed."""
-        if self._adds_whole(total) or not all(self._has_rows(b) for b in self._tensors_in(total)):
+        tensors = self._tensors_in(total)
+        if self._adds_whole(total) or not tensors or not all(self._has_rows(b) for b in tensors):
             return False
         return self._first([total]) is not None
 
@@ -173,7 +185,7 @@ class _Loop:
             return None
         found: list[Gather] = []
         for value in total.value:
-            if not self._tensors_in(Total(total.node, [value], total.place)):
+            if not self._tensors_in(Total(total.node, [value], total.place)) and (losses or not self._is_number(value)):
                 below = set(descendants(value))
                 found += [gather for gather in losses if gather.node in below]
                 continue

@@ -10,14 +10,17 @@ from ...facts.effects import Effect, EffectKind
 from ...facts.module import Count, Form, Gather, Side
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
+from ..dataflow.call_graph import Reach
 from ..dataflow.values import Function, State, Unit, Unknown, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name
+from .engine.layout import is_of_rows
 from .epoch_totals import Total, collecting, deciding
+from .loop_layouts import LoopLayouts
+from .losses import is_loss_name
 
-_FIGURES = frozenset({"mean", "sum"})
 _ON_BARS = frozenset({"set_postfix", "set_postfix_str", "set_description", "set_description_str"})
 _LOGGING = frozenset("debug info warning warn error critical log".split())
 _LOGGERS = ("logging", "loguru")
@@ -28,14 +31,14 @@ _TEXTS = (cst.SimpleString, cst.FormattedString)
 
 
 def running_figures(
-    state: State, unit: Unit, training: Training, effects: Iterable[Effect], gathers: Iterable[Gather]
+    state: State, reach: Reach, unit: Unit, training: Training, effects: Iterable[Effect], gathers: Iterable[Gather]
 ) -> Iterator[Count]:
     """Those that only the loop reads: nothing makes them whole, since nothing but a log line depends on them."""
     shown = list(dict.fromkeys(_shown(state, unit, effects)))
     gathered = list(gathers)
     for loop in training.train_loops:
         if loop in unit.names.parents:
-            yield from _FiguresOf(state, unit, training, loop, gathered, shown).figures()
+            yield from _FiguresOf(state, reach, unit, training, loop, gathered, shown).figures()
 
 
 class _FiguresOf:
@@ -44,6 +47,7 @@ class _FiguresOf:
     def __init__(
         self,
         state: State,
+        reach: Reach,
         unit: Unit,
         training: Training,
         loop: cst.CSTNode,
@@ -52,6 +56,7 @@ class _FiguresOf:
     ) -> None:
         self.state, self.unit, self.training, self.loop = state, unit, training, loop
         self.inside = set(descendants(loop))
+        self.layouts = LoopLayouts(state, reach, unit, loop) if isinstance(loop, cst.For) else None
         self.whole = {node for gather in gathers for node in (gather.node, *gather.inline)}
         self.joined: dict[str, list[int]] = {}
         """The names that the loop gathers, and from where on they hold the rows of all."""
@@ -102,7 +107,7 @@ class _FiguresOf:
         places = [part for by in deciding(self.unit, self.loop, total) for part in descendants(by)]
         names = [n for part in (*total.value, *places) for n in descendants(part) if isinstance(n, cst.Name)]
         shares = any(origins(self.state.values.get(part), *SHARES) for part in (*total.value, *places))
-        return shares and not any(self._is_joined(name) for name in names)
+        return (shares or any(map(self._is_of_rows, total.value))) and not any(self._is_joined(name) for name in names)
 
     def _read(self, name: cst.Name, depth: int = 0) -> Iterator[str]:
         """The places that a shown name reads, through what the loop computes for a line: ``mean = total / count``."""
@@ -132,25 +137,25 @@ class _FiguresOf:
 
     def _of_steps(self, told: set[str]) -> Iterator[Count]:
         """What the loop shows of the batch in hand: a loss, an accuracy."""
+        totals = frozenset(told)
         sums = (total.node for total in self.collected if isinstance(total.node, (cst.AugAssign, cst.Assign)))
         inside = self.inside - {n for node in sums for n in descendants(node)}
         for name in self.shown:
             if name not in inside or name.value in told or not (self._is_own(name) or self._is_figure(name)):
                 continue
-            if not any(_is_part(text, other) for text in self._read(name) for other in told):
+            if not any(_is_part(text, other) for text in self._read(name) for other in totals):
                 told.add(name.value)
                 yield Count(name, "figure", name.value)
 
     def _is_figure(self, name: cst.Name) -> bool:
-        """Whether a variable holds a mean or a sum over the rows of a batch: ``(guess == y).float().mean()``."""
-        binding = self.unit.names.binding(name)
-        for value in bindings_value(self.unit.names, binding) if binding is not None else ():
-            calls = [n for n in descendants(value) if isinstance(n, cst.Call) and method_name(n) in _FIGURES]
-            parts = (part for call in calls for part in descendants(call) if isinstance(part, cst.Name))
-            held = (list(origins(self.state.values.get(part), *TENSORS)) for part in parts)
-            if any(tensors and self._is_of_loop(tensors) for tensors in held):
-                return True
-        return False
+        """Whether a variable holds what the rows of this process's batch make together: a loss, a mean, a PSNR."""
+        if is_loss_name(self.state, self.training, self.unit, name):
+            return True
+        return self._is_of_rows(name)
+
+    def _is_of_rows(self, value: cst.BaseExpression) -> bool:
+        """Whether a value is computed from the rows of this process's batch."""
+        return self.layouts is not None and is_of_rows(self.layouts.value(value))
 
     def _left_behind(self, told: set[str]) -> Iterator[Count]:
         """What is shown after the loop of its last batches: the last loss, a moving average of the losses."""

@@ -165,6 +165,19 @@ def holds_figure(layout: Layout) -> bool:
     return isinstance(layout, (Partial, ShardSize))
 
 
+def is_of_rows(layout: Layout) -> bool:
+    """Whether a value is, or has in it on some path, rows of a shard as numbers, or what its rows make together."""
+    if isinstance(layout, Several):
+        return any(map(is_of_rows, layout.items))
+    if isinstance(layout, Each):
+        return is_of_rows(layout.element)
+    if isinstance(layout, Mixed):
+        return is_of_rows(layout.one) or is_of_rows(layout.other)
+    if isinstance(layout, Shard):
+        return layout.host is True
+    return isinstance(layout, (Partial, ShardRow)) or (isinstance(layout, Unclear) and layout.joint)
+
+
 def is_figure(layout: Layout) -> bool:
     """Whether a value is a tensor with one number that the rows of a shard were reduced to: a loss."""
     return isinstance(layout, Partial) and layout.host is False

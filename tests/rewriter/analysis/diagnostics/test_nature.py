@@ -71,6 +71,13 @@ model = torch.nn.Linear(8, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 total = 0.0
 scores = []
+
+def spread(guess):
+    found = 0
+    for part in [guess]:
+        found += part.abs().mean()
+    return found
+
 for i, (x, y) in enumerate(torch.utils.data.DataLoader(train)):
     loss = torch.nn.functional.cross_entropy(model(x), y)
     loss.backward()
@@ -145,10 +152,14 @@ def test_a_figure_of_the_last_steps_that_is_printed_after_the_loop(collect: str,
         ("pass", "print(i)", []),
         ("hits = 100.0 * (model(x).argmax(1) == y).sum().item()", "sys.stdout.write(f'{hits}')", ["hits"]),
         ("pass", "writer.add_scalar('loss', loss.item(), i)", ["loss"]),
+        ("part = spread(model(x))\n    whole = loss + part", "print(part.item(), whole.item())", ["part", "whole"]),
         ("best = max(scores)", "print(best, evaluated())", []),
         ("scores.append(loss.item())\n    mean = sum(scores) / len(scores)", "print(mean)\nprint(sum(scores))", []),
     ],
-    ids=["an accuracy", "on a bar", "a number", "on the console", "TensorBoard", "no rows", "one that is reduced"],
+    ids=[
+        *("an accuracy", "on a bar", "a number", "on the console", "TensorBoard", "of a function", "no rows"),
+        "one that is reduced",
+    ],
 )
 def test_a_figure_of_a_step_that_is_shown(collect: str, log: str, names: list[str]) -> None:
     text = "from tqdm import tqdm\n" + RUNNING.replace("COLLECT", collect).replace("LOG", log)

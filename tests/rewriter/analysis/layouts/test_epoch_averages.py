@@ -220,3 +220,28 @@ def test_a_loop_over_something_else_is_none_over_the_rows(trained: Trained) -> N
     step = "for k in range(scores.shape[1]):\n    turns += 1"
     text, findings = trained(built="turns = 0", loss=SCORED, step=step, epoch="print(turns)")
     assert "gather" not in text and findings == []
+
+
+RIGHT_OF = """\
+import numpy
+
+
+def rates(guess, wanted):
+    return {"right": numpy.mean([a == b for a, b in zip(guess, wanted)])}
+
+
+found = {"right": []}"""
+INTO_FOUND = 'found["right"].append(figures["right"])'
+
+
+def test_a_figure_that_a_table_of_the_step_hands_on_is_reduced(trained: Trained) -> None:
+    step = 'figures = {"right": (model(x).argmax(1) == y).float().mean().item()}\n' + INTO_FOUND
+    text, findings = trained(top=RIGHT_OF, step=step, epoch='print(sum(found["right"]) / len(found["right"]))')
+    assert 'append(accelerator.reduce(torch.tensor(figures["right"]' in text
+    assert findings == []
+
+
+def test_figures_that_a_function_makes_of_the_rows_are_told(trained: Trained) -> None:
+    step = "figures = rates(model(x).argmax(1).tolist(), y.tolist())\n" + INTO_FOUND
+    text, findings = trained(top=RIGHT_OF, step=step, epoch='print(sum(found["right"]) / len(found["right"]))')
+    assert "reduce(" not in text and findings == ["metrics_gather"]

@@ -216,3 +216,21 @@ print(loss, hits)"""
     assert "hits += (accelerator.gather_for_metrics(result[1]).argmax(1) == y).sum().item()\n" in text
     assert "        y = accelerator.gather_for_metrics(y)\n" in text
     assert findings == []
+
+
+OVERLAP = """\
+def overlap(guess, wanted):
+    both = (guess * wanted).sum().item()
+    return 2 * both / (guess.sum().item() + wanted.sum().item())"""
+OVERLAPS = """\
+with torch.no_grad():
+    found = 0.0
+    for x, y in test_loader:
+        found += FIGURE
+    print(found / len(test_loader))"""
+
+
+def test_a_quotient_of_the_rows_of_one_batch_leaves_the_loop(trained: Trained) -> None:
+    epoch = OVERLAPS.replace("FIGURE", "overlap(model(x).argmax(1).float(), y.float())")
+    text, findings = trained(top=OVERLAP, epoch=epoch)
+    assert "gather" not in text and findings == ["prepare"]
