@@ -17,7 +17,7 @@ from ..analysis.devices.visible_gpus import chosen_for_others, left_to_launcher,
 from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.differences import same_noise, same_rows, weighted
 from ..analysis.diagnostics.refusals import contradictions
-from ..analysis.diagnostics.remarks import remarks
+from ..analysis.diagnostics.remarks import of_apex, remarks
 from ..analysis.distributed.manual_ddp import without_prefix
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
@@ -162,6 +162,7 @@ class Collected:
             *(without_prefix(call) for call in prefixed),
             *(f for u, f in (self.hand.told if self.hand is not None else ()) if u is unit),
             *contradictions(program.state, unit, program.reach),
+            *of_apex(program.state, unit),
         ]
 
     def leave_to_turn(self, inside: Container[Code], asked: Container[Code]) -> None:

@@ -155,9 +155,11 @@ class _Analyses(ProgramFacts):
         for evaluation in evaluations:
             code = evaluation.unit.names.function(evaluation.loop)
             user = self.shared.get(code)
-            given = may_be_given(self.reach, self.shared, code) if user is not None and evaluation.understood else set()
+            if user is None or not evaluation.understood:
+                continue
+            given = may_be_given(self.reach, self.shared, code)
             self.optional.update(given)
-            if user is not None and not given:
+            if not given:
                 evaluation.leave(f"{user} also runs it, with a loader that is not prepared")
 
     def _decided(

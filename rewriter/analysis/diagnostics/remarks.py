@@ -32,7 +32,7 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Itera
     pairs = [*_pairs(state, unit, reach, training)]
     yield from pairs or _statistics(state, unit, training)
     yield from memories(state, unit, reach, training)
-    yield from _apex(state, unit)
+    yield from of_apex(state, unit)
     yield from _unstepped(state, unit, reach)
     yield from _unseen_savers(state, unit, reach)
 
@@ -257,7 +257,8 @@ def _is_transposed(node: cst.BaseExpression) -> bool:
     return node.func.attr.value == "t" or (node.func.attr.value in ("transpose", "permute") and set(sizes) == {0, 1})
 
 
-def _apex(state: State, unit: Unit) -> Iterator[Finding]:
+def of_apex(state: State, unit: Unit) -> Iterator[Finding]:
+    """What apex does to a model, beside the accelerator: asked of scripts that distribute themselves, too."""
     for call in unit.names.calls:
         record = state.calls.get(call)
         names = [t.qualified for t in record.callees if isinstance(t, External)] if record is not None else []
@@ -268,6 +269,15 @@ def _apex(state: State, unit: Unit) -> Iterator[Finding]:
                 "apex patches the model and the optimizer and scales the loss itself: its effect on a prepared model "
                 "and optimizer is not known",
                 "use torch.autocast and torch.amp.GradScaler instead; they are migrated",
+                Severity.BLOCKED,
+            )
+            return
+        if "apex.parallel.DistributedDataParallel" in names:
+            yield Finding(
+                "apex",
+                call,
+                "this wrapper of apex averages the gradients, and the accelerator would average them as well",
+                "use torch.nn.parallel.DistributedDataParallel instead; it is migrated",
                 Severity.BLOCKED,
             )
             return

@@ -90,3 +90,19 @@ def test_batches_that_only_one_process_reads_are_moved_by_the_script(trained: Tr
     top = TOP.format(rank=READ).replace("        a, b = a.to(device), b.to(device)\n", "")
     _, findings = trained(top=top, epoch="if rank == 0:\n    print(hits(test_loader))")
     assert findings == ["prepare"]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        "from apex.parallel import DistributedDataParallel\nmodel = DistributedDataParallel(model.to(device))",
+        "from apex import amp\nmodel, optimizer = amp.initialize(model.to(device), optimizer, opt_level='O2')",
+    ],
+)
+def test_what_apex_does_beside_the_accelerator_is_refused_also_where_it_is_distributed(
+    trained: Trained, wrap: str
+) -> None:
+    built = "\n".join([*DISTRIBUTED.split("\n")[:-2], wrap])
+    epoch = "sampler.set_epoch(epoch)\nturn(loader, True)"
+    _, findings = trained(top=TOP.format(rank="torch.distributed.get_rank()"), built=built, epoch=epoch)
+    assert findings == ["apex"]
