@@ -17,7 +17,8 @@ USUAL_NAMES = frozenset(
     "rank local_rank global_rank world_rank ddp_rank ddp_local_rank dist_rank node_rank is_main is_master "
     "is_main_process is_local_main_process is_last_process is_global_zero is_rank_zero rank_zero "
     "master_process main_process is_rank0 "
-    "is_root process_index local_process_index is_primary is_chief rank_zero_only is_local_main is_local_master".split()
+    "is_root process_index local_process_index is_primary is_chief rank_zero_only is_local_main is_local_master "
+    "get_rank get_local_rank get_node_local_rank".split()
 )
 """Usual names for the rank of a process, or for the check whether it is the first: of a program that is known to be
 distributed. Elsewhere the rank of something else may be meant, of a player or a matrix."""
@@ -89,7 +90,7 @@ class RankQuestions:
 
     def _called(self, unit: Unit, call: cst.Call) -> bool:
         name = method_name(call)
-        if name in self._names or name in ("get_rank", "get_local_rank", "get_node_local_rank"):
+        if name in self._names:
             return True
         if name in questions.joining_names():
             return False

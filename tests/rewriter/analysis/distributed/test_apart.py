@@ -43,7 +43,7 @@ def test_an_evaluation_that_one_process_runs_is_that_of_the_whole_set(trained: T
     assert findings == []
 
 
-@pytest.mark.parametrize("rank", ["int(sys.argv[1])", "len(os.environ)"])
+@pytest.mark.parametrize("rank", ["int(sys.argv[1])", "len(os.environ)", "sys.deck.get_rank()"])
 def test_the_rank_of_something_else_is_none(trained: Trained, rank: str) -> None:
     text, _ = trained(top=TOP.format(rank=rank), epoch="if rank == 0:\n    print(hits(test_loader))")
     assert "accelerator.gather_for_metrics((out, b))" in text
