@@ -257,7 +257,8 @@ class _Analyses(ProgramFacts):
         self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])
         if self.flag is None and self.existing is None:
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
-            self.flag = kept_device(self.state, self.reach, gone, gone | self._places_of_models(collected))
+            aims = gone | self._places_of_models(collected)
+            self.flag = kept_device(self.state, self.reach, gone, aims, plan_.code)
         asks = self.existing is None and self.flag is None
         stays = cpu_only(self.state, self.reach, self.training, partial(self._early, plan_)) if asks else None
         if stays is not None:

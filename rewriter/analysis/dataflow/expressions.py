@@ -79,7 +79,7 @@ def _attribute(state: State, unit: Unit, node: cst.Attribute, slot: Slot) -> Non
             _parameter(state, node, thing, name, slot)
         elif called:
             state.solver.add(slot, state.bound(thing, name))
-            if isinstance(thing, (Origin, Instance, Unknown)):
+            if isinstance(thing, (Origin, Instance, Unknown, Klass)):
                 _held(state, thing, name, slot)
         else:
             attribute(state, node, thing, name, slot)
@@ -88,8 +88,12 @@ def _attribute(state: State, unit: Unit, node: cst.Attribute, slot: Slot) -> Non
 
 
 def _held(state: State, thing: Thing, name: str, slot: Slot) -> None:
-    """Let a slot hold what an attribute of a thing was given; a copy of a model has copies of its layers."""
+    """Let a slot hold what an attribute of a thing, or of its class, was given; a copy of a model has copies of its
+    layers."""
     state.solver.flow(state.field(thing, name), slot)
+    klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
+    if isinstance(klass, Klass):
+        state.solver.flow(state.field(klass, name), slot)
     if isinstance(thing, Origin) and thing.role is Role.MODEL and thing.source is not None:
         state.solver.flow(state.field(thing.source, name), slot)
 
@@ -131,14 +135,13 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
         _held(state, thing, name, slot)
         klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
         if isinstance(klass, Klass):
-            solver.flow(state.field(klass, name), slot)
             method = klass.method(name)
             if method is not None and method.decorated("property", "cached_property"):
                 bind_self(state, thing, method)
             elif method is not None:
                 solver.add(slot, state.bound(thing, name))
     elif isinstance(thing, Klass):
-        solver.flow(state.field(thing, name), slot)
+        _held(state, thing, name, slot)
         method = thing.method(name)
         if method is not None:
             solver.add(slot, method)

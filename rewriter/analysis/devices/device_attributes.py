@@ -13,17 +13,20 @@ from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State, Unit, origins
+from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import method_name
 from .device_flags import Flag
-from .device_names import chosen_by_setting, condition_of
+from .device_names import chosen_by_setting, condition_of, takes_what_is_there
 
 _NAMES = frozenset({"device", "dev"})
 _DEPTH = 4
 
 
-def kept_device(state: State, reach: Reach, gone: set[cst.CSTNode], aims: Container[cst.CSTNode]) -> Flag | None:
+def kept_device(
+    state: State, reach: Reach, gone: set[cst.CSTNode], aims: Container[cst.CSTNode], anchor: Code | None
+) -> Flag | None:
     """
     The attribute or the variable that holds the script's device, as what the accelerator takes over and gives back.
 
@@ -31,7 +34,11 @@ def kept_device(state: State, reach: Reach, gone: set[cst.CSTNode], aims: Contai
         state, reach: the solved program.
         gone: nodes that go with the moves; a read among them needs nothing any more.
         aims: nodes that name where the script moves its models and batches: that is its device.
+        anchor: the code that needs the accelerator first.
     """
+    own = _of_object(state, reach, gone, aims, anchor) if isinstance(anchor, cst.FunctionDef) else None
+    if own is not None:
+        return own
     for unit in reach.units:
         for node in state.values:
             if not (node.__class__ is cst.Attribute and node in unit.names.parents and _is_device(state, unit, node)):
@@ -50,6 +57,45 @@ def kept_device(state: State, reach: Reach, gone: set[cst.CSTNode], aims: Contai
     if chosen is not None:  # when its setting has its value is not known
         return Flag(chosen[0], chosen[0].names.module.code_for_node(chosen[1]), chosen[1], kept=True, settled=False)
     return None
+
+
+def _of_object(
+    state: State, reach: Reach, gone: set[cst.CSTNode], aims: Container[cst.CSTNode], anchor: cst.FunctionDef
+) -> Flag | None:
+    """The device that a constructor has given to the object whose method makes the accelerator: ``self.device``."""
+    unit, places = reach.unit(anchor), positional(anchor)
+    scope = unit.names.within.get(anchor)
+    if scope is None or not isinstance(scope.node, cst.ClassDef) or not places:
+        return None
+    itself = unit.names.scopes[anchor].bindings[places[0].name.value]
+    for node in unit.names.every(cst.Attribute):
+        assert isinstance(node, cst.Attribute)
+        if node not in aims or not isinstance(node.value, cst.Name) or unit.names.binding(node.value) is not itself:
+            continue
+        made = origins(state.values.get(node), Role.DEVICE)
+        if any(o.qualified == "follows" for o in made) or not (made or _is_device(state, unit, node)):
+            continue
+        same = list(_same(state, reach, node))
+        sets = [(u, n) for u, n in same if isinstance(u.names.parents.get(n), cst.AssignTarget)]
+        codes = [u.names.function(n) for u, n in sets]
+        if not all(isinstance(code, cst.FunctionDef) and code.name.value == "__init__" for code in codes):
+            continue
+        left = [(u, n) for u, n in same if n not in gone and (u, n) not in sets]
+        there = bool(sets) and all(_takes_what_is_there(state, u, n) for u, n in sets)
+        if there and not left:
+            continue
+        text, kind = f"{node.value.value}.{node.attr.value}", "" if all(o.qualified == "str" for o in made) else ".type"
+        word = not kind and any(_read_as_word(reach, u, n) for u, n in left)
+        gives = f"{text} = {{}}.device{'.type' if word else ''}" if left else ""
+        condition = "" if there else f'{text}{kind} == "cpu"'
+        return Flag(unit, condition, node, None, gives, tuple(n for _, n in left), True)
+    return None
+
+
+def _takes_what_is_there(state: State, unit: Unit, target: cst.CSTNode) -> bool:
+    """Whether an assignment gives the CPU only where there is no other device."""
+    assign = unit.names.parents.get(unit.names.parents[target])
+    return isinstance(assign, cst.Assign) and takes_what_is_there(state, unit, assign.value)
 
 
 def _holder(reach: Reach, unit: Unit, node: cst.Name, depth: int = 0) -> tuple[Unit, Binding] | None:

@@ -155,6 +155,11 @@ def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | N
     return _chosen(state, unit, value) or None
 
 
+def takes_what_is_there(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether an expression gives the CPU only where torch finds no other device."""
+    return _chosen(state, unit, value) == ""
+
+
 def condition_of_branches(
     state: State,
     unit: Unit,

@@ -329,6 +329,26 @@ def test_what_a_thing_has_or_gives_is_told_from_the_thing(text: str, scope: str,
     assert roles(LOADED + text, "x", scope) == expected
 
 
+NESTED = """
+class Outer:
+    class Inner(nn.Module):
+        def forward(self, x):
+            return x
+
+    kind = nn.Linear
+
+    def run(self):
+        made = {made}
+
+Outer().run()
+"""
+
+
+@pytest.mark.parametrize("made", ["self.Inner()", "Outer.Inner()", "self.kind(2, 2)", "Outer.kind(2, 2)"])
+def test_a_class_that_a_class_keeps_makes_a_model(made: str) -> None:
+    assert roles(NESTED.replace("{made}", made), "made", "Outer.run") == {"model"}
+
+
 def test_a_weight_of_a_layer_is_a_parameter() -> None:
     assert roles(LOADED + "def note(x): pass\nnote(model.weight)", "x", "note") == {"parameters"}
 

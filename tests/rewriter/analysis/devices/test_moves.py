@@ -318,3 +318,50 @@ def test_what_a_function_chooses_at_each_move_is_reported(
     there = SWITCH.replace("not fast", "not torch.cuda.is_available()")
     after, findings = trained_project(train=SWITCHED, switch=there)
     assert "Accelerator()" in after["train"] and findings == []
+
+
+OF_OBJECT = """
+import argparse
+
+class Fit:
+    def __init__(self, place):
+        self.place = {made}
+
+    def run(self, rows):
+        net = torch.nn.Linear(4, 1)
+        net.to(self.place)
+        {noise}
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x in DataLoader(rows, batch_size=8):
+            optimizer.zero_grad()
+            net(x.to(self.place)).mean().backward()
+            optimizer.step()
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--place", default="cpu")
+Fit(parser.parse_args().place).run(data)
+"""
+ASKED = 'Accelerator(cpu=self.place.type == "cpu")'
+THERE = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+GIVEN = "        self.place = self.accelerator.device\n"
+OF_OBJECTS = {
+    "read later": ("torch.device(place)", "noise = torch.ones(4, device=self.place)", ASKED, True),
+    "not read any more": ("torch.device(place)", "noise = 1", ASKED, False),
+    "what is there": (THERE, "noise = 1", "Accelerator()", False),
+    "what is there, read later": (THERE, "noise = torch.ones(4, device=self.place)", "Accelerator()", True),
+}
+
+
+@pytest.mark.parametrize(("made", "noise", "accelerator", "given"), OF_OBJECTS.values(), ids=OF_OBJECTS)
+def test_the_device_that_a_constructor_keeps_is_asked_by_the_method_that_prepares(
+    made: str,
+    noise: str,
+    accelerator: str,
+    given: bool,
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    """`--place cpu` is still the CPU, and what is made there meets the model."""
+    head = "import torch\nfrom data import data\nfrom torch.utils.data import DataLoader\n"
+    after, findings = trained_project(train=head + OF_OBJECT.format(made=made, noise=noise))
+    assert f"        self.accelerator = {accelerator}\n" in after["train"]
+    assert (GIVEN in after["train"]) is given and findings == []
