@@ -396,7 +396,7 @@ class _Analyses(ProgramFacts):
         gone = {n for p in placements for n in vanishing(p)}
         kept = [top for top in self.tops if top.unit.names.module not in above]
         for _ in range(3):  # what the way takes with it may settle that it needs no flag, which may change the way
-            self.constants = Constants(self.state, kept, placements, gone)
+            self.constants = Constants(self.state, kept, self.reach, placements, gone)
             self.flag = asked or (self.constants.flag(anchor) if new else None)
             way = self._way(collected, plan_)
             taken_over = {*way.replaced, *(name.binding for _, name in way.redefined)}

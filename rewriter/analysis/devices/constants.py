@@ -117,10 +117,11 @@ class Constants:
         self,
         state: State,
         kept: Sequence[Constant] = (),
+        reach: Reach | None = None,
         placements: Iterable[Placement] = (),
         gone: Container[cst.CSTNode] = (),
     ) -> None:
-        self.state, self.all = state, kept
+        self.state, self.all, self.reach = state, kept, reach
         self.bindings = {constant.name.binding for constant in kept}
         self.reads = {node for constant in kept for _, node in constant.reads}
         moves = (p.node for p in placements if isinstance(p.node, cst.Call))
@@ -167,7 +168,8 @@ class Constants:
             for owner, node in self.left[constant]:
                 made = _made_at_import(self.state, owner, node) if owner is unit and owner is not home else None
                 if made is not None:
-                    yield _too_early(constant, made)
+                    idle = self.reach is not None and not _read_by_program(self.reach, owner, made)
+                    yield _unread(made) if idle else _too_early(constant, made)
 
 
 def _made_at_import(state: State, unit: Unit, read: cst.CSTNode) -> cst.Call | None:
@@ -180,6 +182,32 @@ def _made_at_import(state: State, unit: Unit, read: cst.CSTNode) -> cst.Call | N
     if unit.names.function(call) is not unit.names.module or not (named or method_name(call) == "to"):
         return None
     return None if origins(state.values.get(call), Role.MODEL, Role.CRITERION) else call
+
+
+def _read_by_program(reach: Reach, unit: Unit, made: cst.Call) -> bool:
+    """Whether code that the program runs reads the variable in which a module keeps a tensor, in whatever file."""
+    assign = next(unit.names.enclosing(made, cst.Assign), None)
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+    if not isinstance(target, cst.Name):
+        return True
+    for other in reach.units:
+        for node in other.names.every(cst.Name, cst.Attribute):
+            word = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
+            if word == target.value and node is not target and other.names.function(node) in reach.reachable:
+                if not isinstance(other.names.parents.get(node), cst.ImportAlias):
+                    return True
+    return False
+
+
+def _unread(node: cst.Call) -> Finding:
+    return Finding(
+        "device-constant",
+        node,
+        "created when the module is imported: on several GPUs every process puts it on the first one. Nothing in this "
+        "program reads it",
+        "no action needed, but it takes memory there: create it in a function",
+        Severity.NOTE,
+    )
 
 
 def _left_to_launcher(node: cst.CSTNode) -> Finding:

@@ -174,10 +174,21 @@ def test_one_that_may_be_any_gpu_is_for_review(run: Run) -> None:
 
 
 def test_a_tensor_made_while_a_module_is_imported_is_refused(run: Run) -> None:
-    after, findings = run(CHOICE + "WEIGHTS = torch.ones(2).to(DEVICE)\n")
+    after, findings = run(CHOICE + "WEIGHTS = torch.ones(2).to(DEVICE)\nTOTAL = WEIGHTS.sum()\n")
     assert findings == ["device-constant"] and not after
     after, findings = run(CHOICE + "TEACHER = torch.nn.Linear(4, 2).to(DEVICE)\n")
     assert findings == [] and after, "a model is moved by prepare"
+
+
+def test_a_tensor_that_the_program_does_not_read_is_a_note(run: Run) -> None:
+    made = CHOICE + "WEIGHTS = torch.ones(2).to(DEVICE)\n\ndef weighed(x):\n    return x * WEIGHTS\n"
+    after, findings = run(made)
+    assert findings == ["device-constant"] and "accelerator.prepare" in after["train.py"]
+    model = MODEL.replace("import DEVICE", "import DEVICE, weighed").replace("self.fc(x)", "weighed(self.fc(x))")
+    after, findings = run(made, model=model)
+    assert findings == ["device-constant"] and not after
+    after, findings = run(made, model=MODEL.replace("self.fc(x)", "self.fc(x) * config.WEIGHTS"))
+    assert findings == ["device-constant"] and not after
 
 
 def test_a_device_taken_by_another_module_is_still_there(run: Run) -> None:
