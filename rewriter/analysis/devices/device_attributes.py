@@ -84,10 +84,10 @@ def _of_object(
         there = bool(sets) and all(_takes_what_is_there(state, u, n) for u, n in sets)
         if there and not left:
             continue
-        text, kind = f"{node.value.value}.{node.attr.value}", "" if all(o.qualified == "str" for o in made) else ".type"
-        word = not kind and any(_read_as_word(reach, u, n) for u, n in left)
+        text, words = f"{node.value.value}.{node.attr.value}", all(o.qualified == "str" for o in made)
+        word = words and any(_read_as_word(reach, u, n) for u, n in left)
         gives = f"{text} = {{}}.device{'.type' if word else ''}" if left else ""
-        condition = "" if there else f'{text}{kind} == "cpu"'
+        condition = "" if there else _names_cpu(text, made)
         return Flag(unit, condition, node, None, gives, tuple(n for _, n in left), True)
     return None
 
@@ -134,19 +134,26 @@ def _of_variable(
     state: State, reach: Reach, unit: Unit, node: cst.Name, binding: Binding, gone: set[cst.CSTNode]
 ) -> Flag:
     made = origins(state.binding(binding), Role.DEVICE)
-    kind = "" if all(o.qualified == "str" for o in made) else ".type"
     left = [read for read in binding.reads if read not in gone]
-    word = not kind and any(_read_as_word(reach, unit, read) for read in left)
+    word = all(o.qualified == "str" for o in made) and any(_read_as_word(reach, unit, read) for read in left)
     gives = f"{binding.name} = {{}}.device{'.type' if word else ''}" if left else ""
     return Flag(
         unit,
-        f'{binding.name}{kind} == "cpu"',
+        _names_cpu(binding.name, made),
         node,
         choice_around(unit, binding.definitions[0]),
         gives,
         tuple(left),
         True,
     )
+
+
+def _names_cpu(text: str, made: list[Origin]) -> str:
+    """The condition under which an expression names the CPU: a word, a device, or either."""
+    words = [origin.qualified == "str" for origin in made]
+    if all(words):
+        return f'{text} == "cpu"'
+    return f'str({text}) == "cpu"' if any(words) else f'{text}.type == "cpu"'
 
 
 def _is_device(state: State, unit: Unit, node: cst.Attribute) -> bool:
@@ -189,8 +196,7 @@ def _flag(
     left = [(u, n) for u, n in left if u.names.function(n) not in makers]
     last = max((n for _, n in sets), key=unit.names.order, default=None)
     made = [o for o in origins(state.values.get(node), Role.DEVICE) if o.qualified != "follows"]
-    kind = ".type" if made and all(o.qualified != "str" for o in made) else ""
-    condition: str | None = f'{text}{kind} == "cpu"'
+    condition: str | None = _names_cpu(text, made)
     if last is not None:
         assign = unit.names.parents.get(unit.names.parents[last])
         assert isinstance(assign, cst.Assign)

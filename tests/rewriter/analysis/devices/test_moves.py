@@ -347,6 +347,12 @@ GIVEN = "        self.place = self.accelerator.device\n"
 OF_OBJECTS = {
     "read later": ("torch.device(place)", "noise = torch.ones(4, device=self.place)", ASKED, True),
     "not read any more": ("torch.device(place)", "noise = 1", ASKED, False),
+    "a word or a device": (
+        '"cpu" if place == "cpu" else torch.device(place)',
+        "noise = torch.ones(4, device=self.place)",
+        'Accelerator(cpu=str(self.place) == "cpu")',
+        True,
+    ),
     "what is there": (THERE, "noise = 1", "Accelerator()", False),
     "what is there, read later": (THERE, "noise = torch.ones(4, device=self.place)", "Accelerator()", True),
 }
