@@ -83,6 +83,7 @@ def test_no_role(text: str) -> None:
         ("x = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", "device"),
         ("x = 'cuda:0' if torch.cuda.is_available() else 'cpu'", "device"),
         ("x = torch.accelerator.current_accelerator()", "device"),
+        ("from torch_geometric.loader import DenseDataLoader\nx = DenseDataLoader(graphs, 8)", "loader"),
         ("x = torch.load('f')", "checkpoint"),
         ("x = nn.Linear(1, 1).state_dict()", "state"),
         ("from torchlift.runtime import Accelerator\nx = Accelerator()", "accelerator"),
