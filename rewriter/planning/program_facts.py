@@ -239,10 +239,15 @@ class _Analyses(ProgramFacts):
         asked = self._run_in_turn([e.node for e in turns]) - inside
         for part in collected.values():
             part.leave_to_turn(inside, asked)
-        shared = [loop for loop, held in self.state.loaders.items() if not plan_.prepared.isdisjoint(held)]
+        early = partial(self._reads_early, plan_)
+        shared = [
+            loop
+            for loop, held in self.state.loaders.items()
+            if any(loader in plan_.prepared and not early(loop, loader) for loader in held)
+        ]
         gathers = [(unit, gather) for unit, part in collected.items() for gather in part.gathers]
         cut = self.batches.shards if isinstance(self.batches, ShardedBatches) else ()
-        equality = Equality(self.state, self.reach, self.training, shared, gathers, cut)
+        equality = Equality(self.state, self.reach, self.training, shared, gathers, cut, early=early)
         for part in collected.values():
             part.decide(equality)
         for unit, finding in (*self._apart(equality, gathers), *self._on_cpu(plan_.prepared, evaluations)):
@@ -279,6 +284,12 @@ class _Analyses(ProgramFacts):
         calls = [p.node for part in collected.values() for p in part.placements if p.move is Move.RETARGET]
         models = [c for c in calls if isinstance(c, cst.Call) and origins(self.state.calls[c].receiver, Role.MODEL)]
         return {node for call in models for arg in call.args for node in descendants(arg)}
+
+    def _reads_early(self, plan_: PreparePlan, node: cst.CSTNode, loader: Origin) -> bool:
+        """Whether a node reads a loader only before its ``prepare``: the batches are whole."""
+        stands = plan_.stands.get(loader)
+        unit = self.reach.unit_of(node, self.reach.units[0])
+        return stands is not None and in_front(stands, unit, self.reach, node)
 
     def _open(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether all processes run a piece of code that no file outside the program calls."""

@@ -16,7 +16,11 @@ from .import_graph import Library, Program, absolute
 _GUARD = re.compile(rb"__name__\s*==|==\s*__name__")
 _OF_TESTS = re.compile(r"(^|/)(tests?|testing)/|(^|/)conftest\.py$")
 _LIKE_A_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
-_HAS_TESTS = re.compile(rb"^\s*(async\s+)?def test|^\s*(import|from)\s+(pytest|unittest)\b", re.MULTILINE)
+_RUNS_TESTS = re.compile(rb"\b(unittest|pytest)\.main\(|\b(import|from)\s+(pytest|unittest)\b")
+"""What a file of tests does that can be started."""
+_HAS_TESTS = re.compile(
+    rb"^\s*(async\s+)?def test(_|[A-Z])|^class Test|^\s*(import|from)\s+(pytest|unittest)\b", re.MULTILINE
+)
 
 
 class Map:
@@ -241,7 +245,9 @@ class Map:
         if _OF_TESTS.search(name):
             return True
         try:
-            return _LIKE_A_TEST.search(name) is not None and _HAS_TESTS.search(self.library.data(path)) is not None
+            text = self.library.data(path) if _LIKE_A_TEST.search(name) is not None else b""
+            program = _GUARD.search(text) is not None and _RUNS_TESTS.search(text) is None
+            return _HAS_TESTS.search(text) is not None and not program
         except SourceError:
             return True
 

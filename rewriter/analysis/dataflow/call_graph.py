@@ -135,7 +135,7 @@ class Reach:
         places = [param.name.value for param in positional(function)]
         for site in self.sites(function):
             unit = self.state.calls[site].unit
-            first = 1 if places[:1] in (["self"], ["cls"]) and isinstance(site.func, cst.Attribute) else 0
+            first = 1 if places[:1] in (["self"], ["cls"]) else 0  # of a method, or an object that is called
             for index, arg in enumerate(site.args):
                 place = places[index + first] if index + first < len(places) else ""
                 if arg.star or (arg.keyword.value if arg.keyword is not None else place) == parameter.name:

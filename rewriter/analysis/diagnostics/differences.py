@@ -10,30 +10,31 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import CallRecord, State, Unit, origins
+from ..dataflow.values import CallRecord, Function, Instance, Klass, State, Unit, origins
 from ..effects.existing_guards import guarded
 from ..layouts.losses import weighted_mean
 from ..layouts.reductions import reduction_of
 from ..syntax.definitions import plain_values
-from ..syntax.nodes import dotted, keyword
+from ..syntax.nodes import dotted, is_none, is_zero, keyword
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name
 
 
-def weighted(state: State, training: Training) -> Iterator[tuple[Unit, Finding]]:
+def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding]]:
     """Losses that are normalised by something else than the number of rows."""
     seen: set[cst.CSTNode] = set()
     for record in training.backwards:
         for loss in _losses(state, record):
             maker = loss.source.node if loss.source is not None and loss.source.role is Role.CRITERION else loss.node
-            names = [n for n in ("weight", "ignore_index") if isinstance(maker, cst.Call) and keyword(maker, n)]
+            given = {n: keyword(maker, n) for n in ("weight", "ignore_index")} if isinstance(maker, cst.Call) else {}
+            where = state.calls[maker].unit if isinstance(maker, cst.Call) and maker in state.calls else record.unit
+            names = [n for n, value in given.items() if value is not None and not _is_none(reach, where, value)]
             if names and maker not in seen:
                 made = state.calls.get(loss.node) if isinstance(loss.node, cst.Call) else None
                 if made is not None and reduction_of(state, made.unit, made.node) == "sum":
                     continue  # a sum of weighted rows is the sum of what the processes add up
                 seen.add(maker)
-                unit = state.calls[maker].unit if isinstance(maker, cst.Call) and maker in state.calls else record.unit
-                yield unit, weighted_mean(maker, f"normalises this loss by its own {names[0]}")
+                yield where, weighted_mean(maker, f"normalises this loss by its own {names[0]}")
             elif isinstance(loss.node, cst.Call) and loss.node in state.calls and loss.node not in seen:
                 seen.add(loss.node)
                 made = state.calls[loss.node]
@@ -56,7 +57,30 @@ def _losses(state: State, record: CallRecord) -> Iterator[Origin]:
             forward = klass.method("forward") if klass is not None else None
             for returned in forward.unit.names.returns.get(forward.node, ()) if forward is not None else ():
                 for node in descendants(returned.value) if returned.value is not None else ():
-                    yield from origins(state.values.get(node), Role.LOSS) if isinstance(node, cst.Name) else ()
+                    yield from origins(state.values.get(node), Role.LOSS) if isinstance(node, _GIVING) else ()
+
+
+_GIVING = (cst.Name, cst.Call)
+
+
+def _is_none(reach: Reach, unit: Unit, value: cst.BaseExpression, depth: int = 0) -> bool:
+    """Whether a value is certainly None: written out, or a parameter with that default, which no call gives more."""
+    if is_none(value):
+        return True
+    binding = unit.names.binding(value) if isinstance(value, cst.Name) and depth < _DEPTH else None
+    params = [d for d in binding.definitions if isinstance(d, cst.Param)] if binding is not None else []
+    if binding is None or not params or len(params) < len(binding.definitions):
+        return False
+    default = params[0].default
+    sites = [site for site in reach.sites(binding.scope.node) if reach.function_of(site) in reach.reachable]
+    given = [(u, one) for u, one in reach.given(binding) if u.names.function(one) in reach.reachable]
+    if len(given) < len(sites) and (default is None or not is_none(default)):
+        return False
+    return bool(sites) and all(_is_none(reach, where, one, depth + 1) for where, one in given)
+
+
+_DEPTH = 4
+"""So many calls are followed to what a parameter is given."""
 
 
 def _chosen(state: State, unit: Unit, node: cst.BaseExpression) -> str:
@@ -87,7 +111,7 @@ def _is_mask(unit: Unit, index: cst.BaseExpression) -> bool:
 _PACKED = frozenset(("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence"))
 
 
-def same_rows(state: State, unit: Unit) -> Iterator[Finding]:
+def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
     """Data sets that choose their rows by Python's or NumPy's generator: the same rows on all processes."""
     for klass in unit.classes.values():
         getter = klass.method("__getitem__")
@@ -97,15 +121,74 @@ def same_rows(state: State, unit: Unit) -> Iterator[Finding]:
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
             if record is None or not questions.draws_alike(outside_name(record)) or not _is_index(unit, record.node):
                 continue
-            yield Finding(
-                "same-noise",
-                node,
-                f"`{klass.node.name.value}` chooses its rows by Python's or NumPy's generator, which is kept equal on "
-                "all processes: without loader workers all processes choose the same rows",
-                "use workers, whose generators differ between processes (num_workers=1), or a generator of the "
-                "process's own",
+            loaders = list(_loaders_of(state, klass))
+            seeding = next(
+                (seed for loader in loaders if (seed := _seeds_workers(state, reach, loader)) is not None), None
             )
+            if seeding is not None:
+                yield _same_rows(
+                    node,
+                    klass,
+                    f"and `worker_init_fn` seeds that (`{_spelled(seeding)}`) by nothing that differs between "
+                    "processes: the workers of all processes choose the same rows",
+                    "let the seed differ between processes: np.random.seed(torch.initial_seed() % 2**32)",
+                )
+            elif not loaders or not all(map(_has_workers, loaders)):
+                yield _same_rows(
+                    node,
+                    klass,
+                    "which is kept equal on all processes: without loader workers all processes choose the same rows",
+                    "use workers, whose generators differ between processes (num_workers=1), or a generator of the "
+                    "process's own",
+                )
             break
+
+
+def _same_rows(node: cst.CSTNode, klass: Klass, why: str, remedy: str) -> Finding:
+    name = klass.node.name.value
+    return Finding("same-noise", node, f"`{name}` chooses its rows by Python's or NumPy's generator, {why}", remedy)
+
+
+def _loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
+    """The calls that make a loader of a class of data sets, as far as that is seen."""
+    for record in state.calls.values():
+        made = any(origin.node is record.node for origin in origins(record.result, Role.LOADER))
+        data = keyword(record.node, "dataset", 0) if made else None
+        held = state.values.get(data) if data is not None else None
+        for thing in held.things if held is not None else ():
+            if klass in (state.klass.get(thing), thing.klass if isinstance(thing, Instance) else None):
+                yield record
+
+
+def _has_workers(loader: CallRecord) -> bool:
+    """Whether a loader certainly has workers."""
+    workers = keyword(loader.node, "num_workers", 5)
+    return isinstance(workers, cst.Integer) and not is_zero(workers)
+
+
+def _seeds_workers(state: State, reach: Reach, loader: CallRecord) -> cst.Call | None:
+    """The call by which a loader's `worker_init_fn` seeds Python's or NumPy's generator alike on all processes."""
+    given = keyword(loader.node, "worker_init_fn")
+    held = state.values.get(given) if given is not None else None
+    for thing in held.things if held is not None else ():
+        run = list(reach.runs(thing.node.body, thing.unit)) if isinstance(thing, Function) else []
+        if any(map(_differs, run)):
+            continue
+        for node in run:
+            record = state.calls.get(node) if isinstance(node, cst.Call) else None
+            if record is not None and questions.seeds(outside_name(record)) in ("numpy", "python"):
+                return record.node
+    return None
+
+
+def _differs(node: cst.CSTNode) -> bool:
+    """Whether something differs between processes: what torch seeds a worker with, or the number of the process."""
+    word = node.attr.value if isinstance(node, cst.Attribute) else node.value if isinstance(node, cst.Name) else ""
+    return word in ("initial_seed", "get_worker_info") or "rank" in word or word.endswith("process_index")
+
+
+def _spelled(call: cst.Call) -> str:
+    return dotted(call.func)
 
 
 def _is_index(unit: Unit, draw: cst.Call) -> bool:

@@ -8,7 +8,7 @@ an object of the program's own classes as a whole: two meters of one class are t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -77,6 +77,7 @@ class Equality:
         shared: loops whose loader gives each process its own shard.
         gathers: what is made whole, and where.
         cut: expressions that give the rows of one process, of a batch that no loader yields.
+        early: whether a node reads a loader before that is prepared: what it reads is no shard.
         branches: what is set or returned under a condition depends on that condition, too: ``bad += 1``.
     """
 
@@ -89,11 +90,13 @@ class Equality:
         gathers: Iterable[tuple[Unit, Gather]],
         cut: Iterable[cst.CSTNode] = (),
         *,
+        early: Callable[[cst.CSTNode, Origin], bool] = lambda node, loader: False,
         branches: bool = False,
     ) -> None:
         self.state, self.reach, self.training = state, reach, training
         self.shared = set(shared)
         self._cut = set(cut)
+        self._early = early
         self._branches = branches
         self._gathers = list(gathers)
         self._whole: set[cst.CSTNode] = set()
@@ -111,7 +114,10 @@ class Equality:
 
     def also(self, loop: cst.CSTNode, gathers: Iterable[tuple[Unit, Gather]]) -> Equality:
         """What would be equal if the turns of one more loop were each process's own, with these gathers."""
-        return Equality(self.state, self.reach, self.training, (*self.shared, loop), gathers, self._cut, branches=True)
+        loops = (*self.shared, loop)
+        return Equality(
+            self.state, self.reach, self.training, loops, gathers, self._cut, early=self._early, branches=True
+        )
 
     def is_local(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether an expression may differ from process to process."""
@@ -378,7 +384,8 @@ class Equality:
     def _drawn(self, node: cst.Call) -> bool:
         batches = origins(self.state.values.get(node), Role.BATCH)
         prepared: set[Origin] = {o for loop in self.shared for o in self.reach.loaders(loop)}
-        return any(batch.source in prepared for batch in batches)
+        loaders = [batch.source for batch in batches if batch.source is not None and batch.source in prepared]
+        return any(not self._early(node, loader) for loader in loaders)
 
     def _is_noise(self, record: CallRecord) -> bool:
         """Whether a training step draws from torch's generators, which differ from process to process: before

@@ -339,6 +339,25 @@ def test_a_script_that_is_called_like_a_test_is_a_program(look: Look) -> None:
     assert findings(survey) == []
 
 
+def test_a_program_that_tests_a_model_is_no_test(look: Look) -> None:
+    """It has a function `test`, and is started to measure how good the model is."""
+    script = (
+        "from engine import evaluate\n\n\ndef test(model):\n    evaluate(model, [], 'cpu')\n\n\n"
+        "def test_all(models):\n    for model in models:\n        test(model)\n\n\n"
+        "if __name__ == '__main__':\n    test_all([])\n"
+    )
+    assert "tested-module" not in [id for _, id in findings(look({**PROGRAM, "test_engine.py": script}))]
+
+
+def test_a_test_that_can_be_started(look: Look) -> None:
+    """It is a test all the same."""
+    script = (
+        "import unittest\nfrom engine import evaluate\n\n\nclass TestIt(unittest.TestCase):\n"
+        "    def test_it(self):\n        assert evaluate\n\n\nif __name__ == '__main__':\n    unittest.main()\n"
+    )
+    assert findings(look({**PROGRAM, "test_engine.py": script})) == [("engine.py", "tested-module")]
+
+
 def test_a_test_beside_the_script_is_no_program(look: Look) -> None:
     tests = {**PROGRAM, "engine_test.py": "from engine import evaluate\n\n\ndef test_it():\n    assert evaluate\n"}
     assert findings(look(tests)) == [("engine.py", "tested-module")]

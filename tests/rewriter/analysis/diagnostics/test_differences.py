@@ -64,6 +64,59 @@ def test_rows_that_a_data_set_chooses_itself(first: str, second: str, findings: 
     assert trained(top=PAIRS.format(first=first, second=second))[1] == findings
 
 
+DRAWN_ROWS = """\
+import random
+import time
+import numpy as np
+
+class Blocks(torch.utils.data.Dataset):
+    def __getitem__(self, index):
+        return self.rows[np.random.randint(9)]
+
+def seed(worker):
+    SEED"""
+ALIKE = "seeds that (`{}`) by nothing that differs between processes"
+WORKERS = "without loader workers all processes choose the same rows"
+
+
+@pytest.mark.parametrize(
+    ("seed", "workers", "told"),
+    [
+        ("pass", "", WORKERS),
+        ("pass", ", num_workers=count", WORKERS),
+        ("pass", ", num_workers=2", None),
+        ("pass", ", num_workers=2, worker_init_fn=seed", None),
+        ("np.random.seed(worker)", ", num_workers=2, worker_init_fn=seed", ALIKE.format("np.random.seed")),
+        (
+            "np.random.seed(worker + int(time.time()))",
+            ", num_workers=2, worker_init_fn=lambda n: seed(n)",
+            ALIKE.format("np.random.seed"),
+        ),
+        ("np.random.seed(torch.initial_seed() % 2**32)", ", num_workers=2, worker_init_fn=seed", None),
+        ("random.seed(7 + worker)", ", num_workers=2, worker_init_fn=seed", ALIKE.format("random.seed")),
+    ],
+)
+def test_how_workers_are_seeded(seed: str, workers: str, told: str | None) -> None:
+    """Workers of a loader draw different numbers on each process, unless the script seeds them alike."""
+    top = DRAWN_ROWS.replace("SEED", seed)
+    text = f"import torch\nfrom torch.utils.data import DataLoader\n{top}\n{_SCRIPT.replace('LOADER', workers)}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    messages = [d.message for d in file.diagnoses if d.id == "same-noise"]
+    assert [told in message for message in messages if told is not None] == [True] * (told is not None)
+    assert told is not None or messages == []
+
+
+_SCRIPT = """\
+count = len(data)
+loader = DataLoader(Blocks(), batch_size=8LOADER)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
 CROSS = "torch.nn.functional.cross_entropy"
 PACKED = """\
 out, _ = torch.nn.utils.rnn.pack_padded_sequence(model(x), [3, 2], batch_first=True)
@@ -99,6 +152,39 @@ def test_a_sum_is_not_divided_by_its_weights(by: str, more: str, findings: list[
 
 def _weighted(found: list[str]) -> list[str]:
     return [one for one in found if one == "weighted-mean"]
+
+
+OPTIONAL = """\
+class Loss(torch.nn.Module):
+    def forward(self, out, y, weight=None):
+        {}
+
+def measure(out, y, weight=None):
+    return criterion(out, y, weight)
+
+criterion = Loss()
+rare = torch.ones(2)"""
+RETURNS = [
+    "return torch.nn.functional.cross_entropy(out, y, weight=weight)",
+    "total = torch.nn.functional.cross_entropy(out, y, weight=weight)\n        return total",
+]
+
+
+@pytest.mark.parametrize("returned", RETURNS, ids=["returned at once", "by a name"])
+@pytest.mark.parametrize(
+    ("loss", "findings"),
+    [
+        ("criterion(model(x), y)", []),
+        ("criterion(model(x), y, None)", []),
+        ("criterion(model(x), y, rare)", ["weighted-mean"]),
+        ("criterion(model(x), y, weight=rare)", ["weighted-mean"]),
+        ("measure(model(x), y)", []),
+        ("measure(model(x), y, rare)", ["weighted-mean"]),
+    ],
+)
+def test_weights_that_nobody_gives(loss: str, findings: list[str], returned: str, trained: Trained) -> None:
+    """A parameter for weights is no weight where every call leaves it at None."""
+    assert _weighted(trained(top=OPTIONAL.format(returned), loss=f"loss = {loss}")[1]) == findings
 
 
 def test_rows_at_places_that_are_known_are_as_many_everywhere(trained: Trained) -> None:
