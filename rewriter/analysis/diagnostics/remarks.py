@@ -15,6 +15,7 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
+from ..effects.unseen import is_called
 from ..layouts.reductions import divided_by_count, forward_of, is_curved
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted, is_none
@@ -71,12 +72,18 @@ def _may_be_built(reach: Reach, klass: cst.ClassDef) -> bool:
     for unit in reach.units:
         for node in unit.names.every(cst.Name, cst.Attribute):
             word = dotted(node).rpartition(".")[2]
-            if word in _LOOKED_UP:
+            if word in _LOOKED_UP and not _asks_attribute(unit, node, word):
                 return True
             if word == klass.name.value and klass not in unit.names.ancestors(node):
                 if not isinstance(unit.names.parents.get(node), cst.ImportAlias):
                     return True
     return False
+
+
+def _asks_attribute(unit: Unit, node: cst.CSTNode, word: str) -> bool:
+    """``getattr(args, "rate")``: what it gives is never called, and so no class."""
+    call = unit.names.parents.get(node)
+    return word == "getattr" and isinstance(call, cst.Call) and call.func is node and not is_called(unit, call)
 
 
 _LOOKED_UP = frozenset("getattr eval globals vars import_module __import__ __dict__ import_string".split())

@@ -151,20 +151,20 @@ def _chosen_by_name(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.Call
     for unit in reach.units:
         for call in unit.names.calls:
             record = state.calls.get(call)
-            if record is not None and outside_name(record) in _BY_NAME and _is_called(unit, call):
+            if record is not None and outside_name(record) in _BY_NAME and is_called(unit, call):
                 yield unit, call
 
 
-def _is_called(unit: Unit, value: cst.BaseExpression) -> bool:
+def is_called(unit: Unit, value: cst.BaseExpression) -> bool:
     """Whether what an expression gives is called: in place, or by the variable that it is assigned to."""
     above = unit.names.parents.get(value)
     if isinstance(above, (cst.Subscript, cst.Attribute)) and above.value is value:
-        return _is_called(unit, above)
+        return is_called(unit, above)
     if isinstance(above, cst.Assign):
         targets = [target.target for target in above.targets]
         bindings = [unit.names.binding(target) for target in targets if isinstance(target, cst.Name)]
         reads = [read for binding in bindings if binding is not None for read in binding.reads]
-        return any(isinstance(read, cst.Name) and _is_called(unit, read) for read in reads)
+        return any(isinstance(read, cst.Name) and is_called(unit, read) for read in reads)
     return isinstance(above, cst.Call) and above.func is value
 
 

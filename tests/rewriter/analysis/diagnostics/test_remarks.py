@@ -73,8 +73,19 @@ for x, y in DataLoader(data, batch_size=4):
         ("{'b': layers.Other}[name]()", ["batch-norm"]),
         ("layers.__dict__[name]()", ["batch-norm"]),
         ("getattr(layers, name)()", ["batch-norm"]),
+        ("Used(); rate = getattr(args, 'rate', 0.1)", []),
+        ("Used(); kind = getattr(layers, name); more = kind()", ["batch-norm"]),
     ],
-    ids=["never named", "built", "one of several", "in a table", "in the module", "looked up"],
+    ids=[
+        "never named",
+        "built",
+        "one of several",
+        "in a table",
+        "in the module",
+        "looked up",
+        "an option is looked up",
+        "called later",
+    ],
 )
 def test_layers_of_a_class_that_is_never_built(
     model: str, findings: list[str], trained_project: Callable[..., tuple[dict[str, str], list[str]]]
