@@ -9,7 +9,8 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.torch_api import questions
 from ...findings import Finding
-from ..dataflow.values import Klass, State, Unit, Unknown
+from ..dataflow.solver import Thing
+from ..dataflow.values import Function, Klass, State, Unit, Unknown
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.training import method_name, outside_name
@@ -32,6 +33,8 @@ class Fetches:
         if in_turn(self.state, self.unit, call):
             return None
         if (asked := keyword(call, "download")) is not None and not self._is_off(asked):
+            if self._is_ignored(call):
+                return None
             return self._line(call, optional=False)
         if self._processes(call):
             return self._line(call, optional=False)
@@ -62,6 +65,12 @@ class Fetches:
             return True
         bases = (base for thing in record.callees if isinstance(thing, Klass) for base in _outside_bases(thing))
         return any(map(questions.downloads_always, bases))
+
+    def _is_ignored(self, call: cst.Call) -> bool:
+        """Whether a ``download=True`` goes to functions of the program only, which take it in ``**kwargs`` and never
+        read those."""
+        functions = [_called(thing) for thing in self.state.calls[call].callees]
+        return bool(functions) and all(f is not None and _takes_for_nothing(f) for f in functions)
 
     def _loads_weights(self, call: cst.Call) -> bool:
         """``resnet18(pretrained=True)``: a model whose weights are downloaded, where they are not there yet."""
@@ -114,6 +123,19 @@ def _outside_bases(klass: Klass) -> Iterator[str]:
     yield from klass.externals
     for base in klass.bases:
         yield from _outside_bases(base)
+
+
+def _called(thing: Thing) -> Function | None:
+    """The function of the program that runs where something is called; None if that is outside, or not known."""
+    return thing.method("__init__") if isinstance(thing, Klass) else thing if isinstance(thing, Function) else None
+
+
+def _takes_for_nothing(function: Function) -> bool:
+    """Whether a function takes a keyword ``download`` among others, by ``**kwargs``, and never reads those."""
+    params, scope = function.node.params, function.unit.names.scopes[function.node]
+    named = [param.name.value for param in (*params.posonly_params, *params.params, *params.kwonly_params)]
+    rest = params.star_kwarg
+    return rest is not None and "download" not in named and not scope.bindings[rest.name.value].reads
 
 
 def _used(call: cst.Call) -> Finding:

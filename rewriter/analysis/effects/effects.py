@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind, Handle
-from ...facts.torch_api.questions import prints_lines, shows_bar, writes, writing_methods
+from ...facts.torch_api.questions import prints_lines, saves_by_one, shows_bar, writes, writing_methods
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import State, Trail, Unit, Unknown, traces
+from ..dataflow.values import Instance, State, Trail, Unit, Unknown, traces
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
@@ -146,9 +146,19 @@ class _Search:
             return self.handles.must_be_new(call)
         if (writes(name) and name != "torch.save") or self._on_console(call, name):  # a rule of its own saves states
             return True
-        if not isinstance(call.func, cst.Attribute):
+        if not isinstance(call.func, cst.Attribute) or self._is_for_all(call):
             return False
         return call.func.attr.value in writing_methods() or self._writes_itself(call)
+
+    def _is_for_all(self, call: cst.Call) -> bool:
+        """Whether a call is of a method that all processes call, because it lets one of them write by itself."""
+        receiver = self.state.calls[call].receiver
+        for thing in receiver.things if receiver is not None else ():
+            klass = thing.klass if isinstance(thing, Instance) else None
+            names = klass.externals if klass is not None else (thing.qualified,) if isinstance(thing, Unknown) else ()
+            if any(saves_by_one(f"{name}.{method_name(call)}") for name in names):
+                return True
+        return False
 
     def _on_console(self, call: cst.Call, name: str) -> bool:
         """Whether a call writes lines to the console: also by a bar, which writes them where it is disabled, too."""

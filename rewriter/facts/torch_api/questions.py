@@ -257,6 +257,12 @@ def together() -> frozenset[str]:
     return methods(_ACCELERATOR, processes.Collective)
 
 
+def saves_by_one(name: str) -> bool:
+    """Whether all processes call a method of a package's trainer, in which one of them writes."""
+    found = transfer(name, processes.Collective)
+    return found is not None and found.op == "save"
+
+
 @cache
 def turns() -> frozenset[str]:
     """Those of them that let one process go before the others."""

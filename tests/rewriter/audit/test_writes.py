@@ -450,3 +450,52 @@ def test_a_condition_is_quoted_without_the_comment_above(words: Callable[[str], 
     assert words(script(lines)) == [
         "`barrier` waits for all processes, but only some of them come to it: `if rank == 0:`"
     ]
+
+
+FOLDER = """\
+class Folder(datasets.ImageFolder):
+    def __init__(self, root, train=True, {takes}):
+        super().__init__(os.path.join(root, "train" if train else "val"){hands})
+
+
+TABLE = {{"folder": Folder}}
+
+
+def dataset(name, **options):
+    return TABLE[name](**options)
+"""
+OPTIONS = "**kwargs", ""
+DOWNLOADS = {
+    "it is handed on": ("**kwargs", ", **kwargs"),
+    "it is looked at": ("**kwargs", "), print(kwargs"),
+    "it is a parameter": ("download=False", ", download=download"),
+}
+
+
+@pytest.mark.parametrize("call", ['Folder("rows", download=True)', 'TABLE["folder"]("rows", download=True)'])
+def test_a_class_that_does_nothing_with_a_download(call: str, found: Callable[[str], set[str]]) -> None:
+    imports = "from torchvision import datasets\n"
+    text = script(f"pictures = {call}", FOLDER.format(takes=OPTIONS[0], hands=OPTIONS[1]))
+    assert found(imports + text) == set()
+    for takes, hands in DOWNLOADS.values():
+        text = script(f"pictures = {call}", FOLDER.format(takes=takes, hands=hands))
+        assert found(imports + text) == {"unguarded-write"}, takes + hands
+
+
+OWN_TRAINER = """\
+class Base({base}):
+    def __init__(self, settings):
+        self.settings = settings
+
+
+class Own(Base):
+    def show(self):
+        print(self.settings)
+"""
+
+
+def test_a_method_in_which_one_process_writes_by_itself(found: Callable[[str], set[str]]) -> None:
+    imports = "from transformers import Trainer\n"
+    text = script('own = Own("settings")\nown.push_to_hub()', OWN_TRAINER)
+    assert found(imports + text.format(base="Trainer")) == set()
+    assert found(imports + text.format(base="others.Hub")) == {"unguarded-write"}

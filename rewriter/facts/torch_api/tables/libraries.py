@@ -141,6 +141,7 @@ ROWS: Table = {
     "plotly.graph_objects.Figure.write_image": ("write", {"path": 0}),
     "transformers.PreTrainedModel.save_pretrained": ("write", {"path": 0}),
     "transformers.PreTrainedModel.push_to_hub": ("write", {"path": 0}),
+    "transformers.Trainer.push_to_hub": ("collective", {"op": "save"}),
     "pandas.read_csv": ("read", {}),
     "pandas.read_json": ("read", {}),
     "pandas.read_pickle": ("read", {}),
