@@ -346,6 +346,53 @@ def of_pictures(loader: str, lines: str) -> str:
     return "import numpy as np\nfrom tqdm import tqdm\n" + text
 
 
+KEEPS = """\
+def keep(rows, folder):
+    for row in rows:
+        with open(os.path.join(folder, row["name"]), "w") as out:
+            out.write(str(row["mean"]))
+
+
+def save(name, row):
+    np.save(name, row)
+"""
+HANDED_ON = {
+    "an argument": "for x, names in show:\n    save(names[0], x)",
+    "under a key": ("for x, names in show:\n    keep([dict(name=n, mean=v.mean()) for n, v in zip(names, x)], 'out')"),
+    "under a key of a display": (
+        'for x, names in show:\n    keep([{"name": n, "mean": v.mean()} for n, v in zip(names, x)], "out")'
+    ),
+    "under a key that is set": (
+        "for x, names in show:\n    made = [{} for _ in names]\n    for i, n in enumerate(names):\n"
+        '        made[i]["mean"] = x[i].mean()\n        made[i]["name"] = f"{n}.txt"\n    keep(made, "out")'
+    ),
+}
+HANDED_COUNTS = {
+    "an argument": "for i, (x, names) in enumerate(show):\n    save(str(i), x)",
+    "one of the arguments": "for x, names in show:\n    save(names[0], x)\n    save('all', x)",
+    "under a key": (
+        "for x, names in show:\n    keep([dict(name=str(i), mean=v.mean()) for i, v in enumerate(x)], 'out')"
+    ),
+    "under one of the keys": (
+        "for x, names in show:\n    keep([dict(name=n, mean=v.mean()) for n, v in zip(names, x)], 'out')\n"
+        "keep([dict(name='all', mean=1)], 'out')"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HANDED_ON)
+def test_the_name_of_a_row_that_is_handed_on(name: str, found: Callable[[str], set[str]]) -> None:
+    for loader, expected in ((SHARDED, set()), (WHOLE, {"unguarded-write"})):
+        text = of_pictures(loader, HANDED_ON[name]).replace("class Pictures", f"{KEEPS}\n\nclass Pictures")
+        assert found(text) == expected
+
+
+@pytest.mark.parametrize("name", HANDED_COUNTS)
+def test_a_count_that_is_handed_on(name: str, found: Callable[[str], set[str]]) -> None:
+    text = of_pictures(SHARDED, HANDED_COUNTS[name]).replace("class Pictures", f"{KEEPS}\n\nclass Pictures")
+    assert found(text) == {"unguarded-write"}
+
+
 @pytest.mark.parametrize("name", OWN_NAMES)
 def test_a_file_that_is_named_by_a_row(name: str, found: Callable[[str], set[str]]) -> None:
     assert found(of_pictures(SHARDED, OWN_NAMES[name])) == set()
