@@ -65,6 +65,7 @@ class AuditedProgram(EmittedProgram):
         self.ranks = RankQuestions(self.tracer, USUAL_NAMES)
         self.guards = AuditGuards(self, self.ranks)
         self.constants = Constants(self)
+        self._waiting: dict[cst.CSTNode, bool] = {}
         self._fabrics = any(several for _, tree in trees for several in _spreads(tree))
 
     @cached_property
@@ -160,6 +161,21 @@ class AuditedProgram(EmittedProgram):
         """Whether several processes run a node: it is reached, and not in the process that starts the others."""
         code = unit.names.function(node)
         return code in self.reached and not self.is_single(unit) and (self.workers is None or code in self.workers)
+
+    def waits(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether a piece of code, or what it calls, has a barrier."""
+        if node not in self._waiting:
+            self._waiting[node] = any(self._is_barrier(each) for each in self.reach.runs(node, unit))
+        return self._waiting[node]
+
+    def _is_barrier(self, node: cst.CSTNode) -> bool:
+        record = self.state.calls.get(node) if isinstance(node, cst.Call) else None
+        if record is None:
+            return False
+        if origins(record.receiver, Role.ACCELERATOR):
+            return method_name(record.node) in ("barrier", "wait_for_everyone")
+        found = (questions.collective(name) for name in outside_names(record))
+        return any(each is not None and each.op == "barrier" for each in found)
 
     def loaders_of(self, loop: cst.CSTNode) -> tuple[Origin, ...]:
         """

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import CallRecord, Instance, Unit, origins
+from ..analysis.dataflow.values import CallRecord, Instance, Unit
 from ..analysis.effects.handles import asks_existence
 from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import children, descendants
-from ..analysis.training.training import method_name, outside_names
-from ..facts.roles import Role
+from ..analysis.training.training import outside_names
 from ..facts.torch_api import questions
 from .program import AuditedProgram
 from .single import says_one
@@ -31,11 +31,14 @@ def once(
     """
     if program.guards.confines(unit, node) or says_one(program, unit, node) or program.constants.excludes(unit, node):
         return True
+    met = False
     for around, below in _outwards(unit, node):
-        if isinstance(around, cst.IndentedBlock):
+        if isinstance(around, (cst.IndentedBlock, cst.Module)):
             for statement in reversed(list(_before(around, below))):
-                if finds and _waits_until(program, unit, statement, node):
+                waits = program.waits(unit, statement)
+                if waits and finds and not met and _waits_until(program, unit, statement, node):
                     return True
+                met = met or waits
                 finds = finds or _returns_if_found(program, unit, statement)
         finds = finds or _is_of_missing(program, unit, around, below)
         if finds and isinstance(around, cst.With) and below is around.body:
@@ -50,10 +53,10 @@ def only_if_missing(
     program: AuditedProgram, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()
 ) -> bool:
     """Whether a node is only reached after it was asked for a file and that was not there, or by one process."""
-    if program.guards.confines(unit, node) or says_one(program, unit, node):
+    if program.guards.confines(unit, node) or says_one(program, unit, node) or program.constants.excludes(unit, node):
         return bool(seen)
     for around, below in _outwards(unit, node):
-        if isinstance(around, cst.IndentedBlock):
+        if isinstance(around, (cst.IndentedBlock, cst.Module)):
             if any(_returns_if_found(program, unit, s) for s in _before(around, below)):
                 return True
         if _is_of_missing(program, unit, around, below, alone=True):
@@ -80,18 +83,17 @@ def _outwards(unit: Unit, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.
     """The nodes around a node in its function, each with the part of it that contains the node."""
     below = node
     for around in unit.names.ancestors(node):
-        if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.Module)):
+        if isinstance(around, (cst.FunctionDef, cst.Lambda)):
             return
         yield around, below
         below = around
 
 
-def _waits_until(program: AuditedProgram, unit: Unit, statement: cst.BaseStatement, node: cst.CSTNode) -> bool:
+def _waits_until(program: AuditedProgram, unit: Unit, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
     """``if rank != 0: barrier()``, and a barrier after a node that the first process comes to then."""
     if not isinstance(statement, cst.If) or not program.guards.asks(unit, statement.test):
         return False
-    waits = any(_is_barrier(program, n) for n in program.reach.runs(statement.body, unit))
-    if not waits or statement.orelse is not None:
+    if not program.waits(unit, statement.body) or statement.orelse is not None:
         return False
     inside = set(descendants(node))
     later = (
@@ -99,22 +101,10 @@ def _waits_until(program: AuditedProgram, unit: Unit, statement: cst.BaseStateme
     )
     function = unit.names.function(node)
     own = (call for call in later if unit.names.function(call) is function)
-    return any(_is_barrier(program, n) for call in own for n in program.reach.runs(call, unit))
+    return any(program.waits(unit, call) for call in own)
 
 
-def _is_barrier(program: AuditedProgram, node: cst.CSTNode) -> bool:
-    """Whether a call waits for all processes, and does nothing else."""
-    record = program.state.calls.get(node) if isinstance(node, cst.Call) else None
-    if record is None:
-        return False
-    if origins(record.receiver, Role.ACCELERATOR):
-        return method_name(record.node) in ("barrier", "wait_for_everyone")
-    return any(
-        found is not None and found.op == "barrier" for found in map(questions.collective, outside_names(record))
-    )
-
-
-def _before(block: cst.IndentedBlock, below: cst.CSTNode) -> Iterator[cst.BaseStatement]:
+def _before(block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The statements of a block before one of them."""
     for statement in block.body:
         if statement is below:
@@ -142,13 +132,19 @@ def _is_of_missing(
     ``alone``: never otherwise, as under ``if new or not path.exists()``.
     """
     if isinstance(around, _HANDLERS):
-        return True
+        return not alone or _is_of_files(around)
     if not isinstance(around, cst.If) or below is around.test:
         return False
     either = any(
         isinstance(n, cst.BooleanOperation) and isinstance(n.operator, cst.Or) for n in descendants(around.test)
     )
     return not (alone and either) and _is_taken_if(program, unit, around, below, there=False)
+
+
+def _is_of_files(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> bool:
+    """``except FileNotFoundError``: nothing but an error of a file leads there."""
+    error = getattr(builtins, handler.type.value, None) if isinstance(handler.type, cst.Name) else None
+    return isinstance(error, type) and issubclass(error, OSError)
 
 
 def _is_taken_if(program: AuditedProgram, unit: Unit, question: cst.If, branch: cst.CSTNode, *, there: bool) -> bool:
@@ -198,7 +194,7 @@ def _waits_first(program: AuditedProgram, function: cst.FunctionDef) -> bool:
     for node in descendants(function.body):
         if isinstance(node, cst.Yield):
             return False
-        if isinstance(node, cst.Call) and any(_is_barrier(program, n) for n in program.reach.runs(node, unit)):
+        if isinstance(node, cst.Call) and program.waits(unit, node):
             tests = (around.test for around in unit.names.enclosing(node, cst.If) if isinstance(around, cst.If))
             if any(program.guards.asks(unit, test) for test in tests):
                 return True

@@ -153,6 +153,8 @@ def test_the_others_wait_until_the_first_has_the_file(name: str, found: Callable
     text = text.replace("if len(path) > 99:\n        dist.barrier()", "if len(path) > 99:\n        print(path)")
     reported = found(script('fetch("https://example.com/w", "w.pt")', text))
     assert ("unguarded-write" in reported) == (name in PASSED_BY)
+    freed = text.replace("    if os.path.isfile(path):", "    dist.barrier()\n    if os.path.isfile(path):")
+    assert "unguarded-write" in found(script('fetch("https://example.com/w", "w.pt")', freed)), "nobody waits any more"
     asks = "    if os.path.isfile(path):\n        return path\n"
     head = "def fetch(url, path):\n"
     early = text.replace(asks, "").replace(head, head + asks)
@@ -467,6 +469,14 @@ NOT_ONLY_CREATED = {
 def test_a_file_that_is_changed_where_another_is_missing(name: str, told: Callable[[str], dict[str, Severity]]) -> None:
     text = ELSEWHERE.format(write=NOT_ONLY_CREATED[name])
     assert told(script('Pictures("rows.pt")', text.partition("\n\n\ndef")[0])) == {"unguarded-write": Severity.ERROR}
+
+
+def test_a_file_that_is_written_after_an_error(told: Callable[[str], dict[str, Severity]]) -> None:
+    """Where a file is missing it is created in the first run; any other error may come at any time."""
+    tries = inside("try", "torch.load('a')") + inside("except {}", "write('a')")
+    write = f"def write(cache):\n    {CREATES}\n"
+    assert told(script(tries.format("FileNotFoundError"), write)) == {"unguarded-write": Severity.REVIEW}
+    assert told(script(tries.format("KeyboardInterrupt"), write)) == {"unguarded-write": Severity.ERROR}
 
 
 WRITTEN_AGAIN = {
