@@ -8,13 +8,13 @@ import libcst as cst
 
 from ..analysis.dataflow.containers import key_of
 from ..analysis.dataflow.values import Unit, origins
+from ..analysis.distributed.tracing import argument_of
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.training import method_name
 from ..facts.roles import Role
 from .program import AuditedProgram
-from .tracing import argument_of
 
 _PLAIN = frozenset(
     "str Path join basename dirname splitext split rsplit strip rstrip lstrip replace removesuffix removeprefix format "
