@@ -96,6 +96,7 @@ class Collected:
         self.row_counts = [count for u, count in cut.counts if u is unit]
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
         self.gathers += [g for u, g in cut.gathers if u is unit]
+        self.ratios = [finding for e in understood for finding in e.ratios]
         totals = averages(state, unit, reach, training, program.gradient_path)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
         self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
@@ -215,6 +216,7 @@ class Collected:
         if self.program.config.keep_global_batch:
             self.findings.extend(tied_shapes(self.unit, reach, training))
         else:
+            self.findings.extend(self.ratios)
             self.findings.extend(mean_of_batches(state, self.unit, equality.shared))
             self.findings.extend(early_lengths(state, self.unit, equality.shared, self._before_prepare))
             self.findings.extend(filled_batches(self.unit, training, self.gathers))

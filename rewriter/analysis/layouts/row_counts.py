@@ -43,9 +43,11 @@ def counted(
 
 
 def _is_size(unit: Unit, read: cst.Name) -> bool:
-    """``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
+    """``x.size(0)``, ``x.size()[0]``, ``x.shape[0]``, ``len(x)``."""
     parent = unit.names.parents.get(read)
-    return isinstance(parent, (cst.Arg, cst.Attribute)) and is_row_count(unit.names.parents.get(parent))
+    above = unit.names.parents.get(parent) if isinstance(parent, (cst.Arg, cst.Attribute)) else None
+    around = unit.names.parents.get(above) if isinstance(above, cst.Call) and not above.args else None
+    return is_row_count(above) or is_row_count(around)
 
 
 def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inputs: Binding) -> Binding | None:

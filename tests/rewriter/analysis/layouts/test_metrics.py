@@ -230,7 +230,58 @@ with torch.no_grad():
     print(found / len(test_loader))"""
 
 
-def test_a_quotient_of_the_rows_of_one_batch_leaves_the_loop(trained: Trained) -> None:
-    epoch = OVERLAPS.replace("FIGURE", "overlap(model(x).argmax(1).float(), y.float())")
+@pytest.mark.parametrize(
+    "figure",
+    ["overlap(model(x).argmax(1).float(), y.float())", "float((model(x).argmax(1) == y).sum()) / (y > 0).sum().item()"],
+)
+def test_a_quotient_of_the_rows_of_one_batch_leaves_the_loop(figure: str, trained: Trained) -> None:
+    epoch = OVERLAPS.replace("FIGURE", figure)
     text, findings = trained(top=OVERLAP, epoch=epoch)
     assert "gather" not in text and findings == ["prepare"]
+
+
+RATIOS = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+rates = []
+total = rows = 0
+with torch.no_grad():
+    for x, y in held:
+        out = model(x)
+        hits = (out.argmax(1) == y).sum()
+        {collected}
+print(sum(rates) / max(len(rates), 1), total / max(rows, 1))"""
+
+
+@pytest.mark.parametrize(
+    ("collected", "findings"),
+    [
+        ("rates.append(hits.item() / float(y.size()[0]))", ["mean-of-batches"]),
+        ("rate = hits.item() / len(y)\n        rates.append(100 * rate)", ["mean-of-batches"]),
+        ("some = y[y == 1].size(0)\n        total += hits.item() / some\n        rows += 1", ["mean-of-batches"]),
+        ("rate = hits.item() / len(y)\n        total += rate * len(y)\n        rows += len(y)", []),
+        ("total += hits.item()\n        rows += len(y)", []),
+        ("rates.append((out / out.sum(1, keepdim=True)).mean().item())", []),
+        ("rates.append(hits.item() / 8)", []),
+    ],
+    ids=[
+        *("of the rows", "by a variable", "of the rows of a class"),
+        *("weighted by the rows", "both halves", "row by row", "by a constant"),
+    ],
+)
+def test_a_mean_of_the_batches_ratios_is_named(collected: str, findings: list[str], trained: Trained) -> None:
+    """Joined batches are fewer, and a smaller last one weighs differently among them."""
+    text, found = trained(end=RATIOS.format(collected=collected))
+    assert "gather_for_metrics(" in text and found == findings
+
+
+def test_rows_that_are_counted_by_the_first_of_all_sizes_are_those_of_the_labels(trained: Trained) -> None:
+    """The images are not sent around to be counted."""
+    evaluation = EVALUATION.replace("seen += n", "seen += x.size()[0]").replace("        {counted}\n", "")
+    text, findings = trained(
+        epoch=evaluation.replace("right += (", "right += criterion(out, y) * 0 + ("), top=CRITERION
+    )
+    assert "seen += y.size()[0]\n" in text and "x, y = accelerator" not in text
+    assert findings == []
+
+
+CRITERION = "criterion = torch.nn.CrossEntropyLoss()"
