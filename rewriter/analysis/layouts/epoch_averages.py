@@ -262,18 +262,17 @@ class _Loop:
         return [given for read in reads for given in self.unit.names.enclosing(read, cst.Return)]
 
     def _is_sum(self, total: Total) -> bool:
-        """Whether a total grows with the number of rows; one of means does not."""
-        return any(self._adds_sum(value) for value in total.value)
+        """Whether a total grows with the number of rows; one of means does not, whatever they are weighted with:
+        ``meter.update(loss.item(), len(y))``."""
+        return not any(self._is_mean(value) for value in total.value)
 
-    def _adds_sum(self, value: cst.BaseExpression) -> bool:
+    def _is_mean(self, value: cst.BaseExpression) -> bool:
         layout = inner(self.layouts.value(value))
         if isinstance(layout, Partial):
-            return layout.op == "sum"
+            return layout.op == "mean"
         names = [n for n in descendants(value) if isinstance(n, cst.Name)]
         losses = [loss for n in names for loss in (self._read_off(n) or ([n] if self._is_loss(n) else []))]
-        if losses:
-            return any(self._reduction(loss) == "sum" for loss in losses)
-        return varies(layout) or not self._local(value)  # one that is counted row by row
+        return bool(losses) and not any(self._reduction(loss) == "sum" for loss in losses)
 
     def _adds_whole(self, total: Total) -> bool:
         """``total += score`` of what the model gave, as it is: a figure of its own, and not one for each row."""

@@ -245,3 +245,13 @@ def test_figures_that_a_function_makes_of_the_rows_are_told(trained: Trained) ->
     step = "figures = rates(model(x).argmax(1).tolist(), y.tolist())\n" + INTO_FOUND
     text, findings = trained(top=RIGHT_OF, step=step, epoch='print(sum(found["right"]) / len(found["right"]))')
     assert "reduce(" not in text and findings == ["metrics_gather"]
+
+
+def test_a_mean_is_reduced_beside_figures_that_stay(trained: Trained) -> None:
+    """It is no half of a quotient, although a meter divides it by the number of rows."""
+    top = "from meters import Meter, accuracy\nlosses, top = Meter(), Meter()"
+    step = "losses.update(loss.item(), n)\ntop.update(accuracy(scores, y)[0], n)"
+    text, findings = trained(top=top, loss=f"n = y.size(0)\n{SCORED}", step=step, epoch="print(losses.avg, top.avg)")
+    mean = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
+    assert f"losses.update({mean}, {NUMBER.format('n', 'sum')})\n" in text
+    assert findings == ["metrics_gather"]
