@@ -119,7 +119,7 @@ class Collected:
         self.findings = [
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in plan_.findings if u is unit),
-            *(a for a in totals if isinstance(a, Finding)),
+            *(a for a in totals if isinstance(a, Finding) and not self._is_filled_exactly(a)),
             *left_to_launcher(state, unit, reach, self.visible),
             *(chosen_for_others(s) for s in chosen if s not in self.visible),
             *contradictions(state, unit, reach),
@@ -149,6 +149,10 @@ class Collected:
                 if not inner.isdisjoint(descendants(around.orelse if mine else around.body)):
                     return True
         return False
+
+    def _is_filled_exactly(self, finding: Finding) -> bool:
+        """Whether a finding speaks of padded shards, and none is: with the global batch kept."""
+        return finding.id == "filled-batch" and self.program.config.keep_global_batch
 
     def _as_it_is(self) -> None:
         """Leave alone what the author of a distributed script has settled already: who prints, what is summed."""

@@ -90,6 +90,8 @@ class _Loop:
         quotients = Quotients(self.state, self.unit, self.reach.loaders(self.loop), totals)
         alone = self._halves(alone, plan, quotients)
         yield from (_stays(t.node, quotients.told(t)) for t in totals if t in alone)
+        summed = [t for t in others if t not in alone and any(g.reduction == "sum" for g in plan.reduced[t])]
+        yield from (_counts_filled(t.node, text) for t in summed if (text := quotients.by_all_rows(t)))
         yield from {gather.node: gather for gathers in plan.reduced.values() for gather in gathers}.values()
         if plan.gather is not None:
             yield plan.gather
@@ -519,6 +521,17 @@ class _Plan:
         for total in left:
             self.reduced[total] = []
         return list(left)
+
+
+def _counts_filled(node: cst.CSTNode, quotient: str) -> Finding:
+    return Finding(
+        "filled-batch",
+        node,
+        f"at the end of the data a shard is padded with repeated rows, and this sum over the processes counts them: "
+        f"`{quotient}` may be slightly larger than over the rows of the data",
+        "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
+        Severity.NOTE,
+    )
 
 
 def _stays(node: cst.CSTNode, figure: str = "") -> Finding:

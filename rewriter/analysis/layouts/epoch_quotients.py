@@ -54,6 +54,11 @@ class Quotients:
             return f": `{text}` divides it by the number of all rows, so on N processes it is N times too small"
         return f": `{text}` is the figure of its own rows, not of all"
 
+    def by_all_rows(self, total: Total) -> str:
+        """The quotient of a total and the number of all rows; empty where there is none."""
+        found = (q.node for q in self.found if total in q.over and q.by_rows)
+        return next((" ".join(self.unit.names.module.code_for_node(node).split()) for node in found), "")
+
     def _all(self) -> Iterator[Quotient]:
         for node in self.unit.names.every(cst.BinaryOperation, cst.AugAssign):
             if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):

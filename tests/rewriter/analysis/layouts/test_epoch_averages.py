@@ -123,7 +123,7 @@ def test_hits_that_are_counted_before_the_loss_are_summed(trained: Trained) -> N
         built="hits = 0", loss=f"out = model(x)\n{ALL}", step="hits += right", epoch="print(hits / len(data))"
     )
     assert f"hits += {NUMBER.format('right', 'sum')}\n" in text and "gather" not in text
-    assert findings == []
+    assert findings == ["filled-batch"]  # the rows that pad the last shards are counted
 
 
 @pytest.mark.parametrize(
