@@ -90,11 +90,28 @@ class Calls(Expressions):
 
     def _rows_for_rows(self, record: CallRecord, given: Arguments) -> Layout:
         """What a model gives for rows: figures of the batch where its code computes some, and rows otherwise."""
+        functions = self.reach.called(record.node)
+        if not functions and self._inside and not self._is_layer(record):
+            return Each(Shard(0))  # of a model that others have made, one tensor or several
+        given.plain = [(node, mapped(layout, _rows_if_unclear)) for node, layout in given.plain]
+        given.named = {name: (node, mapped(layout, _rows_if_unclear)) for name, (node, layout) in given.named.items()}
         spent = self._steps
         self._steps = max(spent, MOST - _MOST_OF_A_MODEL)  # a model that is too large to follow hides nothing else
-        found = [self._call(function, record, given) for function in self.reach.called(record.node)]
+        found = [self._call(function, record, given) for function in functions]
         self._steps = spent
         return mapped(join_all(found), lambda one: one if holds_figure(one) else Shard(0))
+
+    def _is_layer(self, record: CallRecord) -> bool:
+        """Whether what a call runs is of a class of torch's own."""
+        modules = origins(self.state.values.get(record.node.func), Role.MODEL)
+        return all(module.qualified and row(module.qualified) is not None for module in modules)
+
+    def _one_number(self, found: Layout, reduced: str) -> Layout:
+        """What a loss of rows gives; in the code of a model one number at least, whatever its rows are."""
+        mean = reduced in ("mean", "batchmean")
+        if self.seeds.models and isinstance(found, Unclear) and not found.joint and (mean or reduced == "sum"):
+            return Partial("mean" if mean else "sum")
+        return found
 
     def _given(self, node: cst.Call) -> Arguments:
         given = Arguments(node)
@@ -133,7 +150,10 @@ class Calls(Expressions):
             found = row(full)
             layout = applied(found.transfer, given) if found is not None else None
             if layout is not None:
-                drawn = found is not None and isinstance(found.transfer, tensors.Random)
+                kind = found.transfer if found is not None else None
+                if isinstance(kind, kinds.Loss):
+                    layout = self._one_number(layout, reduction(node, kind.default, kind.reduction))
+                drawn = isinstance(kind, tensors.Random)
                 return self._foreign(layout) if drawn and not _is_one_row(layout) else layout
         held = [inner(layout) for layout in given.layouts()]
         self._note_shown(node, held)
@@ -207,7 +227,8 @@ class Calls(Expressions):
             if not any(varies(layout) for layout in held):
                 return REPLICATED
             classes = isinstance(kind, kinds.Criterion) and kind.classes
-            return losses(held, reduction(module.node, default), classes, given.node)
+            asked = reduction(module.node, default)
+            return self._one_number(losses(held, asked, classes, given.node), asked)
         if module.qualified == "torch.nn.Sequential" and isinstance(module.node, cst.Call):
             return self._in_turn(module.node, given)
         if not isinstance(kind, kinds.ModelClass):
@@ -306,6 +327,10 @@ class Calls(Expressions):
         if yielded:
             return Each(join_all(yielded))
         return join_all(given) if given else NEUTRAL
+
+
+def _rows_if_unclear(layout: Layout) -> Layout:
+    return Shard(0) if isinstance(layout, Unclear) and not layout.joint else layout
 
 
 def _is_one_row(layout: Layout) -> bool:

@@ -28,6 +28,7 @@ from .layout import (
     Unclear,
     Whole,
     WholeCount,
+    beside,
     inner,
     join,
     join_all,
@@ -202,7 +203,7 @@ class Expressions(Memory):
         if isinstance(left, (Several, Each)) or isinstance(right, (Several, Each)):
             if isinstance(left, Several) and isinstance(right, Several):
                 return Several(left.items + right.items)
-            return Each(join(inner(left), inner(right)))
+            return beside(left, right)
         left, right = settled(left, node), settled(right, node)
         if isinstance(left, Unclear) and left.squared and isinstance(operator, cst.Power) and _is_two(node):
             return left.squared

@@ -198,7 +198,7 @@ def join(one: Layout, other: Layout) -> Layout:
     if isinstance(one, Several) and isinstance(other, Several) and len(one.items) == len(other.items):
         return Several(tuple(map(join, one.items, other.items)))
     if isinstance(one, (Several, Each)) and isinstance(other, (Several, Each)):
-        return Each(join(inner(one), inner(other)))
+        return beside(one, other)
     if isinstance(one, Shard) and isinstance(other, Shard) and _place(one) == _place(other):
         return _marked(replace(one, rank=None), one, other)
     if isinstance(one, Partial) and isinstance(other, Partial) and one.op == other.op:
@@ -211,6 +211,13 @@ def join(one: Layout, other: Layout) -> Layout:
         if isinstance(a, (Whole, Shard)) and isinstance(b, Made):
             return a  # a state that is made anew before the first batch
     return Mixed(one, other)
+
+
+def beside(one: Layout, other: Layout) -> Layout:
+    """What a container holds whose elements come of two: a figure among what is unknown is not forgotten."""
+    one, other = inner(one), inner(other)
+    unknown = isinstance(one, Unclear) or isinstance(other, Unclear)
+    return Each(Mixed(one, other) if unknown and holds_figure(one) != holds_figure(other) else join(one, other))
 
 
 def _same(one: Layout, other: Layout) -> Layout:

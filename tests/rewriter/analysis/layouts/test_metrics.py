@@ -285,3 +285,41 @@ def test_rows_that_are_counted_by_the_first_of_all_sizes_are_those_of_the_labels
 
 
 CRITERION = "criterion = torch.nn.CrossEntropyLoss()"
+
+
+READER = """\
+from transformers import AutoModel
+from texts import encoded
+
+
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = AutoModel.from_pretrained("some-model")
+        self.layer = torch.nn.Linear(8, 2)
+
+    def forward(self, ids, y=None, short=None):
+        given = self.inner(ids)
+        scores = self.layer(given[0])
+        loss = None
+        if y is not None:
+            loss = torch.nn.CrossEntropyLoss()(scores.view(-1, 2), y.view(-1))
+        rest = (scores,) + given[2:]
+        return ((loss,) + rest) if loss is not None else rest"""
+
+
+def test_a_result_with_a_loss_somewhere_in_it_is_not_gathered(trained: Trained) -> None:
+    """The inputs come from code that nobody knows, the scores from a model that others have made."""
+    end = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+loss = hits = 0
+with torch.no_grad():
+    for texts, y in held:
+        result = model(encoded(texts), y=y)
+        loss += result[0].item()
+        hits += (result[1].argmax(1) == y).sum().item()
+print(loss, hits)"""
+    built = "model = Reader()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    text, findings = trained(top=READER, built=built, loss="loss = model(encoded(x), y=y)[0]", end=end)
+    assert "gather_for_metrics" not in text and "accelerator.reduce" not in text
+    assert "prepare" in findings
