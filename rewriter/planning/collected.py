@@ -130,7 +130,7 @@ class Collected:
             *same_rows(state, unit, reach),
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
-            *unseen(state, unit, reach, training),
+            *unseen(state, unit, reach, training, {one.node for one in self.output.findings}),
             *(a for a in seen if isinstance(a, Finding)),
             *(a for a in answers if isinstance(a, Finding)),
         ]

@@ -196,7 +196,7 @@ def test_weights_that_the_script_updates_by_itself(migrated: Migrated) -> None:
 def test_what_a_plot_in_the_training_shows(result: Callable[..., FileResult]) -> None:
     loop = "for step in range(9):\n    scores = model(x)\n    plot(scores)\n    loss = F.cross_entropy(scores, y)"
     found = result(script(loop, "from drawing import plot\n" + DATA)).diagnoses
-    assert [one.id for one in found] == ["sharded-batch", "one-share"]
+    assert [one.id for one in found] == ["sharded-batch", "one-share", "once"]
 
 
 REFUSED = {

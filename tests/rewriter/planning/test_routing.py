@@ -323,7 +323,9 @@ def test_an_evaluation_that_another_program_runs_makes_its_own_there(run: Run) -
     ) in settings
     assert "out, y = accelerator.gather_for_metrics((out, y))" in settings
     assert "def hits(model, batches, told, accelerator):\n" in settings, "nobody else calls it"
-    assert '        x, y = x.to("cuda"), y.to("cuda")\n' in settings, "the loader of the other program is not prepared"
+    assert "        x, y = x.to(accelerator.device), y.to(accelerator.device)\n" in settings, (
+        "the other's is not prepared"
+    )
     assert findings == []
 
 

@@ -156,9 +156,12 @@ TUNE = TRAIN.replace("print(evaluate(model, loader(), device))\n", "").replace("
 def test_what_another_program_calls_stays_right_for_both(look: Look) -> None:
     survey = look({**PROGRAM, "predict.py": PREDICT})
     after = changed(survey)
-    assert "evaluate(model, loader(), accelerator.device)" in after["train.py"]
-    assert after["engine.py"].partition("def evaluate")[2] == ENGINE.partition("def evaluate")[2]
-    assert findings(survey) == [("engine.py", "prepare")]
+    given = "evaluate(model, accelerator.prepare(loader()), accelerator.device, accelerator=accelerator)"
+    assert given in after["train.py"]
+    evaluate = after["engine.py"].partition("def evaluate")[2]
+    assert evaluate.startswith("(model, loader, device, accelerator=None):\n    if accelerator is None:\n")
+    assert "x, y = x.to(device), y.to(device)\n" in evaluate, "the other program's batches are not moved by a loader"
+    assert findings(survey) == []
 
 
 def test_what_another_program_trains_with_is_refused_with_both_named(look: Look) -> None:
@@ -282,7 +285,8 @@ def test_a_clash_of_two_programs_is_nobody_elses(look: Look) -> None:
 def test_what_a_file_does_when_it_is_started_stays_right(look: Look) -> None:
     demo = 'if __name__ == "__main__":\n    print(evaluate(model, [], "cpu"))\n'
     after = changed(look({**PROGRAM, "engine.py": ENGINE + demo}))
-    assert "def evaluate(model, loader, device):" in after["engine.py"]
+    assert "def evaluate(model, loader, device, accelerator=None):" in after["engine.py"]
+    assert after["engine.py"].endswith(demo)
 
 
 def test_tests_are_no_program_but_are_named(look: Look) -> None:

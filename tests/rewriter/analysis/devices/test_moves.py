@@ -71,15 +71,14 @@ for x, y in DataLoader(data, batch_size=32):
     optimizer.zero_grad()
     torch.nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
-check(model, DataLoader(other, batch_size=32))
+check(model, torch.zeros(4, 8))
 """
 CHECKS = """\
 import torch
 
-def check(net, batches):
+def check(net, rows):
     device = {device}
-    for x, y in batches:
-        net(x.to(device))
+    net(rows.to(device))
 """
 
 
