@@ -50,7 +50,10 @@ class _Host:
 
     def needed(self, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
         """What a node needs on the CPU, and why."""
-        for index in self._indices(node):
+        written = isinstance(node, cst.Subscript) and isinstance(
+            self.unit.names.parents.get(node), (cst.AssignTarget, cst.AugAssign)
+        )
+        for index in () if written else self._indices(node):
             yield index, "it is on the device, and an index into a CPU tensor"
         if isinstance(node, cst.Call) and (record := self.state.calls.get(node)) is not None:
             yield from self._by_call(record)
