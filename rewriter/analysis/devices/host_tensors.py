@@ -87,7 +87,9 @@ class _Host:
                 yield place
 
     def _rows_moved(self, node: cst.CSTNode) -> bool:
-        """Whether what a subscript gives is moved to the device at once."""
+        """Whether what a subscript gives, of something that is no batch itself, is moved to the device at once."""
+        if isinstance(node, cst.Subscript) and origins(self.state.values.get(node.value), Role.BATCH):
+            return False
         attribute = self.unit.names.parents.get(node) if isinstance(node, cst.Subscript) else None
         call = self.unit.names.parents.get(attribute) if isinstance(attribute, cst.Attribute) else None
         return isinstance(call, cst.Call) and call.func is attribute and self.mover.is_move(call)
