@@ -40,7 +40,7 @@ _ENDS_IN_LAST = frozenset({"os.path.join", "pathlib.Path", "pathlib.PurePath", "
 """Calls whose result ends as their last argument does."""
 
 
-class Constants:
+class ConstantConditions:
     """Evaluates conditions, as far as constants decide them."""
 
     def __init__(self, program: EmittedProgram) -> None:

@@ -19,7 +19,7 @@ from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..validation.program import PREPARES, EmittedProgram
-from .constants import Constants
+from .constants import ConstantConditions
 from .guards import AuditGuards
 
 SETUPS = frozenset({"setup", "setup_module", "setup_optimizers", "setup_dataloaders"})
@@ -64,7 +64,7 @@ class AuditedProgram(EmittedProgram):
         super().__init__(trees, (*assume, *(("accelerator", name) for name in sorted(fabrics))), layout)
         self.ranks = RankQuestions(self.tracer, USUAL_NAMES)
         self.guards = AuditGuards(self, self.ranks)
-        self.constants = Constants(self)
+        self.constants = ConstantConditions(self)
         self._waiting: dict[cst.CSTNode, bool] = {}
         self._fabrics = any(several for _, tree in trees for several in _spreads(tree))
 

@@ -81,7 +81,7 @@ def _told(program: AuditedProgram, unit: Unit, node: cst.CSTNode, verb: str) -> 
     return Finding("unguarded-write", node, words, f"do it on the main process alone{wait}", severity)
 
 
-class _Effect(NamedTuple):
+class _AuditedEffect(NamedTuple):
     """Something that happens outside the process."""
 
     unit: Unit
@@ -91,23 +91,23 @@ class _Effect(NamedTuple):
     """It is a question for a file; what creates that is an effect of its own, if it was found."""
 
 
-def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterator[_Effect]:
+def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterator[_AuditedEffect]:
     """What a module writes, fetches and tracks."""
     for call in unit.names.calls:
         record = program.state.calls.get(call)
         if record is not None and outside_name(record) == "torch.save":
             reached = unit.names.function(call) in program.reach.reachable and program.unfollowed is None
             if reached and not into_memory(program.state, unit, program.reach, call):
-                yield _Effect(unit, call, "writes")
+                yield _AuditedEffect(unit, call, "writes")
     found = output(program.state, unit, program.reach, program.training, together)
     for effect in found.effects:
         calls = [n for n in descendants(effect.node) if isinstance(n, cst.Call)]
         if effect.kind in _ONCE and not any(_is_quiet(program, effect.kind, call) for call in calls):
             verb = "creates" if effect.creates else _ONCE[effect.kind]
-            yield _Effect(unit, effect.node, verb, effect.guarded)
+            yield _AuditedEffect(unit, effect.node, verb, effect.guarded)
     for handle in found.handles:
         if handle.tracker and not handle.each_machine:
-            yield _Effect(unit, handle.call, "writes")
+            yield _AuditedEffect(unit, handle.call, "writes")
 
 
 def _acting(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> cst.CSTNode:
