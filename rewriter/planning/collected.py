@@ -130,10 +130,11 @@ class Collected:
             *same_rows(state, unit, reach),
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
-            *unseen(state, unit, reach, training, {one.node for one in self.output.findings}),
             *(a for a in seen if isinstance(a, Finding)),
             *(a for a in answers if isinstance(a, Finding)),
         ]
+        told = {finding.node for finding in self.findings if finding.id == "once"}
+        self.findings += [f for f in unseen(state, unit, reach, training) if f.node not in told]
         if program.settled:
             self._as_it_is()
 

@@ -5,7 +5,7 @@ name when the program runs. They are reported, each with its place.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -25,17 +25,13 @@ _BY_NAME = frozenset({"builtins.eval", "builtins.getattr", "importlib.import_mod
 """What gives a function or a class by a name that is made when the program runs."""
 
 
-def unseen(
-    state: State, unit: Unit, reach: Reach, training: Training, told: Container[cst.CSTNode | None]
-) -> Iterator[Finding]:
-    """The findings of one module, without those of calls that are told already."""
-    yield from _of_unknown_packages(state, unit, reach, training, told)
+def unseen(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+    """The findings of one module."""
+    yield from _of_unknown_packages(state, unit, reach, training)
     yield from _downloads_chosen_by_name(state, unit, reach)
 
 
-def _of_unknown_packages(
-    state: State, unit: Unit, reach: Reach, training: Training, told: Container[cst.CSTNode | None]
-) -> Iterator[Finding]:
+def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """
     Calls of packages that no table describes, whose results nobody takes, once the training has begun: a row for a
     shared table, a message. One finding for each package.
@@ -44,7 +40,7 @@ def _of_unknown_packages(
     begun = _TrainingBegun(reach, training)
     for call in unit.names.calls:
         record = state.calls.get(call)
-        if record is None or call in told or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr):
+        if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr):
             continue
         package = _unknown_package(state, unit, reach, call)
         if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):
