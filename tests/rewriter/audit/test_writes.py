@@ -151,14 +151,14 @@ def test_the_others_wait_until_the_first_has_the_file(name: str, found: Callable
     waits, frees = {**WAITED_FOR, **PASSED_BY}[name]
     text = FIRST_OF_MACHINE.format(waits=waits, frees=frees)
     text = text.replace("if len(path) > 99:\n        dist.barrier()", "if len(path) > 99:\n        print(path)")
-    reported = found(script('fetch("https://example.com/w", "w.pt")', text))
+    reported = found(script('fetch("u", "w.pt")', text))
     assert ("unguarded-write" in reported) == (name in PASSED_BY)
     freed = text.replace("    if os.path.isfile(path):", "    dist.barrier()\n    if os.path.isfile(path):")
-    assert "unguarded-write" in found(script('fetch("https://example.com/w", "w.pt")', freed)), "nobody waits any more"
+    assert "unguarded-write" in found(script('fetch("u", "w.pt")', freed)), "nobody waits any more"
     asks = "    if os.path.isfile(path):\n        return path\n"
     head = "def fetch(url, path):\n"
     early = text.replace(asks, "").replace(head, head + asks)
-    reported = found(script('fetch("https://example.com/w", "w.pt")', early))
+    reported = found(script('fetch("u", "w.pt")', early))
     assert "unguarded-write" in reported, "nobody looks again when it is its turn"
 
 
