@@ -126,7 +126,11 @@ def key_of(node: cst.CSTNode | None) -> str | None:
     return None
 
 
-def collects(state: State, call: cst.Call, methods: frozenset[str]) -> bool:
+COLLECTING = frozenset("append extend update add".split())
+"""Methods by which a list, a table or a meter takes something in."""
+
+
+def collects(state: State, call: cst.Call, methods: frozenset[str] = COLLECTING) -> bool:
     """Whether a call puts something into an object, by one of these methods. A module is none: ``torch.add(x, y)``."""
     if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in methods:
         return False

@@ -13,6 +13,7 @@ from ...facts.roles import SHARES, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.containers import collects
 from ..dataflow.values import CallRecord, External, State, Unit, Unknown, origins
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import keyword
@@ -42,6 +43,8 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
         record = state.calls.get(call)
         if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr):
             continue
+        if collects(state, call) and _is_read(unit, call):
+            continue
         package = _unknown_package(state, unit, reach, call)
         if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):
             if begun(unit, call):
@@ -58,6 +61,20 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
             "if accelerator.is_main_process; otherwise no action needed",
             Severity.REVIEW,
         )
+
+
+def _is_read(unit: Unit, call: cst.Call) -> bool:
+    """Whether the program reads what an object has collected: a meter, ``losses.avg``."""
+    root = call.func
+    while isinstance(root, (cst.Attribute, cst.Subscript)):
+        root = root.value
+    binding = unit.names.binding(root) if isinstance(root, cst.Name) else None
+    for read in binding.reads if binding is not None else ():
+        around = unit.names.parents.get(read)
+        above = unit.names.parents.get(around) if isinstance(around, cst.Attribute) else around
+        if not (isinstance(above, cst.Call) and above.func is around):
+            return True
+    return False
 
 
 def _unknown_package(state: State, unit: Unit, reach: Reach, call: cst.Call) -> str:

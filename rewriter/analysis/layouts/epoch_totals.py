@@ -20,7 +20,6 @@ from ..training.training import method_name
 from .loop_step import is_synchronised
 from .losses import assigned
 
-_COLLECTING = frozenset("append extend update add".split())
 _LISTS = frozenset({"append", "extend"})
 
 
@@ -52,7 +51,7 @@ def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterat
             added = _added(node)
             if added is not None:
                 yield Total(node, [added], node.targets[0].target)
-        elif isinstance(node, cst.Call) and collects(state, node, _COLLECTING):
+        elif isinstance(node, cst.Call) and collects(state, node):
             holder = node.func.value if isinstance(node.func, cst.Attribute) else None
             if holder is not None and not is_synchronised(state, node) and not any(bars(unit, holder)):
                 yield Total(node, [arg.value for arg in node.args], holder)
