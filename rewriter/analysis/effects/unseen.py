@@ -43,7 +43,7 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
         record = state.calls.get(call)
         if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr):
             continue
-        if collects(state, call) and _is_read(unit, call):
+        if (collects(state, call) and _is_read(unit, call)) or _trains(state, call):
             continue
         package = _unknown_package(state, unit, reach, call)
         if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):
@@ -63,8 +63,13 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
         )
 
 
+def _trains(state: State, call: cst.Call) -> bool:
+    """Whether a call is given the parameters of a model: it clips or changes them."""
+    return any(origins(state.values.get(arg.value), Role.PARAMETERS) for arg in call.args)
+
+
 def _is_read(unit: Unit, call: cst.Call) -> bool:
-    """Whether the program reads what an object has collected: a meter, ``losses.avg``."""
+    """Whether the program reads what an object has collected: a meter, ``losses.avg``, ``losses.value()``."""
     root = call.func
     while isinstance(root, (cst.Attribute, cst.Subscript)):
         root = root.value
@@ -72,7 +77,8 @@ def _is_read(unit: Unit, call: cst.Call) -> bool:
     for read in binding.reads if binding is not None else ():
         around = unit.names.parents.get(read)
         above = unit.names.parents.get(around) if isinstance(around, cst.Attribute) else around
-        if not (isinstance(above, cst.Call) and above.func is around):
+        asked = isinstance(above, cst.Call) and above.func is around
+        if above is None or not asked or not isinstance(unit.names.parents.get(above), cst.Expr):
             return True
     return False
 

@@ -126,6 +126,7 @@ ROWS: Table = {
     # objects of these packages that write themselves, whatever made them
     "PIL.*.save": ("write", {"path": 0}),
     "matplotlib.*.save": ("write", {"path": 0}),
+    "mpl_toolkits.*.save": ("write", {"path": 0}),
     "torchvision.*.save": ("write", {"path": 0}),
     "pandas.DataFrame.to_csv": ("write", {"path": 0}),
     "pandas.DataFrame.to_json": ("write", {"path": 0}),
