@@ -165,7 +165,7 @@ def _training_calls(program: AuditedProgram) -> Iterator[tuple[Unit, cst.Call]]:
 
 
 def _in_modules(program: AuditedProgram, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
-    """Whether only classes of modules run a node: it stands in one, or in a function that only such classes call."""
+    """Whether only classes of modules run a node: it is in one, or in a function that only such classes call."""
     if unit.module_class(node) is not None:
         return True
     code = unit.names.function(node)

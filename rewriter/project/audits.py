@@ -30,7 +30,7 @@ class Auditor(Surveyor):
         super().__init__((), options)
 
     def _passes(self, path: Path) -> bool:
-        """Also a file that distributes: its backward pass may stand in a library."""
+        """Also a file that distributes: its backward pass may be in a library."""
         return super()._passes(path) or _DISTRIBUTED.search(self.library.data(path)) is not None
 
     def _check(self, raw: RawConfig) -> None:
