@@ -13,6 +13,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
+from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
@@ -138,7 +139,7 @@ def _wanted(
             loaders.update(dict.fromkeys(evaluation.loaders))
         elif all(o not in trained or one_of_several(reach, o) for o in evaluation.loaders):
             if not evaluation.alone:
-                result.findings.append((evaluation.unit, _unprepared(evaluation)))
+                result.findings.append((evaluation.unit, _unprepared(evaluation, moved_batches(state, reach))))
         else:
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result))
@@ -223,12 +224,14 @@ def _loose(state: State, reach: Reach, optimizer: Origin) -> Iterator[tuple[Unit
         )
 
 
-def _unprepared(evaluation: Evaluation) -> Finding:
+def _unprepared(evaluation: Evaluation, moved: set[Origin]) -> Finding:
+    """``moved``: the loaders whose batches the script moves by itself."""
+    stays = "" if moved.issuperset(evaluation.loaders) else ", and nothing moves its batches to a GPU"
     return Finding(
         "prepare",
         evaluation.loop,
         f"this evaluation loop was not understood: {evaluation.because}. Its loader is not prepared, so every process "
-        "evaluates the whole set",
+        f"evaluates the whole set{stays}",
         'prepare the loader, and average the figures of its batches with accelerator.reduce(..., reduction="mean")'
         if evaluation.groups
         else "prepare the loader, and gather the inputs of the metric with accelerator.gather_for_metrics(...)",
