@@ -31,6 +31,9 @@ def once(
     """
     if program.guards.confines(unit, node) or says_one(program, unit, node) or program.constants.excludes(unit, node):
         return True
+    if isinstance(node, cst.If) and program.guards.asks(unit, node.test):
+        if program.guards.confines(unit, node.body.body[0]):
+            return True  # ``if rank == 0 and not os.path.exists(path):``
     met = False
     for around, below in _outwards(unit, node):
         if isinstance(around, (cst.IndentedBlock, cst.Module)):

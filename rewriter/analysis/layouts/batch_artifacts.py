@@ -249,17 +249,18 @@ def filled_batches(unit: Unit, training: Training, gathers: Iterable[Gather]) ->
     told: set[cst.CSTNode] = set()
     for gather in gathers:
         loop = next((n for n in unit.names.enclosing(gather.node, cst.For) if n in training.train_loops), None)
-        if loop is None or loop in told or gather.form is not Form.REDUCE or gather.reduction != "mean":
+        if loop is None or loop in told or gather.form is not Form.REDUCE:
             continue
-        total = next(unit.names.enclosing(gather.node, cst.AugAssign), None)
+        total = next(unit.names.enclosing(gather.node, cst.AugAssign, cst.Expr), None)
         if total is not None and _has_phases(unit, training, loop):
             told.add(loop)
+            what = "averages the loss over" if gather.reduction == "mean" else "adds up the loss of"
             yield Finding(
                 "filled-batch",
                 gather.node,
-                "this loop both trains and evaluates, and each process averages the loss over its own rows: at the end "
-                "of the data a shard is padded with repeated rows, or left out with drop_last=True, so the evaluation "
-                "loss is close to that of the whole set but not equal to it",
+                f"this loop both trains and evaluates, and each process {what} its own rows: at the end of the data a "
+                "shard is padded with repeated rows, or left out with drop_last=True, so the evaluation loss is close "
+                "to that of the whole set but not equal to it",
                 "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
                 Severity.NOTE,
             )

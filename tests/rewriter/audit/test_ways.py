@@ -9,6 +9,7 @@ import pytest
 from torchlift.rewriter.findings import Severity
 
 BY_HAND = """\
+import json
 import os
 import torch
 import torch.distributed as dist
@@ -97,6 +98,16 @@ settings = dict(width=4)
 settings.update(place=rank)
 Pair(GIVEN)
 """
+MAKES = """\
+def launch(folder):
+    if TEST:
+        os.makedirs(folder)
+        with open(os.path.join(folder, "settings.json"), "w") as file:
+            json.dump({}, file)
+
+
+launch("run")
+"""
 SAVES = """\
 state = model.module.state_dict() if hasattr(model, "module") else model.state_dict()
 if rank == 0:
@@ -120,6 +131,9 @@ RIGHT = {
     "the plain model where there is no wrapper": by_hand(after=SAVES),
     "a collective on both ways of a turn": by_hand(after=ROUNDS.replace("SKIP", "dist.all_reduce(torch.ones(1))")),
     "a device that stars hand over": by_hand(after=STARRED.replace("GIVEN", "**settings")),
+    "one process makes what is missing": by_hand(
+        after=MAKES.replace("TEST", "rank == 0 and not os.path.isdir(folder)")
+    ),
     "who leaves is not waited for": by_hand(after=LEAVES.replace("TEST", "not whole and not main")),
 }
 WRONG = {
@@ -132,6 +146,11 @@ WRONG = {
         by_hand(after=STARRED.replace("GIVEN", "width=4")),
         "wrong-device",
         Severity.ERROR,
+    ),
+    "all make what is missing": (
+        by_hand(after=MAKES.replace("TEST", "not os.path.isdir(folder)")),
+        "unguarded-write",
+        Severity.REVIEW,
     ),
     "the wrapper is saved": (
         by_hand(after="if rank == 0:\n    torch.save(model.state_dict(), 'model.pt')"), "saved-wrapper", Severity.ERROR

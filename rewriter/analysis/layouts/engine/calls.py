@@ -241,6 +241,15 @@ class Calls(Expressions):
 
     def _in_turn(self, made: cst.Call, given: Arguments) -> Layout:
         """The layers of ``nn.Sequential``, one after another."""
+        if made in self._followed:  # ``self.net = nn.Sequential(self.net, pool)``
+            held = given.layouts()
+            return Unclear("a model that has itself among its layers", made) if any(map(varies, held)) else REPLICATED
+        self._followed.append(made)
+        found = self._through_layers(made, given)
+        self._followed.pop()
+        return found
+
+    def _through_layers(self, made: cst.Call, given: Arguments) -> Layout:
         layout = settled(given.operand(), given.node)
         layers: list[list[Origin]] = []
         for arg in made.args:

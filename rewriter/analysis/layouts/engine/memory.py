@@ -72,6 +72,8 @@ class Memory(ABC):
     """Calls that are made for their effect alone, and get rows of one process: a print, a plot."""
     _units: list[Unit] = field(default_factory=list)
     _inside: list[FunctionNode] = field(default_factory=list)
+    _followed: list[cst.Call] = field(default_factory=list)
+    """The calls of ``nn.Sequential`` whose layers are gone through."""
     _returned: list[list[Layout]] = field(default_factory=list)
     _yielded: list[list[Layout]] = field(default_factory=list)
     _looked_up: dict[Binding, Layout] = field(default_factory=dict)

@@ -168,6 +168,16 @@ def test_a_loop_of_phases_that_leaves_out_batches(first: str, other: str, told: 
     assert ("dropped-batches" in found) is told and "filled-batch" in found
 
 
+def test_sums_of_both_phases_that_a_list_collects(trained: Trained) -> None:
+    """Both halves of the quotient are made whole; the rows that fill up the last shard are in both."""
+    phases = PHASES.replace("total = 0.0", "total, rows = [], []").replace("print(total / len(loader))", "print(RATE)")
+    phases = phases.replace("(out, y)", '(out, y, reduction="sum")').replace("RATE", "sum(total) / sum(rows)")
+    phases = phases.replace("total += loss.item()", "total.append(loss.item())\n        rows.append(len(y))")
+    text, found = trained(end=phases.format(first=False, other=False))
+    assert 'total.append(accelerator.reduce(loss.detach(), reduction="sum").item())' in text
+    assert found == ["filled-batch"]
+
+
 DRAWN = """\
 def endless(source):
     while True:
