@@ -53,17 +53,17 @@ class ConstantConditions:
         """Whether no process comes to a node, however its function is called."""
         if self.excludes(unit, node):
             return True
-        code = unit.names.function(node)
-        sites = list(self._program.sites(code))
-        if code in seen or not sites or code in self._program.state.escaped:
+        if unit.names.function(node) in self._program.state.escaped:
             return False
-        return all(self.never(site.unit, site.node, seen | {code}) for site in sites)
+        return self._program.at_every_site(
+            unit, node, seen, lambda site, known: self.never(site.unit, site.node, known)
+        )
 
     def excludes(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether a node is in a branch of its own function that is never taken."""
         if node not in self._excluded:
             self._excluded[node] = False  # what depends on itself is not known
-            self._excluded[node] = any(self._leaves_out(unit, *pair) for pair in _outwards(unit, node))
+            self._excluded[node] = any(self._leaves_out(unit, *pair) for pair in unit.names.outwards(node))
         return self._excluded[node]
 
     def _leaves_out(self, unit: Unit, around: cst.CSTNode, below: cst.CSTNode) -> bool:
@@ -215,16 +215,6 @@ class ConstantConditions:
             else:
                 return None
         return _union(found) if found else None
-
-
-def _outwards(unit: Unit, node: cst.CSTNode) -> Iterable[tuple[cst.CSTNode, cst.CSTNode]]:
-    """The nodes around a node in its function, each with the part of it that contains the node."""
-    below = node
-    for around in unit.names.ancestors(node):
-        if isinstance(around, (cst.FunctionDef, cst.Lambda)):
-            return
-        yield around, below
-        below = around
 
 
 def _few(values: Values) -> Values:

@@ -168,11 +168,9 @@ def _in_modules(program: AuditedProgram, unit: Unit, node: cst.CSTNode, seen: fr
     """Whether only classes of modules run a node: it is in one, or in a function that only such classes call."""
     if unit.module_class(node) is not None:
         return True
-    code = unit.names.function(node)
-    sites = list(program.sites(code))
-    if code in seen or not sites:
-        return False
-    return all(_in_modules(program, site.unit, site.node, seen | {code}) for site in sites)
+    return program.at_every_site(
+        unit, node, seen, lambda site, known: _in_modules(program, site.unit, site.node, known)
+    )
 
 
 def _training_code(program: AuditedProgram) -> Iterator[tuple[Unit, cst.CSTNode]]:

@@ -19,11 +19,9 @@ def on_one_process(program: AuditedProgram, unit: Unit, node: cst.CSTNode, seen:
     """Whether a node is only reached where a check says that there is one process, however its function is called."""
     if says_one(program, unit, node):
         return True
-    code = unit.names.function(node)
-    sites = list(program.sites(code))
-    if code in seen or not sites:
-        return False
-    return all(on_one_process(program, site.unit, site.node, seen | {code}) for site in sites)
+    return program.at_every_site(
+        unit, node, seen, lambda site, known: on_one_process(program, site.unit, site.node, known)
+    )
 
 
 def says_one(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import CallRecord, Instance, Unit
+from ..analysis.dataflow.values import Instance, Unit
 from ..analysis.effects.handles import asks_existence
 from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import children, descendants
@@ -35,7 +35,7 @@ def once(
         if program.guards.confines(unit, node.body.body[0]):
             return True  # ``if rank == 0 and not os.path.exists(path):``
     met = False
-    for around, below in _outwards(unit, node):
+    for around, below in unit.names.outwards(node):
         if isinstance(around, (cst.IndentedBlock, cst.Module)):
             for statement in reversed(list(_before(around, below))):
                 waits = program.waits(unit, statement)
@@ -47,8 +47,8 @@ def once(
         if finds and isinstance(around, cst.With) and below is around.body:
             if any(_orders(program, unit, item.item) for item in around.items):
                 return True
-    return _all_sites(
-        program, unit, node, seen, lambda site, known: once(program, site.unit, site.node, finds=finds, seen=known)
+    return program.at_every_site(
+        unit, node, seen, lambda site, known: once(program, site.unit, site.node, finds=finds, seen=known)
     )
 
 
@@ -58,38 +58,15 @@ def only_if_missing(
     """Whether a node is only reached after it was asked for a file and that was not there, or by one process."""
     if program.guards.confines(unit, node) or says_one(program, unit, node) or program.constants.excludes(unit, node):
         return bool(seen)
-    for around, below in _outwards(unit, node):
+    for around, below in unit.names.outwards(node):
         if isinstance(around, (cst.IndentedBlock, cst.Module)):
             if any(_returns_if_found(program, unit, s) for s in _before(around, below)):
                 return True
         if _is_of_missing(program, unit, around, below, alone=True):
             return True
-    return _all_sites(
-        program, unit, node, seen, lambda site, known: only_if_missing(program, site.unit, site.node, known)
+    return program.at_every_site(
+        unit, node, seen, lambda site, known: only_if_missing(program, site.unit, site.node, known)
     )
-
-
-def _all_sites(
-    program: AuditedProgram,
-    unit: Unit,
-    node: cst.CSTNode,
-    seen: frozenset[Code],
-    asked: Callable[[CallRecord, frozenset[Code]], bool],
-) -> bool:
-    """Whether all calls of the function of a node have the same answer yes."""
-    code = unit.names.function(node)
-    sites = list(program.sites(code))
-    return bool(sites) and code not in seen and all(asked(site, seen | {code}) for site in sites)
-
-
-def _outwards(unit: Unit, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
-    """The nodes around a node in its function, each with the part of it that contains the node."""
-    below = node
-    for around in unit.names.ancestors(node):
-        if isinstance(around, (cst.FunctionDef, cst.Lambda)):
-            return
-        yield around, below
-        below = around
 
 
 def _waits_until(program: AuditedProgram, unit: Unit, statement: cst.CSTNode, node: cst.CSTNode) -> bool:

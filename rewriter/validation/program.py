@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import libcst as cst
@@ -182,6 +182,18 @@ class EmittedProgram:
         """The place where something is created."""
         unit = self.unit_of(origin.place)
         return CodePlace(unit, origin.place) if unit is not None else None
+
+    def at_every_site(
+        self, unit: Unit, node: cst.CSTNode, seen: frozenset[Code], asked: Callable[[CallRecord, frozenset[Code]], bool]
+    ) -> bool:
+        """
+        Whether the function of a node is called, and all its calls have the same answer yes.
+
+        ``seen``: the functions through which the question came; ``asked`` is given them, and this function.
+        """
+        code = unit.names.function(node)
+        sites = list(self.sites(code))
+        return bool(sites) and code not in seen and all(asked(site, seen | {code}) for site in sites)
 
     def sites(self, code: Code) -> Iterator[CallRecord]:
         """The reached calls of a function."""

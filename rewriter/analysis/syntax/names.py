@@ -52,6 +52,15 @@ class Names:
             yield found
             found = self.parents.get(found)
 
+    def outwards(self, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+        """The nodes around a node in its function, each with the part of it that contains the node."""
+        below = node
+        for around in self.ancestors(node):
+            if around.__class__ in FUNCTIONS:
+                return
+            yield around, below
+            below = around
+
     def statement(self, node: cst.CSTNode) -> cst.CSTNode:
         """The statement of a block that contains a node: a line of small statements, or a compound statement."""
         here = node

@@ -7,7 +7,7 @@ of rows, a term of a sum or mean over all rows, or unknown. `Unclear` carries it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -153,29 +153,34 @@ def inner(layout: Layout) -> Layout:
     return layout
 
 
+def held(layout: Layout) -> Iterator[Layout]:
+    """What a value is, or has in it, on any path."""
+    if isinstance(layout, Several):
+        for item in layout.items:
+            yield from held(item)
+    elif isinstance(layout, Each):
+        yield from held(layout.element)
+    elif isinstance(layout, Mixed):
+        yield from held(layout.one)
+        yield from held(layout.other)
+    else:
+        yield layout
+
+
 def holds_figure(layout: Layout) -> bool:
     """Whether a value is, or has in it on some path, one number that the rows of a shard were reduced to, or counted
     by."""
-    if isinstance(layout, Several):
-        return any(map(holds_figure, layout.items))
-    if isinstance(layout, Each):
-        return holds_figure(layout.element)
-    if isinstance(layout, Mixed):
-        return holds_figure(layout.one) or holds_figure(layout.other)
-    return isinstance(layout, (Partial, ShardSize))
+    return any(isinstance(one, (Partial, ShardSize)) for one in held(layout))
 
 
 def is_of_rows(layout: Layout) -> bool:
     """Whether a value is, or has in it on some path, rows of a shard as numbers, or what its rows make together."""
-    if isinstance(layout, Several):
-        return any(map(is_of_rows, layout.items))
-    if isinstance(layout, Each):
-        return is_of_rows(layout.element)
-    if isinstance(layout, Mixed):
-        return is_of_rows(layout.one) or is_of_rows(layout.other)
-    if isinstance(layout, Shard):
-        return layout.host is True
-    return isinstance(layout, (Partial, ShardRow)) or (isinstance(layout, Unclear) and layout.joint)
+    return any(
+        (isinstance(one, Shard) and one.host is True)
+        or isinstance(one, (Partial, ShardRow))
+        or (isinstance(one, Unclear) and one.joint)
+        for one in held(layout)
+    )
 
 
 def is_figure(layout: Layout) -> bool:
