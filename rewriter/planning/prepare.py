@@ -134,12 +134,13 @@ def _wanted(
         loaders.update(dict.fromkeys(reach.loaders(loop)))
     trained = set(loaders)
     _leave_whole(reach, evaluations, trained)
+    moved = moved_batches(state, reach) if evaluations else set()
     for evaluation in evaluations:
         if evaluation.understood:
             loaders.update(dict.fromkeys(evaluation.loaders))
         elif all(o not in trained or one_of_several(reach, o) for o in evaluation.loaders):
             if not evaluation.alone:
-                result.findings.append((evaluation.unit, _unprepared(evaluation, moved_batches(state, reach))))
+                result.findings.append((evaluation.unit, _unprepared(evaluation, moved)))
         else:
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result))

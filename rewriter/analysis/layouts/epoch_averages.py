@@ -9,7 +9,7 @@ steps, stays that of the process that prints it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -26,6 +26,7 @@ from ..training.gradient_path import GradientPath
 from ..training.training import Training, method_name
 from .batch_shapes import batch_sizes, divided_by
 from .engine.layout import Partial, ShardRow, ShardSize, inner, is_figure, varies
+from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
 from .epoch_totals import Total, Totals, deciding
 from .loop_layouts import LoopLayouts
@@ -78,7 +79,7 @@ class _Loop:
             return
         alone = [t for t in totals if self._chosen_locally(t)]
         rest = [t for t in totals if t not in alone]
-        plan = _Plan({t: list(self._losses(t)) for t in rest})
+        plan = EpochPlan({t: list(self._losses(t)) for t in rest})
         others = [t for t in rest if self._tensors_in(t) or self._has_numbers_alone(t, plan)]
         plan.gather_for([t for t in others if self._is_gathered(t)], self._gather)
         for total in (t for t in others if t not in plan.gathered):
@@ -104,7 +105,7 @@ class _Loop:
             return True
         return any(self._decides(d) for d in self._deciding(total))
 
-    def _has_numbers_alone(self, total: Total, plan: _Plan) -> bool:
+    def _has_numbers_alone(self, total: Total, plan: EpochPlan) -> bool:
         """Whether what is added is made of numbers, with no tensor and no loss in sight."""
         return not plan.reduced[total] and any(map(self._is_number, total.value))
 
@@ -228,7 +229,7 @@ class _Loop:
                     return True
         return False
 
-    def _halves(self, alone: list[Total], plan: _Plan, quotients: Quotients) -> list[Total]:
+    def _halves(self, alone: list[Total], plan: EpochPlan, quotients: Quotients) -> list[Total]:
         """
         The totals that stay those of each process: also what is divided by one of them, or divides it.
 
@@ -491,36 +492,6 @@ class _Loop:
             if makes_loss:
                 return False
         return True
-
-
-class _Plan:
-    """What makes the totals of one loop those of all processes."""
-
-    def __init__(self, reduced: dict[Total, list[Gather]]) -> None:
-        self.reduced = reduced
-        """The reductions in each total."""
-        self.gather: Gather | None = None
-        self.gathered: list[Total] = []
-        """The totals whose rows the gather joins."""
-
-    def gather_for(self, totals: list[Total], gather: Callable[[list[Total]], Gather | None]) -> None:
-        """Gather the rows of some totals, if that can be done."""
-        self.gather = gather(totals) if totals else None
-        self.gathered = totals if self.gather is not None else []
-
-    def makes_whole(self, total: Total) -> bool:
-        """Whether something is done for a total."""
-        return total in self.gathered or bool(self.reduced.get(total))
-
-    def leave(self, totals: list[Total]) -> list[Total]:
-        """Leave some totals as they are, and what is gathered together with them."""
-        left = dict.fromkeys(totals)
-        if not left.keys().isdisjoint(self.gathered):
-            left.update(dict.fromkeys(self.gathered))
-            self.gather, self.gathered = None, []
-        for total in left:
-            self.reduced[total] = []
-        return list(left)
 
 
 def _counts_filled(node: cst.CSTNode, quotient: str) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import libcst as cst
 
@@ -37,6 +37,7 @@ from .layout import (
     join_all,
     mapped,
     meeting,
+    parts,
     settled,
     varies,
 )
@@ -140,8 +141,8 @@ class Calls(Expressions):
         tensor = base is not None and varies(base)
         if tensor:
             given.base = base
-        parts = [one for layout in (*given.layouts(), base or REPLICATED) for one in _parts(layout)]
-        if (met := meeting(parts, node)) is not None:
+        handed = [one for layout in (*given.layouts(), base or REPLICATED) for one in parts(layout)]
+        if (met := meeting(handed, node)) is not None:
             return met
         names = [f"torch.Tensor.{name}"] if tensor else [*outside_names(record), f"builtins.{name}"]
         if isinstance(node.func, cst.Name) and name in _BUILTINS and self._unit.names.binding(node.func) is None:
@@ -219,7 +220,7 @@ class Calls(Expressions):
     def _module(self, module: Origin, given: Arguments) -> Layout:
         found = row(module.qualified) if module.qualified else None
         kind = found.transfer if found is not None else None
-        if (met := meeting([one for layout in given.layouts() for one in _parts(layout)], given.node)) is not None:
+        if (met := meeting([one for layout in given.layouts() for one in parts(layout)], given.node)) is not None:
             return met
         if module.role is Role.CRITERION:
             default = kind.default if isinstance(kind, kinds.Criterion) else ""
@@ -345,17 +346,6 @@ def _rows_if_unclear(layout: Layout) -> Layout:
 def _is_one_row(layout: Layout) -> bool:
     """Whether what is drawn is a number, or has a written length, so that it is broadcast over rows."""
     return isinstance(layout, Made) and (not layout.sizes or isinstance(layout.sizes[0], cst.Integer))
-
-
-def _parts(layout: Layout) -> Iterator[Layout]:
-    """What a container holds, one by one; any other layout itself."""
-    if isinstance(layout, Several):
-        for item in layout.items:
-            yield from _parts(item)
-    elif isinstance(layout, Each):
-        yield from _parts(layout.element)
-    else:
-        yield layout
 
 
 def _length(of: Layout, node: cst.CSTNode) -> Layout:

@@ -153,18 +153,25 @@ def inner(layout: Layout) -> Layout:
     return layout
 
 
-def held(layout: Layout) -> Iterator[Layout]:
-    """What a value is, or has in it, on any path."""
+def parts(layout: Layout) -> Iterator[Layout]:
+    """What a container holds, one by one; any other layout itself."""
     if isinstance(layout, Several):
         for item in layout.items:
-            yield from held(item)
+            yield from parts(item)
     elif isinstance(layout, Each):
-        yield from held(layout.element)
-    elif isinstance(layout, Mixed):
-        yield from held(layout.one)
-        yield from held(layout.other)
+        yield from parts(layout.element)
     else:
         yield layout
+
+
+def held(layout: Layout) -> Iterator[Layout]:
+    """What a value is, or has in it, on any path."""
+    for part in parts(layout):
+        if isinstance(part, Mixed):
+            yield from held(part.one)
+            yield from held(part.other)
+        else:
+            yield part
 
 
 def holds_figure(layout: Layout) -> bool:
