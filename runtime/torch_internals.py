@@ -109,6 +109,11 @@ def heard_by_others(parameter: torch.Tensor) -> bool:
     return hooks is not None and len(hooks) > 1
 
 
+def is_hooked(parameter: torch.Tensor) -> bool:
+    """A hook of the script is called with the gradients of a parameter."""
+    return bool(getattr(parameter, "_backward_hooks", None)) or heard_by_others(parameter)
+
+
 _CLOCK = _has("_C._autograd._get_sequence_nr")
 
 
@@ -150,17 +155,14 @@ def _saved_names(kind: type[object]) -> list[str]:
 # ---------------------------------------------------------------- the reducer of DistributedDataParallel
 
 
-_REDUCER = (
-    *("_reset_state", "_remove_autograd_hooks", "_check_reducer_finalized", "_get_zeros_like_grad_buckets"),
-    "_get_local_used_map",
-)
+_REDUCER = ("_reset_state", "_remove_autograd_hooks", "_check_reducer_finalized", "_get_zeros_like_grad_buckets")
 
 
 def has_reducer() -> bool:
     """All that is used of the reducer is there; without it gradients are exchanged when a pass is over."""
     inner: Any = dist
     counted = hasattr(inner.ProcessGroup, "_get_sequence_number_for_group")
-    return counted and all(hasattr(inner.Reducer, name) for name in _REDUCER)
+    return counted and hasattr(dist, _DIVIDING) and all(hasattr(inner.Reducer, name) for name in _REDUCER)
 
 
 _STARTING = ("_verify_param_shape_across_processes", "_sync_module_states")
@@ -170,17 +172,22 @@ _DIVIDING = "_compute_bucket_assignment_by_size"
 """Divides parameters among buckets."""
 
 
-def made_alone(module: nn.Module, **options: Any) -> DistributedDataParallel:
+_FIRST_BUCKET = 1 << 20
+"""So many bytes leave first, in DDP."""
+_BUCKET_MB = 25
+"""How much travels at once, in DDP."""
+
+
+def made_alone(module: nn.Module, bucket_cap_mb: int | None, gradient_as_bucket_view: bool) -> DistributedDataParallel:
     """
     A DistributedDataParallel of parameters that are equal already: to make it takes no call together with others.
 
-    Its buckets are those that DDP comes to after a step in which all parameters were reached: counted from the last
-    parameter, whose gradient comes first, so that the small first bucket leaves early. DDP itself does not do that
-    where parameters may be left out, and a step then takes 1 to 2 % longer.
+    It expects that every backward pass reaches all parameters. Its buckets are those that DDP comes to after its first
+    step: counted from the last parameter, whose gradient comes first, so that the small first bucket leaves early.
     """
-    changed: dict[tuple[Any, str], Any] = {}
-    if hasattr(dist, _DIVIDING):
-        changed[dist, _DIVIDING] = _from_the_last(getattr(dist, _DIVIDING))
+    limits = [_FIRST_BUCKET, _BUCKET_MB << 20] if bucket_cap_mb is None else [bucket_cap_mb << 20]
+    options: dict[str, Any] = {"bucket_cap_mb": bucket_cap_mb, "gradient_as_bucket_view": gradient_as_bucket_view}
+    changed: dict[tuple[Any, str], Any] = {(dist, _DIVIDING): _from_the_last(getattr(dist, _DIVIDING), limits)}
     if "init_sync" in signature(DistributedDataParallel.__init__).parameters:
         options["init_sync"] = False
     else:
@@ -199,10 +206,10 @@ def _nothing(*_args: Any, **_kwargs: Any) -> None:
     """Makes nothing equal, and compares nothing."""
 
 
-def _from_the_last(divided: Callable[..., tuple[list[list[int]], list[int]]]) -> Callable[..., Any]:
+def _from_the_last(divided: Callable[..., tuple[list[list[int]], list[int]]], limits: list[int]) -> Callable[..., Any]:
     """Division among buckets that counts from the last tensor; reversed, as DDP reverses what it is given."""
 
-    def from_the_last(tensors: list[torch.Tensor], limits: list[int], sparse: list[bool]) -> Any:
+    def from_the_last(tensors: list[torch.Tensor], _limits: list[int], sparse: list[bool]) -> Any:
         buckets, sizes = divided(tensors[::-1], limits, sparse[::-1])
         last = len(tensors) - 1
         return [[last - place for place in bucket] for bucket in reversed(buckets)], sizes[::-1]
@@ -238,11 +245,6 @@ def calls_made() -> int:
 def empty_buckets(reducer: Reducer) -> list[GradBucket]:
     """What a reducer exchanges in a backward pass, in order, with zeros for the gradients (torch's Join does so)."""
     return reducer._get_zeros_like_grad_buckets()
-
-
-def used_here(reducer: Reducer) -> torch.Tensor:
-    """What a reducer adds up over all processes at the end of a pass: which parameters were reached."""
-    return reducer._get_local_used_map()
 
 
 # ---------------------------------------------------------------- many tensors at once

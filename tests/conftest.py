@@ -126,6 +126,8 @@ class Fork:
         if status is None:
             os.kill(self.pid, signal.SIGUSR2)  # it writes where each of its threads stands
             self._forks.status(self.pid, time.monotonic() + 2)
+            os.killpg(self.pid, signal.SIGUSR2)  # and so do the workers of its loaders: it may wait for one of them
+            self._forks.status(self.pid, time.monotonic() + 2)
             os.killpg(self.pid, signal.SIGKILL)
             self._forks.status(self.pid, time.monotonic() + 60)
         return status

@@ -83,8 +83,9 @@ class Gradients(Placed):
         except BaseException as error:
             if engines and isinstance(error, RuntimeError):
                 watched_calls.explain()
-            for engine in engines.values():
-                engine.failed_backward(isinstance(error, Exception))
+            with ExitStack() as stack:
+                for engine in engines.values():
+                    stack.callback(engine.failed_backward, isinstance(error, Exception))
             raise
         for engine in engines.values():
             engine.after_backward()

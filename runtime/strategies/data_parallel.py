@@ -226,17 +226,23 @@ class DataParallelEngine(PrecisionEngine):
             ahead = graph()
             known = ahead.plain and not any(map(heard_by_others, self._weights.trained))
             if known and not self._hooks.keys().isdisjoint(ahead.leaves):
-                if self._during.hears(ahead.leaves):
-                    self._during.begin(self.name, loss)
-                else:
+                if not self._during.hears(ahead.leaves):
                     self._renew_reducer()
+                elif self._during.begin(self.name, ahead.leaves):
+                    self._reached.clear()  # parameters that this pass does not reach have given zeros
 
     def after_backward(self) -> None:
         """The pass is over: exchange what has not been yet."""
         self._told = False
         if self._during is not None and self._during.armed:
-            if self._during.end():
-                self._check_once()
+            reached = set(map(id, self._reached))
+            try:
+                means = self._during.end(reached)
+            except BaseException:
+                self._renew_reducer()
+                raise
+            if means:
+                self._check_once(reached)
                 self._collected.clear()
                 self._equal()
                 return
@@ -246,14 +252,17 @@ class DataParallelEngine(PrecisionEngine):
             self._check_kept(self._reached)
             self._exchange()
 
-    def _check_once(self) -> None:
+    def _check_once(self, reached: set[int]) -> None:
         """
         Make sure that no gradient has come twice in a pass whose gradients were exchanged during it.
+
+        Args:
+            reached: the identities of the parameters that have been given gradients in it.
 
         Raises:
             MixedUseError: a hook has run another backward pass; what that added was not exchanged.
         """
-        if len(set(map(id, self._reached))) < len(self._reached):
+        if len(reached) < len(self._reached):
             self._renew_reducer()
             raise MixedUseError(
                 f"a hook of a tensor ran another backward pass into the {type(self._model).__name__} during one of "
@@ -267,6 +276,9 @@ class DataParallelEngine(PrecisionEngine):
 
         Args:
             goes_on: the script may go on.
+
+        Raises:
+            MixedUseError: the error was the reducer's, because a hook has run another backward pass.
         """
         self._told = False
         self._collected.update(map(id, self._reached))
@@ -276,6 +288,7 @@ class DataParallelEngine(PrecisionEngine):
                     self._during.complete()
             finally:
                 self._renew_reducer()
+            self._check_once(set(map(id, self._reached)))
 
     def _renew_reducer(self) -> None:
         """What is left of a pass in the old one is forgotten. The new one makes the same calls."""

@@ -4,6 +4,11 @@ Exchanging gradients during the backward pass: torch's DistributedDataParallel, 
 The reducer exchanges a part of the gradients while the others are still computed. It must know beforehand which
 parameters a pass will reach, and may reach each once. Where that is not certain, the same buckets are exchanged when
 the pass is over: by the same calls, because another process may have its gradients exchanged during the pass.
+
+Which parameters were reached is not asked of all processes at every step, as DDP does that expects unreached ones. The
+graph of a loss tells beforehand which ones this process will not reach: they give zeros at once. One number more in the
+last bucket says whether a process has come by all of them. Only where none has, a call of its own adds up who was
+reached by whom.
 """
 
 from __future__ import annotations
@@ -23,16 +28,16 @@ from ..torch_internals import (
     finished,
     forget_pass,
     has_reducer,
+    is_hooked,
     like,
     made_alone,
     unhook,
-    used_here,
 )
 from .hooks import Compression
 
 SMALL_BYTES = 1 << 20
-"""On the CPU, what DDP does beside (finding out what was not reached takes a collective of its own) costs more than
-exchanging the gradients of a model of so many bytes during the backward pass gains."""
+"""On the CPU, what DDP does beside costs more than exchanging the gradients of a model of so many bytes during the
+backward pass gains."""
 
 
 def has_sparse_gradients(model: nn.Module) -> bool:
@@ -76,19 +81,17 @@ class DuringPass:
         self._nodes = {id(one): node_of(one) for one in trained}
         """Where gradients are added: the hooks of the reducer are there. Torch makes new ones when a type changes."""
         self._armed: int | None = None
-        # Which parameters a pass reaches is found out anew each time. DDP warns, once a process, where it finds that
-        # all of them are reached; one more element that never is keeps it quiet, and costs nothing in its bucket.
+        self._before: dict[int, torch.Tensor | None] = {}
+        """The gradients before this pass of the parameters that it does not reach."""
+        # DDP reverses the parameters, so the first one travels in the last bucket (of its type).
         holder = nn.Module()
-        holder.never_reached = nn.Parameter(trained[0].detach().new_zeros(1))
+        holder.whole = self._whole = nn.Parameter(trained[0].detach().new_zeros(1))
+        """Its mean says whether a process has reached all parameters."""
         holder.model = model
-        self._ddp = made_alone(
-            holder,
-            find_unused_parameters=True,
-            bucket_cap_mb=bucket_cap_mb,
-            gradient_as_bucket_view=gradient_as_bucket_view,
-        )
+        self._ddp = made_alone(holder, bucket_cap_mb, gradient_as_bucket_view)
         self._compression = compression
         self._device = trained[0].device
+        self._sparse = has_sparse_gradients(model)
         compression.on(self._ddp)
 
     def holds(self, trained: Sequence[nn.Parameter]) -> bool:
@@ -104,13 +107,40 @@ class DuringPass:
         """A backward pass that it exchanges gradients of is under way."""
         return self._armed is not None
 
-    def begin(self, name: str, loss: torch.Tensor) -> None:
-        """The backward pass of a loss begins now."""
-        watched_calls.note("backward", name, (name,))
-        self._armed = self._calls()
-        forget_pass(self._ddp.reducer)  # its hooks have marked what passes have reached whose exchange came afterwards
-        self._ddp.reducer.prepare_for_forward()
-        self._ddp.reducer.prepare_for_backward([loss])
+    def begin(self, name: str, leaves: Collection[int]) -> bool:
+        """
+        A backward pass begins now.
+
+        Args:
+            name: of the model, for messages.
+            leaves: the identities of the parameters that it will reach.
+
+        Returns:
+            Whether its gradients are exchanged during the pass. Not where a hook of the script would be called with the
+            zeros of a parameter that the pass does not reach, where these have to be sparse, and where torch has made
+            a new node for it.
+        """
+        missing = [one for one, _ in self._members if id(one) not in leaves]
+        if missing and (self._sparse or any(map(is_hooked, missing))):
+            return False
+        frozen = [one for one in missing if not one.requires_grad]
+        try:
+            for one in frozen:
+                one.requires_grad_()
+            if any(node_of(one) is not self._nodes[id(one)] for one in missing):
+                return False
+            watched_calls.note("backward", name, (name,))
+            self._armed = self._calls()
+            forget_pass(self._ddp.reducer)  # its hooks have marked what passes reached whose exchange came afterwards
+            self._ddp.reducer.prepare_for_forward()
+            self._ddp.reducer.prepare_for_backward([])
+            self._before = {id(one): None if one.grad is None else one.grad.clone() for one in missing}
+            if missing:
+                torch.autograd.backward(missing, [torch.zeros_like(one) for one in missing])
+        finally:
+            for one in frozen:
+                one.requires_grad_(False)
+        return True
 
     def exchange(self, name: str, collected: Collection[int]) -> None:
         """
@@ -121,11 +151,8 @@ class DuringPass:
             collected: the identities of the parameters that have collected gradients here since the last exchange.
         """
         watched_calls.note("backward", name, (name,))
-        used = torch.tensor(
-            [0, *(one.grad is not None and id(one) in collected for one, _ in self._members)],
-            dtype=torch.int32,
-            device=self._device,
-        )
+        here = [one.grad is not None and id(one) in collected for one, _ in self._members]
+        self._whole.grad = self._whole.new_full((1,), all(here))
         means: dict[int, torch.Tensor] = {}
         works = []
         for bucket in empty_buckets(self._ddp.reducer):
@@ -138,22 +165,58 @@ class DuringPass:
             else:
                 values = like(_flat(self._compression.run(bucket).wait()), values)
             means.update(zip(map(id, parameters), values, strict=True))
-        works.append(dist.all_reduce(used, async_op=True))
         for work in works:
             watched_calls.finish(work)
-        for (one, _), anywhere in zip(self._members, used.tolist()[1:], strict=True):
-            if anywhere and one.grad is None:
+        anywhere = self._anywhere(here, means[id(self._whole)])
+        for (one, _), reached in zip(self._members, anywhere, strict=True):
+            if reached and one.grad is None:
                 one.grad = means[id(one)].clone()
-            elif anywhere:
+            elif reached:
                 assert one.grad is not None
                 one.grad.detach().copy_(means[id(one)])
         watched_calls.done()
 
-    def end(self) -> bool:
-        """The pass is over. Returns whether all gradients are means; if not, none is."""
+    def _anywhere(self, here: Sequence[bool], whole: torch.Tensor) -> Sequence[bool]:
+        """
+        Which parameters some process has reached. Every process comes here after the last bucket.
+
+        Args:
+            here: which ones this process has reached.
+            whole: what the number in the last bucket has become.
+        """
+        if self._compression.hook is None and (all(here) or whole.item()):  # asking for its value waits for the device
+            return [True] * len(here)
+        used = torch.tensor(here, dtype=torch.int32, device=self._device)
+        watched_calls.finish(dist.all_reduce(used, async_op=True))
+        return [bool(count) for count in used.tolist()]
+
+    def end(self, reached: Collection[int]) -> bool:
+        """
+        The pass is over.
+
+        Args:
+            reached: the identities of the parameters that have been given gradients in it.
+
+        Returns:
+            Whether all gradients are means; if not, none is.
+        """
         made, self._armed = self._armed, None
+        here = [one.grad is not None and id(one) in reached for one, _ in self._members]
+        self._before.update((id(one), None) for one, _ in self._members if one.grad is None)
+        self._whole.grad = None
+        try:  # the last number of the last bucket: the reducer waits for all that is on its way
+            torch.autograd.backward(self._whole, self._whole.new_full((1,), all(here)))
+        except RuntimeError:
+            watched_calls.explain()
+            raise
         done = finished(self._ddp.reducer)
-        if not done and made is not None:
+        if done:
+            assert self._whole.grad is not None
+            for (one, _), anywhere in zip(self._members, self._anywhere(here, self._whole.grad), strict=True):
+                if not anywhere and id(one) in self._before:
+                    one.grad = self._before[id(one)]
+            self._before = {}
+        elif made is not None:
             self._complete(made)
         watched_calls.done()
         return done
@@ -168,22 +231,27 @@ class DuringPass:
         if made is not None:
             self._complete(made)
             watched_calls.done()
+        for one, _ in self._members:
+            if id(one) in self._before:
+                one.grad = self._before[id(one)]
 
     def _calls(self) -> int:
         """How many exchanges have begun on this process."""
         return calls_made() if self._compression.hook is None else self._compression.calls
 
     def _complete(self, made: int) -> None:
-        buckets, begun = empty_buckets(self._ddp.reducer), self._calls() - made
-        used = used_here(self._ddp.reducer).to(self._device)
-        if self._compression.hook is not None:
-            for bucket in buckets[begun:]:
+        buckets = empty_buckets(self._ddp.reducer)[self._calls() - made :]
+        works = []
+        for bucket in buckets:
+            if self._compression.hook is None:
+                works.append(dist.all_reduce(bucket.buffer(), async_op=True))
+            else:
                 self._compression.run(bucket).wait()
-            missing = [used] if begun < len(buckets) else []
-        else:
-            missing = [*(bucket.buffer() for bucket in buckets), used][begun:]
-        for work in [dist.all_reduce(one, async_op=True) for one in missing]:
+        for work in works:
             watched_calls.finish(work, lambda: False)
+        sums = (pair for bucket in buckets for pair in zip(bucket.parameters(), bucket.gradients(), strict=True))
+        whole = next(value for one, value in sums if one is self._whole)
+        self._anywhere([False] * len(self._members), whole)
 
     def release(self) -> None:
         """Take the hooks off the parameters."""

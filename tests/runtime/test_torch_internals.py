@@ -154,7 +154,7 @@ def test_a_wrapper_of_an_older_torch_is_made_without_the_others(monkeypatch: pyt
     before = distributed._sync_module_states
     monkeypatch.setattr(internals, "DistributedDataParallel", _Older)
     module = nn.Linear(1, 1)
-    made: Any = internals.made_alone(module, find_unused_parameters=True)
+    made: Any = internals.made_alone(module, None, False)
     assert made.made is module
     assert distributed._sync_module_states is before
 
@@ -165,7 +165,7 @@ def test_the_first_bucket_is_of_the_last_parameters() -> None:
     tensors = [torch.zeros(size) for size in sizes]
     limits = [64 * 4, 256 * 4]
     real = torch.distributed._compute_bucket_assignment_by_size
-    buckets, bounds = internals._from_the_last(real)(tensors, limits, [False] * len(sizes))
+    buckets, bounds = internals._from_the_last(real, limits)(tensors, [sys.maxsize], [False] * len(sizes))
     arrival = list(range(len(sizes)))[::-1]
     rebuilt, rebuilt_bounds = real(tensors[::-1], limits, [False] * len(sizes), arrival)
     assert (buckets[::-1], bounds[::-1]) == (rebuilt, rebuilt_bounds)

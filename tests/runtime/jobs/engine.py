@@ -9,6 +9,7 @@ from torch import nn
 
 from torchlift.runtime import Accelerator, DistributedDataParallelKwargs, MixedUseError
 from torchlift.runtime.strategies import during
+from torchlift.runtime.utils import DDPCommunicationHookType
 
 during.SMALL_BYTES = float(sys.argv[1])  # up to how many bytes a model is exchanged after a pass
 accelerator = Accelerator()
@@ -252,6 +253,85 @@ def each_process_may_choose_its_own_way(backward):
     mine = plain if rank else accelerator.backward
     compare(net, lambda m, x: m(x).square().mean(), mine)
     compare(net, lambda m, x: torch.tanh(m.body(x)).mean(), mine)
+
+
+class Parts(nn.Module):
+    """Four parameters; a row of numbers says which of them its loss reaches."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ParameterList([torch.ones(300 + n) * (n + 1 + rank) for n in range(4)])  # those of rank 0 count
+        self.double()
+
+    def forward(self, x):
+        return sum(part.square().mean() * weight for part, weight in zip(self.parts, x.tolist(), strict=True) if weight)
+
+
+def every_process_reaches_other_parameters(_backward):
+    """Gradients that somebody has are means; what nobody reaches keeps what it had, a gradient or none."""
+    reached = [
+        [(1, 2, 3, 4), (1, 2, 3, 4)],
+        [(1, 2, 3, 4), (0, 0, 3, 0)],
+        [(0, 2, 3, 0), (1, 2, 3, 4)],
+        [(1, 2, 0, 0), (0, 0, 3, 4)],
+        [(1, 0, 0, 0), (0, 0, 3, 0)],
+        [(0, 0, 3, 0), (0, 0, 3, 0)],
+    ]
+    views, halves = DistributedDataParallelKwargs(gradient_as_bucket_view=True), DDPCommunicationHookType.FP16
+    ways = [
+        None,
+        views,
+        DistributedDataParallelKwargs(bucket_cap_mb=1),
+        DistributedDataParallelKwargs(comm_hook=halves),
+    ]
+    for options in ways:
+        mine = Accelerator(kwargs_handlers=[options] if options else None)
+        net = mine.prepare(Parts())
+        for frozen in (False, True):
+            net.parts[1].requires_grad_(not frozen)
+            for kept in (False, True):
+                for weights in reached:
+                    for n, part in enumerate(net.parts):
+                        part.grad = torch.full_like(part, n + 0.1) if kept and n % 2 else None
+                    wanted = []
+                    for n, part in enumerate(net.parts):
+                        before = None if part.grad is None else part.grad.clone()
+                        weight = sum(one[n] for one in weights) / size
+                        added = 2 * part.detach() / part.numel() * weight if part.requires_grad and weight else None
+                        wanted.append(before if added is None else added + (0 if before is None else before))
+                    mine.backward(net(torch.tensor(weights[rank])))
+                    for n, (part, want) in enumerate(zip(net.parts, wanted, strict=True)):
+                        assert (part.grad is None) == (want is None), (n, weights, part.grad, want)
+                        near = 2e-3 if options is ways[-1] else 1e-12
+                        assert want is None or torch.allclose(part.grad, want, rtol=near, atol=near), (
+                            n,
+                            weights,
+                            part.grad,
+                            want,
+                        )
+        mine.free_memory()
+
+
+def a_failed_pass_leaves_no_gradients_of_what_it_does_not_reach(backward):
+    net = accelerator.prepare(Parts())
+    hook = net.parts[1].register_hook(lambda _: 1 / 0)
+    try:
+        backward(net(torch.tensor((1, 2, 0, 0))))
+    except ZeroDivisionError:
+        hook.remove()
+    assert net.parts[2].grad is None and net.parts[3].grad is None
+    net.zero_grad()
+    backward(net(torch.tensor((1, 2, 3, 0))))
+    assert [part.grad is None for part in net.parts] == [False, False, False, True]
+    same_everywhere([part.grad for part in net.parts[:3]])
+
+
+def a_hook_hears_nothing_of_parameters_that_a_pass_does_not_reach(backward):
+    net, heard = accelerator.prepare(Parts()), []
+    net.parts[2].register_hook(heard.append)
+    backward(net(torch.tensor((1, 2, 0, 4) if rank else (1, 2, 3, 4))))
+    assert len(heard) == (rank == 0)
+    same_everywhere([part.grad for part in net.parts])
 
 
 def weights_that_thaw_are_exchanged_at_once(backward):
