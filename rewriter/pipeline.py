@@ -131,13 +131,16 @@ class Plan(NamedTuple):
         places = zip(self.layout.places, self.files, done, strict=True)
         named = [(name, file.parsed.module, after) for name, file, after in places if isinstance(file, Answered)]
         modules = [
-            Emitted(name, tree, after.texts[1] if after.changed else None, after.diagnoses)
+            Emitted(name, tree, after.texts[1] if after.changed else None, after.diagnoses, after.traits)
             for name, tree, after in named
         ]
         found = diagnoses(modules, self.config.assume, self.layout, written=self.config.partial)
         said = {after.source.path: found[name] for name, _, after in named if name in found}
         return tuple(
-            file._replace(diagnoses=tuple(sorted((*file.diagnoses, *more), key=lambda d: (d.line, d.column))))
+            file._replace(
+                diagnoses=tuple(sorted((*file.diagnoses, *more.diagnoses), key=lambda d: (d.line, d.column))),
+                traits=(*file.traits, *more.traits),
+            )
             if (more := said.get(file.source.path))
             else file
             for file in done

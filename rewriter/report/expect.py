@@ -85,6 +85,11 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
             f"{_named(found, many)}: shown for a step of the training loop. What is printed or logged is the figure of "
             "the main process's own rows."
         )
+    if found := by_kind.get("shown"):
+        yield (
+            f"{_named(found, many)}: computed from the rows of one process. What is printed, logged or written is the "
+            "figure of the main process's own rows."
+        )
     if found := by_kind.get("bar"):
         yield (
             f"{_named(found, many, 'total=')}: this bar counts only the rows of one process, so it stops at 1/N of its "

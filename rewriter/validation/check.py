@@ -22,6 +22,7 @@ from . import (
     placement,
     preparation,
     prepare_order,
+    shown_figures,
     signatures,
 )
 from .program import EmittedProgram
@@ -55,6 +56,8 @@ class Checked(NamedTuple):
     violations: tuple[Violation, ...] = ()
     gaps: tuple[Violation, ...] = ()
     """What the new analysis did not understand: the program counts as not analysed, never as correct."""
+    figures: tuple[Violation, ...] = ()
+    """What leaves the process and is computed from its own rows: no fault of an edit, but somebody must say it."""
 
 
 def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layout: ModulePaths) -> Checked:
@@ -69,8 +72,9 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
     named = {text.name for text in texts if text.before is not text.after}
     reads = [v for unit in after.reach.units if unit.name in named for v in _names(unit)]
     cuts = list(gradients.cut(after))
+    figures = tuple(shown_figures.shown(after))
     if not (found or writes or reads or cuts):
-        return Checked()
+        return Checked(figures=figures)
     before = EmittedProgram([(text.name, text.before) for text in texts], assume, layout)
     known = {violation.key for violation in (*_found(before, _guards(before)), *coverage.unseen(before))}
     if effects.is_distributed(before):  # its author decided which process writes
@@ -80,7 +84,7 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
     found += [*writes, *_more(after, cuts, gradients.cut(before))]
     found += [violation for violation in reads if read_before.isdisjoint(_keys(violation))]
     gaps = [violation for violation in found if violation.invariant == coverage.INVARIANT]
-    return Checked(tuple(v for v in found if v not in gaps), tuple(gaps))
+    return Checked(tuple(v for v in found if v not in gaps), tuple(gaps), figures)
 
 
 def _guards(program: EmittedProgram) -> Guards:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
@@ -13,8 +14,9 @@ from ..analysis.dataflow.solver import TooComplex
 from ..editing.positions import Starts, code, locate, start
 from ..facts.module_paths import ModulePaths
 from ..findings import Severity
-from ..result import Diagnosis
+from ..result import Diagnosis, Trait
 from .check import ModuleTexts, check
+from .shown_figures import EVALUATION
 from .violation import Violation
 
 
@@ -26,13 +28,21 @@ class Emitted(NamedTuple):
     text: str | None
     """The emitted text; None if it equals the original."""
     told: tuple[Diagnosis, ...] = ()
+    traits: tuple[Trait, ...] = ()
+
+
+class Said(NamedTuple):
+    """What the check has to say of one module."""
+
+    diagnoses: list[Diagnosis]
+    traits: list[Trait]
 
 
 def diagnoses(
     modules: Sequence[Emitted], assume: Iterable[tuple[str, str]], layout: ModulePaths, *, written: bool
-) -> dict[str, list[Diagnosis]]:
+) -> dict[str, Said]:
     """
-    Check an emitted program, and return the diagnoses of each module by name.
+    Check an emitted program, and return what is said of each module, by name.
 
     A violation at a place that already has a finding is not repeated; a note is none: it says that nothing is wrong.
     ``written``: the program is written all the same.
@@ -44,16 +54,26 @@ def diagnoses(
         checked = check(texts, assume, layout)
     except (RecursionError, TooComplex):
         unread = Diagnosis("output-unchecked", Severity.NOTE, "the migrated program is too complex to be checked", "")
-        return {modules[0].name: [unread]}
+        return {modules[0].name: Said([unread], [])}
     lines = {m.name: _Lines(m, text.after) for m, text in zip(modules, texts, strict=True)}
-    found: dict[str, list[Diagnosis]] = {}
+    found: dict[str, Said] = defaultdict(lambda: Said([], []))
     for violation in checked.violations:
         places = [place for place in (violation.place, violation.other) if place is not None]
         if not any(lines[place.unit.name].told(place) for place in places):
-            found.setdefault(violation.place.unit.name, []).append(_failed(violation, lines, written))
+            found[violation.place.unit.name].diagnoses.append(_failed(violation, lines, written))
     for gap in checked.gaps:
-        found.setdefault(gap.place.unit.name, []).append(_unchecked(gap, lines))
-    return found
+        found[gap.place.unit.name].diagnoses.append(_unchecked(gap, lines))
+    named = {trait.name for module in modules for trait in module.traits if trait.kind in ("running", "figure")}
+    for figure in checked.figures:
+        of = lines[figure.place.unit.name]
+        if of.told(figure.place) or any(figure.words == name or figure.words.startswith(f"{name}.") for name in named):
+            continue
+        line = of.original(figure.place)
+        if figure.invariant == EVALUATION:
+            found[figure.place.unit.name].diagnoses.append(_own_figure(figure.words, line))
+        else:
+            found[figure.place.unit.name].traits.append(Trait("shown", figure.words, line))
+    return dict(found)
 
 
 class _Lines:
@@ -104,6 +124,17 @@ def _failed(violation: Violation, lines: Mapping[str, _Lines], written: bool) ->
         f"the migrated program breaks the invariant {violation.invariant}: {violation.words}: {where}",
         f"this is a fault of migrate, not of your script, and {outcome}: please report it, with the script",
         lines[violation.place.unit.name].original(violation.place),
+        1,
+    )  # fmt: skip
+
+
+def _own_figure(text: str, line: int) -> Diagnosis:
+    return Diagnosis(
+        "own-figure", Severity.REVIEW,
+        f"`{text}` is shown, and computed from the rows of one process: what the main process shows is the figure of "
+        "its own rows",
+        "gather what it is computed from with accelerator.gather_for_metrics(...), or read it so",
+        line,
         1,
     )  # fmt: skip
 

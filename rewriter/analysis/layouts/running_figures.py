@@ -247,7 +247,7 @@ def _shown(state: State, unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.
     for effect in effects:
         if effect.node in unit.names.parents and effect.kind in (EffectKind.PRINT, EffectKind.CONSOLE):
             lines.append(unit.names.parents[effect.node] if effect.kind is EffectKind.PRINT else effect.node)
-    lines += [call for call in unit.names.calls if method_name(call) in _ON_BARS or _logs(state, call)]
+    lines += [call for call in unit.names.calls if method_name(call) in _ON_BARS or is_logged(state, call)]
     for line in lines:
         for name in (n for n in descendants(line) if isinstance(n, cst.Name)):
             yield name
@@ -258,7 +258,7 @@ def _shown(state: State, unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.
                     yield from (n for n in parts if isinstance(n, cst.Name))
 
 
-def _logs(state: State, call: cst.Call) -> bool:
+def is_logged(state: State, call: cst.Call) -> bool:
     """Whether a call gives a line to a logger, or a figure to a tracker."""
     record = state.calls.get(call)
     if record is None:

@@ -14,7 +14,7 @@ from torchlift.rewriter.facts.module_paths import ENTRY, ModulePaths, Place
 from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.result import Diagnosis, FileResult
 from torchlift.rewriter.source import decode
-from torchlift.rewriter.validation.diagnoses import Emitted, diagnoses
+from torchlift.rewriter.validation.diagnoses import Emitted, Said, diagnoses
 
 from .test_check import AFTER, BEFORE, PREPARE
 
@@ -25,7 +25,8 @@ WRONG = AFTER.replace(PREPARE, "optimizer, loader = accelerator.prepare(optimize
 
 def said(text: str, *told: Diagnosis, written: bool = False) -> list[Diagnosis]:
     emitted = Emitted(ENTRY, cst.parse_module(BEFORE), text, told)
-    return diagnoses([emitted], (), LAYOUT, written=written).get(ENTRY, [])
+    found = diagnoses([emitted], (), LAYOUT, written=written).get(ENTRY)
+    return found.diagnoses if found is not None else []
 
 
 def test_a_violation_blocks_and_names_both_places() -> None:
@@ -50,8 +51,8 @@ def test_a_right_program_gets_no_word() -> None:
 def test_a_program_that_fails_the_check_is_written_only_where_it_is_asked_for(
     partial: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object, **__: object) -> dict[str, list[Diagnosis]]:
-        return {ENTRY: [Diagnosis(FAILED, Severity.BLOCKED, "", "")]}
+    def broken(*_: object, **__: object) -> dict[str, Said]:
+        return {ENTRY: Said([Diagnosis(FAILED, Severity.BLOCKED, "", "")], [])}
 
     monkeypatch.setattr(pipeline, "diagnoses", broken)
     file = _migrated(Config(partial=partial))

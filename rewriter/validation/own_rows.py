@@ -1,0 +1,394 @@
+"""
+What is computed from the rows of one process: followed forward from the batches of prepared loaders, until a call joins
+the values of all processes.
+
+Each function has a summary: what it returns, and what it stores in its object, in terms of its parameters. A call puts
+its arguments in their place, so one helper may serve joined rows and a process's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.values import Instance, Unit, origins
+from ..analysis.distributed.tracing import argument_of
+from ..analysis.layouts.running_figures import is_logged
+from ..analysis.syntax.definitions import unshadowed
+from ..analysis.syntax.nodes import counter, parameters
+from ..analysis.syntax.scopes import Binding
+from ..analysis.syntax.walk import children, descendants
+from ..analysis.training.training import method_name, outside_names
+from ..facts.roles import Role
+from ..facts.torch_api import questions
+from .program import EmittedProgram
+
+
+class Field(NamedTuple):
+    """An attribute of the object whose method reads it."""
+
+    klass: cst.CSTNode
+    name: str
+
+
+class Rows(Enum):
+    """The rows of one process."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+
+
+Label = Rows | cst.Param | Field
+Labels = frozenset[Label]
+"""What a value is computed from: own rows, a parameter of its function, a field of its object."""
+_ROWS: Labels = frozenset(Rows)
+NONE: Labels = frozenset()
+_ASKS = frozenset({"isinstance", "issubclass", "type", "id", "hasattr", "callable", "is_tensor"})
+"""Calls whose answer says nothing of the rows."""
+_PLACES = frozenset({"shape", "device", "dtype", "ndim", "dim", "requires_grad", "is_cuda", "names"})
+"""Attributes of a tensor that say nothing of its rows; its whole shape is looked at, and not counted with."""
+_TOOLS = (Role.MODEL, Role.CRITERION, Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.ACCELERATOR, Role.LOADER)
+"""What does not collect what it is called with."""
+_ROUNDS = 12
+"""At most so often the program is gone through: calls deeper than that are not followed."""
+
+
+class OwnRows:
+    """Answers for one emitted program."""
+
+    def __init__(self, program: EmittedProgram) -> None:
+        self._program, self._state, self._reach = program, program.state, program.reach
+        self._joining = questions.joining_names()
+        self._evaluations = set(program.training.eval_loops) - set(program.training.train_loops)
+        self._defined: dict[cst.CSTNode, Labels] = {}
+        """What the definitions of variables hold."""
+        self._collected: dict[Binding, Labels] = {}
+        """What is put into the object of a variable."""
+        self._fields: dict[tuple[object, str], Labels] = {}
+        """What the attributes of an object hold."""
+        self._returned: dict[Code, Labels] = {}
+        self._stored: dict[tuple[Code, str], Labels] = {}
+        """What a method stores in the attributes of its object."""
+        self._given: dict[cst.Param, Labels] = {}
+        """What the calls of a function give to its parameters."""
+        self._changed = False
+        self._solve()
+
+    def of(self, unit: Unit, node: cst.CSTNode) -> frozenset[Rows]:
+        """The rows of one process that the value of an expression is computed from."""
+        return self._resolved(self._labels(unit, node))
+
+    # ------------------------------------------------------------ the whole program
+
+    def _solve(self) -> None:
+        units = [(unit, list(self._nodes(unit))) for unit in self._reach.units]
+        for _ in range(_ROUNDS):
+            self._changed = False
+            for unit, nodes in units:
+                for node in nodes:
+                    self._step(unit, node)
+            if not self._changed:
+                break
+
+    def _nodes(self, unit: Unit) -> Iterator[cst.CSTNode]:
+        reached = self._reach.reachable
+        kinds = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Return, cst.Call)
+        for node in unit.names.every(*kinds):
+            if unit.names.function(node) in reached:
+                yield node
+
+    def _step(self, unit: Unit, node: cst.CSTNode) -> None:
+        if isinstance(node, cst.Assign):
+            for target in node.targets:
+                self._assign(unit, target.target, node.value)
+                self._bind(unit, target.target, self._decides(unit, node))
+        elif isinstance(node, (cst.AnnAssign, cst.NamedExpr)) and node.value is not None:
+            self._assign(unit, node.target, node.value)
+        elif isinstance(node, cst.AugAssign):
+            labels = self._labels(unit, node.value) | self._labels(unit, node.target) | self._decides(unit, node)
+            self._bind(unit, node.target, labels)
+        elif isinstance(node, (cst.For, cst.CompFor)):
+            self._iterate(unit, node)
+        elif isinstance(node, cst.Return) and node.value is not None:
+            self._grow(self._returned, unit.names.function(node), self._labels(unit, node.value))
+        elif isinstance(node, cst.Call):
+            self._call(unit, node)
+
+    def _assign(self, unit: Unit, target: cst.BaseExpression, value: cst.BaseExpression) -> None:
+        if isinstance(target, (cst.Tuple, cst.List)):
+            if isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(target.elements):
+                for left, right in zip(target.elements, value.elements, strict=True):
+                    self._assign(unit, left.value, right.value)
+                return
+            for element in target.elements:
+                self._bind(unit, element.value, self._labels(unit, value))
+            return
+        self._bind(unit, target, self._labels(unit, value))
+
+    def _iterate(self, unit: Unit, loop: cst.For | cst.CompFor) -> None:
+        number = counter(loop) if isinstance(loop, cst.For) else None
+        if self._reads(loop):
+            evaluates = loop in self._evaluations
+            labels: Labels = frozenset({Rows.EVALUATION if evaluates else Rows.TRAINING})
+        else:
+            labels = self._labels(unit, loop.iter)
+        target: cst.BaseExpression = loop.target
+        if isinstance(loop.iter, cst.Call) and method_name(loop.iter) == "items" and isinstance(target, cst.Tuple):
+            target = target.elements[-1].value  # what a figure is called by is no figure
+        for node in descendants(target):
+            if isinstance(node, cst.Name) and node is not number:
+                self._bind(unit, node, labels)
+
+    def _reads(self, loop: cst.For | cst.CompFor) -> bool:
+        """Whether a loop goes through a prepared loader itself, and does not only draw from one in its body."""
+        values = self._state.values
+        named = any(origins(values.get(node), Role.LOADER) for node in descendants(loop.iter))
+        return named and any(loader in self._program.prepared for loader in self._state.loaders.get(loop, {}))
+
+    def _call(self, unit: Unit, call: cst.Call) -> None:
+        """What a call gives to parameters, and leaves in objects."""
+        if self._joins(unit, call):
+            return
+        record = self._state.calls.get(call)
+        functions = [f for f in self._reach.called(call) if isinstance(f, cst.FunctionDef)] if record else []
+        for function in functions:
+            assert record is not None
+            home = self._reach.unit(function)
+            for param in parameters(function):
+                value = argument_of(home, function, param, record)
+                if value is not None:
+                    self._grow(self._given, param, self._labels(unit, value))
+            receivers = [*(record.receiver.things if record.receiver is not None else ()), *record.result.things]
+            for (code, name), labels in list(self._stored.items()):
+                if code is function:
+                    found = self._put_in(unit, call, function, labels)
+                    for thing in receivers:
+                        self._grow(self._fields, (thing, name), found)
+        if functions or not isinstance(call.func, cst.Attribute) or record is None:
+            return
+        if origins(record.receiver, *_TOOLS) or outside_names(record) or is_logged(self._state, call):
+            return
+        labels = self._of_arguments(unit, call)
+        if labels:
+            self._collect(unit, call.func.value, labels | self._decides(unit, call))
+
+    def _bind(self, unit: Unit, target: cst.BaseExpression, labels: Labels) -> None:
+        """Let a target hold something."""
+        if not labels:
+            return
+        if isinstance(target, (cst.Tuple, cst.List)):
+            for element in target.elements:
+                self._bind(unit, element.value, labels)
+        elif isinstance(target, cst.StarredElement):
+            self._bind(unit, target.value, labels)
+        elif isinstance(target, cst.Name):
+            self._grow(self._defined, target, labels)
+        elif isinstance(target, (cst.Subscript, cst.Attribute)):
+            self._collect(unit, target.value if isinstance(target, cst.Subscript) else target, labels)
+
+    def _collect(self, unit: Unit, place: cst.BaseExpression, labels: Labels) -> None:
+        """Let a variable, or the attribute of an object, hold something beside what it holds."""
+        while isinstance(place, (cst.Subscript, cst.Call)):
+            if isinstance(place, cst.Call):
+                if not isinstance(place.func, cst.Attribute):
+                    return
+                place = place.func.value
+            else:
+                place = place.value
+        if isinstance(place, cst.Name):
+            binding = unit.names.binding(place)
+            if binding is not None:
+                self._grow(self._collected, binding, labels)
+        elif isinstance(place, cst.Attribute):
+            slot = self._state.values.get(place.value)
+            for thing in slot.things if slot is not None else ():
+                self._grow(self._fields, (thing, place.attr.value), labels & _ROWS)
+            if isinstance(place.value, cst.Name) and place.value.value == "self":
+                self._grow(self._stored, (unit.names.function(place), place.attr.value), labels)
+            elif slot is None or not slot.things:
+                self._collect(unit, place.value, labels)
+
+    def _grow(self, table: dict, key: object, labels: Labels) -> None:  # type: ignore[type-arg]
+        before = table.get(key, NONE)
+        if not labels <= before:
+            table[key] = before | labels
+            self._changed = True
+
+    # ------------------------------------------------------------ one expression
+
+    def _labels(self, unit: Unit, node: cst.CSTNode) -> Labels:
+        if isinstance(node, cst.Name):
+            return self._variable(unit, node)
+        if isinstance(node, cst.Attribute):
+            return self._attribute(unit, node)
+        if isinstance(node, cst.Call):
+            return self._result(unit, node)
+        if (
+            isinstance(node, cst.Subscript)
+            and isinstance(node.value, cst.Attribute)
+            and node.value.attr.value == "shape"
+        ):
+            return self._labels(unit, node.value.value) if _is_first(node.slice[0].slice) else NONE
+        if isinstance(node, (cst.Lambda, cst.SimpleString, cst.Integer, cst.Float)):
+            return NONE
+        if isinstance(node, cst.Comparison) and any(
+            isinstance(part.operator, (cst.Is, cst.IsNot)) for part in node.comparisons
+        ):
+            return NONE
+        return self._all(unit, children(node))
+
+    def _all(self, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Labels:
+        found = NONE
+        for node in nodes:
+            found |= self._labels(unit, node)
+        return found
+
+    def _variable(self, unit: Unit, name: cst.Name) -> Labels:
+        binding = unit.names.binding(name)
+        if binding is None:
+            return NONE
+        found = self._collected.get(binding, NONE)
+        for definition in unshadowed(unit.names, binding, name) or tuple(binding.definitions):
+            found |= self._defined.get(definition, NONE)
+            parent = unit.names.parents.get(definition)
+            for param in (definition, parent):
+                if isinstance(param, cst.Param) and param.name.value not in ("self", "cls"):
+                    found |= {param}
+        return found
+
+    def _attribute(self, unit: Unit, node: cst.Attribute) -> Labels:
+        word = node.attr.value
+        if word in _PLACES:
+            return NONE
+        slot = self._state.values.get(node.value)
+        things = list(slot.things) if slot is not None else []
+        if isinstance(node.value, cst.Name) and node.value.value == "self":
+            klass = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
+            read: Labels = frozenset({Field(klass, word)}) if klass is not None else NONE
+            return read | self._property(things, word)
+        found = self._labels(unit, node.value)
+        for thing in things:
+            found |= self._fields.get((thing, word), NONE)
+        return found | self._property(things, word)
+
+    def _property(self, things: Iterable[object], word: str) -> Labels:
+        found = NONE
+        for thing in things:
+            method = thing.klass.method(word) if isinstance(thing, Instance) else None
+            if method is not None and method.decorated("property", "cached_property"):
+                found |= self._of_object(self._returned.get(method.node, NONE), [thing])
+        return found
+
+    def _of_object(self, labels: Labels, things: Iterable[object]) -> Labels:
+        """What a method gives, for the objects that it is called on."""
+        found: set[Label] = {label for label in labels if not isinstance(label, Field)}
+        for label in labels:
+            if isinstance(label, Field):
+                for thing in things:
+                    found |= self._fields.get((thing, label.name), NONE)
+        return frozenset(found)
+
+    def _result(self, unit: Unit, call: cst.Call) -> Labels:
+        if self._joins(unit, call) or method_name(call) in _ASKS:
+            return NONE
+        if method_name(call) == "size" and not (call.args and _is_zero(call.args[0].value)):
+            return NONE
+        record = self._state.calls.get(call)
+        functions = [f for f in self._reach.called(call) if isinstance(f, cst.FunctionDef)]
+        if functions and record is not None:
+            if any(isinstance(thing, Instance) for thing in record.result.things) and method_name(call) != "__call__":
+                functions = [f for f in functions if f.name.value != "__init__"]
+            found = NONE
+            for function in functions:
+                found |= self._put_in(unit, call, function, self._returned.get(function, NONE))
+            return found
+        if origins(self._state.values.get(call), Role.LOADER, Role.MODEL, Role.OPTIMIZER):
+            return NONE
+        found = self._of_arguments(unit, call)
+        if any(batch.source in self._program.prepared for batch in origins(self._state.values.get(call), Role.BATCH)):
+            found |= {Rows.TRAINING}  # ``next(batches)``
+        if isinstance(call.func, cst.Attribute):
+            found |= self._labels(unit, call.func.value)
+        elif not isinstance(call.func, cst.Name):
+            found |= self._labels(unit, call.func)
+        return found
+
+    def _of_arguments(self, unit: Unit, call: cst.Call) -> Labels:
+        return self._all(unit, (arg.value for arg in call.args))
+
+    def _put_in(self, unit: Unit, call: cst.Call, function: cst.FunctionDef, labels: Labels) -> Labels:
+        """The summary of a function, with the arguments of a call in the place of its parameters."""
+        if not labels:
+            return NONE
+        record = self._state.calls[call]
+        home = self._reach.unit(function)
+        mine = set(parameters(function))
+        things = list(record.receiver.things) if record.receiver is not None else []
+        found = self._of_object(labels, things) - mine
+        for param in labels & mine:
+            assert isinstance(param, cst.Param)
+            value = argument_of(home, function, param, record)
+            if value is not None:
+                found |= self._labels(unit, value)
+            elif any(arg.star for arg in call.args):
+                found |= self._of_arguments(unit, call)
+        return found
+
+    def _joins(self, unit: Unit, call: cst.Call) -> bool:
+        record = self._state.calls.get(call)
+        if record is None or method_name(call) not in self._joining:
+            return False
+        names = outside_names(record)
+        return bool(origins(record.receiver, Role.ACCELERATOR)) or any(questions.collective(name) for name in names)
+
+    def _decides(self, unit: Unit, node: cst.CSTNode) -> Labels:
+        """What decides whether something is counted: ``if guess == label: hits += 1``."""
+        found = NONE
+        for around in unit.names.enclosing(node, cst.If, cst.For, cst.While):
+            if isinstance(around, cst.If):
+                found |= self._labels(unit, around.test)
+            elif isinstance(around, cst.For) and self._state.loaders.get(around):
+                break
+        target: cst.BaseExpression | None = node.target if isinstance(node, cst.AugAssign) else None
+        while isinstance(target, (cst.Subscript, cst.Attribute)):
+            if isinstance(target, cst.Subscript):
+                found |= self._all(unit, target.slice)
+            target = target.value
+        return found
+
+    # ------------------------------------------------------------ the answer
+
+    def _resolved(self, labels: Labels) -> frozenset[Rows]:
+        """The rows on the way to a value, for some call of its function."""
+        found: set[Rows] = set()
+        seen: set[Label] = set()
+        pending = list(labels)
+        while pending:
+            label = pending.pop()
+            if label in seen:
+                continue
+            seen.add(label)
+            if isinstance(label, Rows):
+                found.add(label)
+            elif isinstance(label, cst.Param):
+                pending += self._given.get(label, NONE)
+            else:
+                for (thing, name), held in self._fields.items():
+                    if name == label.name and isinstance(thing, Instance) and thing.klass.node is label.klass:
+                        pending += held
+        return frozenset(found)
+
+
+def _is_first(index: cst.BaseSlice) -> bool:
+    """Whether ``shape[...]`` is asked for the number of rows, or may be."""
+    return not isinstance(index, cst.Index) or _is_zero(index.value) or not isinstance(
+        index.value, (cst.Integer, cst.UnaryOperation)
+    )  # fmt: skip
+
+
+def _is_zero(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Integer) and node.evaluated_value == 0

@@ -1,0 +1,76 @@
+"""
+Figures that leave the process are those of all rows, or a finding says whose they are: printed, logged, written, or
+given to a scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.code_place import CodePlace
+from ..analysis.dataflow.values import Unit, origins
+from ..analysis.effects.effects import output
+from ..analysis.effects.existing_guards import Together
+from ..analysis.layouts.running_figures import is_logged
+from ..analysis.syntax.walk import children
+from ..analysis.training.training import method_name
+from ..facts.effects import EffectKind
+from ..facts.roles import Role
+from .own_rows import OwnRows, Rows
+from .program import EmittedProgram
+from .violation import Violation
+
+TRAINING, EVALUATION = "training-figures", "evaluation-figures"
+"""What is shown of the rows that one process trains on, and of those that it evaluates."""
+_LEAVE = (EffectKind.PRINT, EffectKind.CONSOLE, EffectKind.WRITE)
+
+
+def shown(program: EmittedProgram) -> Iterator[Violation]:
+    """The values that leave the process, and are computed from its own rows; each once in its function."""
+    if not program.prepares:
+        return
+    rows: OwnRows | None = None
+    for unit in program.reach.units:
+        told: set[tuple[cst.CSTNode, str]] = set()
+        for call in _leaving(program, unit):
+            rows = rows or OwnRows(program)
+            for node in (node for arg in call.args for node in _figures(rows, unit, arg.value)):
+                text = unit.names.module.code_for_node(node)
+                if (unit.names.function(call), text) in told:
+                    continue
+                told.add((unit.names.function(call), text))
+                evaluated = Rows.EVALUATION in rows.of(unit, node)
+                yield Violation(EVALUATION if evaluated else TRAINING, CodePlace(unit, node), text)
+
+
+def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:
+    """The calls that print, log or write, and those that give a figure to a scheduler."""
+    together = Together(program.state, program.reach, program.training, ())
+    found: dict[cst.CSTNode, None] = {}
+    for effect in output(program.state, unit, program.reach, program.training, together).effects:
+        if effect.kind in _LEAVE:
+            found[unit.names.parents[effect.node] if effect.kind is EffectKind.PRINT else effect.node] = None
+    for call in unit.names.calls:
+        record = program.state.calls.get(call)
+        if record is None:
+            continue
+        ours = bool(origins(record.receiver, Role.ACCELERATOR)) and method_name(call) in ("print", "log")
+        steers = method_name(call) == "step" and bool(origins(record.receiver, Role.SCHEDULER))
+        if ours or steers or is_logged(program.state, call):
+            found[call] = None
+    reached = program.reach.reachable
+    yield from (n for n in found if isinstance(n, cst.Call) and unit.names.function(n) in reached)
+
+
+def _figures(rows: OwnRows, unit: Unit, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The variables and attributes in an argument that are computed from own rows."""
+    if isinstance(node, (cst.Name, cst.Attribute)):
+        if rows.of(unit, node):
+            yield node
+    elif isinstance(node, cst.Call) and method_name(node) in ("len", "size"):
+        return  # how many rows a batch has is no figure
+    elif not isinstance(node, cst.Call) or rows.of(unit, node):
+        for child in children(node):
+            yield from _figures(rows, unit, child)

@@ -1,0 +1,112 @@
+"""What leaves the process and is computed from its own rows is found in the emitted program, whoever computes it."""
+
+from __future__ import annotations
+
+import libcst as cst
+import pytest
+
+from torchlift.rewriter.facts.module_paths import ENTRY, ModulePaths, Place
+from torchlift.rewriter.validation.check import ModuleTexts, check
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torchlift.runtime import Accelerator
+
+
+class Meter:
+    def __init__(self):
+        self.total, self.count = 0.0, 0
+
+    def update(self, value, n=1):
+        self.total += value * n
+        self.count += n
+
+    @property
+    def mean(self):
+        return self.total / self.count
+
+
+def share(output, target):
+    hits = [int(guess == wanted) for guess, wanted in zip(output.argmax(1).tolist(), target.tolist())]
+    return {"share": sum(hits) / len(hits)}
+
+
+accelerator = Accelerator()
+rows = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+loader, valid = DataLoader(rows, batch_size=8), DataLoader(rows, batch_size=8)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer, loader, valid = accelerator.prepare(model, optimizer, loader, valid)
+seen, other, found = Meter(), Meter(), {}
+for step, (x, y) in enumerate(loader):
+    output = model(x)
+    loss = nn.functional.cross_entropy(output, y)
+    accelerator.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+PLACES = {
+    "a loss of a step": ("    accelerator.print(step, loss.item())\n", ["loss.item"]),
+    "a mean in an object": (
+        "    seen.update(loss.item(), len(x))\n    other.update(1.0)\naccelerator.print(seen.mean, other.mean)\n",
+        ["seen.mean"],
+    ),
+    "what another function makes of rows, kept under a name": (
+        "    for name, value in share(output, y).items():\n        found.setdefault(name, []).append(value)\n"
+        "for name, values in found.items():\n    accelerator.print(name, sum(values) / len(values))\n",
+        ["values", "values"],
+    ),
+    "a count that a condition decides": (
+        "    for guess, wanted in zip(output.argmax(1), y):\n        if guess == wanted:\n"
+        "            found['hits'] = found.get('hits', 0) + 1\naccelerator.print(found)\n",
+        ["found"],
+    ),
+    "what a function returns": (
+        "    pass\ndef evaluate():\n    worst = []\n    for x, y in valid:\n"
+        "        worst.append((model(x).argmax(1) != y).float().mean().item())\n    return max(worst)\n"
+        "result = evaluate()\naccelerator.print(result)\n",
+        ["result"],
+    ),
+}
+WHOLE = {
+    "what is reduced": "    loss = accelerator.reduce(loss.detach(), reduction='mean')\n    accelerator.print(loss)\n",
+    "a name that is bound anew to the rows of all": (
+        "    output, y = accelerator.gather_for_metrics((output, y))\n    found.update(share(output, y))\n"
+        "accelerator.print(found)\n"
+    ),
+    "counts of steps, shapes, weights": "    accelerator.print(step, x.shape[1], x.dtype, model.weight.norm())\n",
+    "what is reduced in an object": (
+        "    seen.update(accelerator.reduce(loss.detach(), reduction='mean').item())\naccelerator.print(seen.mean)\n"
+    ),
+}
+
+
+def shown(body: str) -> list[str]:
+    tree = cst.parse_module(HEAD + body)
+    text = ModuleTexts(ENTRY, tree, tree)
+    figures = check([text], (), ModulePaths({ENTRY: Place(ENTRY)})).figures
+    return [figure.words for figure in figures]
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_figures_of_own_rows_are_found(what: str) -> None:
+    body, wanted = PLACES[what]
+    assert list(dict.fromkeys(shown(body))) == list(dict.fromkeys(wanted))
+
+
+@pytest.mark.parametrize("what", WHOLE)
+def test_what_is_equal_on_all_processes_is_not_named(what: str) -> None:
+    assert shown(WHOLE[what]) == []
+
+
+def test_figures_of_training_and_of_an_evaluation_are_told_apart() -> None:
+    body = PLACES["what a function returns"][0] + PLACES["a loss of a step"][0].replace("    ", "", 1)
+    tree = cst.parse_module(HEAD + body)
+    found = check([ModuleTexts(ENTRY, tree, tree)], (), ModulePaths({ENTRY: Place(ENTRY)})).figures
+    assert {figure.words: figure.invariant for figure in found} == {
+        "result": "evaluation-figures",
+        "loss.item": "training-figures",
+    }
