@@ -76,15 +76,16 @@ class Gradients(Placed):
         engines = self._prepared.engines
         whole = kwargs.get("inputs") is None and not kwargs.get("create_graph")
         graph = cache(lambda: Graph(loss)) if whole else None
-        for engine in engines.values():
-            engine.before_backward(loss, graph)
+        alone = cache(lambda: sum(engine.is_reached(graph()) for engine in engines.values()) == 1 if graph else False)
         try:
+            for engine in engines.values():
+                engine.before_backward(graph, alone)
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]
         except BaseException as error:
             if engines and isinstance(error, RuntimeError):
                 watched_calls.explain()
             with ExitStack() as stack:
-                for engine in engines.values():
+                for engine in reversed(engines.values()):
                     stack.callback(engine.failed_backward, isinstance(error, Exception))
             raise
         for engine in engines.values():

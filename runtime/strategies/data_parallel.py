@@ -126,7 +126,7 @@ class DataParallelEngine(PrecisionEngine):
             self._hooks.pop(gone)[1].remove()
         self._sparse = has_sparse_gradients(self._model)
         self._small = not self._options.needs_reducer and not self._sparse and small(trained, self._world.device)
-        wanted = not self._small and understood(trained)
+        wanted = not self._small and not self._sparse and understood(trained)
         if self._during is not None and not (wanted and self._during.holds(trained)):
             self._during.release()
             self._during = None
@@ -176,6 +176,9 @@ class DataParallelEngine(PrecisionEngine):
         """A gradient has been added. In a pass that the script has begun by itself: exchange when it is over."""
         if self._told:  # short on purpose: it is run at every step, for each parameter
             self._reached.append(parameter)
+            if self._during is not None and self._during.missing:
+                self._during.give_zeros()
+                del self._reached[1:]
             return
         self._collected.add(id(parameter))
         if self._sync:
@@ -207,13 +210,18 @@ class DataParallelEngine(PrecisionEngine):
                 "apart: step after the pass."
             )
 
-    def before_backward(self, loss: torch.Tensor, graph: Callable[[], Graph] | None) -> None:
+    def is_reached(self, graph: Graph) -> bool:
+        """A pass will give gradients to parameters of the model."""
+        return not self._hooks.keys().isdisjoint(graph.leaves)
+
+    def before_backward(self, graph: Callable[[], Graph] | None, alone: Callable[[], bool]) -> None:
         """
         A pass of `Accelerator.backward` begins.
 
         Args:
-            loss: its loss.
             graph: asks what it will reach; None where that is not all that matters.
+            alone: asks whether it reaches one prepared model. The exchanges of several would mix during the pass, in
+                another order on a process whose graph is another one.
         """
         self.look()
         self._reached.clear()
@@ -225,11 +233,11 @@ class DataParallelEngine(PrecisionEngine):
         if self._during is not None and possible and graph is not None:
             ahead = graph()
             known = ahead.plain and not any(map(heard_by_others, self._weights.trained))
-            if known and not self._hooks.keys().isdisjoint(ahead.leaves):
+            if known and self.is_reached(ahead) and alone():
                 if not self._during.hears(ahead.leaves):
                     self._renew_reducer()
-                elif self._during.begin(self.name, ahead.leaves):
-                    self._reached.clear()  # parameters that this pass does not reach have given zeros
+                else:
+                    self._during.begin(self.name, ahead.leaves)
 
     def after_backward(self) -> None:
         """The pass is over: exchange what has not been yet."""
@@ -283,6 +291,7 @@ class DataParallelEngine(PrecisionEngine):
         self._told = False
         self._collected.update(map(id, self._reached))
         if self._during is not None and self._during.armed:
+            self._during.drop_zeros()
             try:
                 if goes_on:
                     self._during.complete()
@@ -326,7 +335,7 @@ class DataParallelEngine(PrecisionEngine):
         """Make the gradients of all processes their mean, now."""
         if self._small:
             average_gradients(self._world, self._weights.trained, self.name)
-        elif self._during is not None and not self._sparse:
+        elif self._during is not None:
             self._during.exchange(self.name, self._collected)
         else:
             average_collected(self._world, self._weights.trained, self._collected, self.name)

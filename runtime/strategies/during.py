@@ -81,8 +81,11 @@ class DuringPass:
         self._nodes = {id(one): node_of(one) for one in trained}
         """Where gradients are added: the hooks of the reducer are there. Torch makes new ones when a type changes."""
         self._armed: int | None = None
-        self._before: dict[int, torch.Tensor | None] = {}
-        """The gradients before this pass of the parameters that it does not reach."""
+        self.missing: list[nn.Parameter] = []
+        """Those that this pass does not reach, until they have given zeros."""
+        self._without: list[nn.Parameter] = []
+        """Those that this pass does not reach, and that had no gradient before it. A gradient from before stays: it is
+        the same on all processes."""
         # DDP reverses the parameters, so the first one travels in the last bucket (of its type).
         holder = nn.Module()
         holder.whole = self._whole = nn.Parameter(trained[0].detach().new_zeros(1))
@@ -91,12 +94,11 @@ class DuringPass:
         self._ddp = made_alone(holder, bucket_cap_mb, gradient_as_bucket_view)
         self._compression = compression
         self._device = trained[0].device
-        self._sparse = has_sparse_gradients(model)
         compression.on(self._ddp)
 
     def holds(self, trained: Sequence[nn.Parameter]) -> bool:
-        """It was made for these parameters, as they are now."""
-        return set(map(id, trained)) <= self._nodes.keys() and all(one.dtype is was for one, was in self._members)
+        """It was made for these parameters, as they are now; so one that is made anew makes the same calls."""
+        return set(map(id, trained)) == self._nodes.keys() and all(one.dtype is was for one, was in self._members)
 
     def hears(self, leaves: Mapping[int, object]) -> bool:
         """Its hooks are at the nodes at which a pass will add gradients."""
@@ -107,40 +109,37 @@ class DuringPass:
         """A backward pass that it exchanges gradients of is under way."""
         return self._armed is not None
 
-    def begin(self, name: str, leaves: Collection[int]) -> bool:
+    def begin(self, name: str, leaves: Collection[int]) -> None:
         """
-        A backward pass begins now.
+        A backward pass begins now. Its gradients are exchanged during it, but not where a hook of the script would be
+        called with the zeros of a parameter that it does not reach, or where torch has made a new node for that.
 
         Args:
             name: of the model, for messages.
             leaves: the identities of the parameters that it will reach.
-
-        Returns:
-            Whether its gradients are exchanged during the pass. Not where a hook of the script would be called with the
-            zeros of a parameter that the pass does not reach, where these have to be sparse, and where torch has made
-            a new node for it.
         """
         missing = [one for one, _ in self._members if id(one) not in leaves]
-        if missing and (self._sparse or any(map(is_hooked, missing))):
-            return False
-        frozen = [one for one in missing if not one.requires_grad]
-        try:
-            for one in frozen:
-                one.requires_grad_()
-            if any(node_of(one) is not self._nodes[id(one)] for one in missing):
-                return False
-            watched_calls.note("backward", name, (name,))
-            self._armed = self._calls()
-            forget_pass(self._ddp.reducer)  # its hooks have marked what passes reached whose exchange came afterwards
-            self._ddp.reducer.prepare_for_forward()
-            self._ddp.reducer.prepare_for_backward([])
-            self._before = {id(one): None if one.grad is None else one.grad.clone() for one in missing}
-            if missing:
-                torch.autograd.backward(missing, [torch.zeros_like(one) for one in missing])
-        finally:
-            for one in frozen:
-                one.requires_grad_(False)
-        return True
+        if any(is_hooked(one) or node_of(one) is not self._nodes[id(one)] or _is_odd(one.grad) for one in missing):
+            return
+        watched_calls.note("backward", name, (name,))
+        self._armed = self._calls()
+        forget_pass(self._ddp.reducer)  # its hooks have marked what passes have reached whose exchange came afterwards
+        self._ddp.reducer.prepare_for_forward()
+        self._ddp.reducer.prepare_for_backward([])
+        self.missing, self._without = missing, [one for one in missing if one.grad is None]
+
+    def give_zeros(self) -> None:
+        """
+        The first gradient of the pass has come: those that it does not reach are zeros.
+
+        Not before: a process that reaches all would exchange what comes first at about this time.
+        """
+        missing, self.missing = self.missing, []
+        for one in missing:
+            before = one.grad
+            torch.autograd.backward(one, torch.zeros_like(one))
+            if before is None:
+                one.grad = None  # the reducer has taken it
 
     def exchange(self, name: str, collected: Collection[int]) -> None:
         """
@@ -202,7 +201,7 @@ class DuringPass:
         """
         made, self._armed = self._armed, None
         here = [one.grad is not None and id(one) in reached for one, _ in self._members]
-        self._before.update((id(one), None) for one, _ in self._members if one.grad is None)
+        without = {*map(id, self._without), *(id(one) for one, _ in self._members if one.grad is None)}
         self._whole.grad = None
         try:  # the last number of the last bucket: the reducer waits for all that is on its way
             torch.autograd.backward(self._whole, self._whole.new_full((1,), all(here)))
@@ -213,9 +212,8 @@ class DuringPass:
         if done:
             assert self._whole.grad is not None
             for (one, _), anywhere in zip(self._members, self._anywhere(here, self._whole.grad), strict=True):
-                if not anywhere and id(one) in self._before:
-                    one.grad = self._before[id(one)]
-            self._before = {}
+                if not anywhere and id(one) in without:
+                    one.grad = None
         elif made is not None:
             self._complete(made)
         watched_calls.done()
@@ -231,9 +229,6 @@ class DuringPass:
         if made is not None:
             self._complete(made)
             watched_calls.done()
-        for one, _ in self._members:
-            if id(one) in self._before:
-                one.grad = self._before[id(one)]
 
     def _calls(self) -> int:
         """How many exchanges have begun on this process."""
@@ -253,10 +248,21 @@ class DuringPass:
         whole = next(value for one, value in sums if one is self._whole)
         self._anywhere([False] * len(self._members), whole)
 
+    def drop_zeros(self) -> None:
+        """The pass has failed: what it would not have reached has no gradient, as before it."""
+        for one in self._without:
+            one.grad = None
+        self._without, self.missing = [], []
+
     def release(self) -> None:
         """Take the hooks off the parameters."""
         forget_pass(self._ddp.reducer)
         unhook(self._ddp.reducer)
+
+
+def _is_odd(gradient: torch.Tensor | None) -> bool:
+    """Nothing can be added to it in place: its elements may share memory."""
+    return gradient is not None and not gradient.is_contiguous()
 
 
 def node_of(parameter: torch.Tensor) -> object:
