@@ -18,7 +18,7 @@ at) if they look first whether it is done. What is created only where it is miss
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import libcst as cst
@@ -27,14 +27,15 @@ from ..analysis.dataflow.values import Unit, origins
 from ..analysis.effects.effects import opens_to_write, output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.memory import into_memory
+from ..analysis.effects.written import written
 from ..analysis.syntax.nodes import keyword
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.training import method_name, outside_name
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
-from .own_rows import names_own_rows
+from .own_names import is_own
 from .program import AuditedProgram
 from .rule import AuditRule, Found, first_row
 from .turns import once, only_if_missing
@@ -42,8 +43,6 @@ from .turns import once, only_if_missing
 _ONCE = {EffectKind.WRITE: "writes", EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "fetches"}
 _QUIET = frozenset({"makedirs", "mkdir", "add_scalar", "flush", "close"})
 """Calls that are safe to repeat, or that write to something that has another finding."""
-_OF_PATHS = frozenset({"write_text", "write_bytes", "unlink"})
-"""Methods of the path that is written."""
 
 
 def unguarded_writes(program: AuditedProgram) -> Found:
@@ -172,34 +171,30 @@ def _is_quiet(program: AuditedProgram, kind: EffectKind, call: cst.Call) -> bool
 
 
 def _own(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether the written path contains the rank or a row of this process, or nothing is written elsewhere."""
+    """Whether the written path is this process's own, by its rank or otherwise, or nothing is written elsewhere."""
     if isinstance(node, cst.With):
         node = node.items[0].item
-    for call in (n for n in descendants(node) if isinstance(n, cst.Call)):
-        if method_name(call) in ("local_path", "exists"):
-            continue
-        paths = [keyword(call, "f", 1)] if method_name(call) == "save" else [arg.value for arg in call.args]
-        if isinstance(call.func, cst.Attribute):
-            paths.append(call.func.value)
-        written = _written(program, call)
-        if written is not None and names_own_rows(program, unit, written):
+    for paths in _paths(program, node):
+        if paths and is_own(program, unit, paths[0]):
             return True
         for path in paths:
-            held = origins(program.state.values.get(path)) if path is not None else []
-            if path is not None and not any(o.role not in (Role.PLACE, Role.LOCAL) for o in held):
-                if program.ranks.mentions(unit, path):
-                    return True
+            held = origins(program.state.values.get(path))
+            if not any(o.role not in (Role.PLACE, Role.LOCAL) for o in held) and program.ranks.mentions(unit, path):
+                return True
     return False
 
 
-def _written(program: AuditedProgram, call: cst.Call) -> cst.BaseExpression | None:
-    """The path that a call writes, as far as it is known which argument that is."""
-    if isinstance(call.func, cst.Attribute) and method_name(call) in _OF_PATHS:
-        return call.func.value
-    record = program.state.calls.get(call)
-    place = questions.written_path(outside_name(record)) if record is not None else None
-    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
-    return plain[place or 0] if len(plain) > (place or 0) else None
+def _paths(program: AuditedProgram, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, ...]]:
+    """What the calls in a node may write: of a call that is in another, only if it is in what that writes."""
+    if isinstance(node, cst.Call):
+        paths = written(program.state, node)
+        if method_name(node) not in ("local_path", "exists"):
+            yield paths
+        inside: Iterable[cst.CSTNode] = paths
+    else:
+        inside = children(node)
+    for child in inside:
+        yield from _paths(program, child)
 
 
 RULE = AuditRule("unguarded-write", __doc__, unguarded_writes)

@@ -114,6 +114,8 @@ class Tracer:
             parent = unit.names.parents.get(parent)
         if isinstance(parent, (cst.Assign, cst.AnnAssign, cst.NamedExpr)) and parent.value is not None:
             return [ValueSource(unit, parent.value, position)]
+        if isinstance(parent, cst.AugAssign):
+            return [ValueSource(unit, parent)]
         return [ValueSource(unit, definition, known=False)]
 
     def _given(self, unit: Unit, param: cst.Param) -> list[ValueSource]:

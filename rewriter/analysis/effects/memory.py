@@ -7,20 +7,12 @@ import libcst as cst
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, Unknown
-from ..training.training import outside_name
-
-_FILES = frozenset({"f", "fp", "file", "fname", "path", "stream"})
-"""Keywords by which a call is given the file that it writes."""
+from .written import written
 
 
 def into_memory(state: State, unit: Unit, reach: Reach, call: cst.Call) -> bool:
     """Whether a call writes to a buffer in memory: the file that it is given, or the object of its method."""
-    place = questions.written_path(outside_name(state.calls[call]))
-    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
-    given = plain if place is None else plain[place : place + 1]
-    given += [arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in _FILES]
-    if isinstance(call.func, cst.Attribute):
-        given.append(call.func.value)
+    given = written(state, call)
     return any(_is_buffer(state, unit, reach, value, frozenset()) for value in given)
 
 

@@ -309,6 +309,17 @@ def stamps(name: str) -> bool:
     )
 
 
+def unique(name: str) -> bool:
+    """Whether a call returns what no other process gets: a temporary folder, a random id."""
+    found = transfer(name, outside.PerProcess)
+    return found is not None and found.unique
+
+
+def makes_text(name: str) -> bool:
+    """Whether a call makes a text, a number or a path from its arguments, and does nothing else."""
+    return transfer(name, outside.TextOf) is not None
+
+
 def draws_alike(name: str) -> bool:
     """Whether a call draws from a generator that is kept equal on all processes: Python's or NumPy's."""
     found = transfer(name, tensors.Random)

@@ -11,6 +11,8 @@ class PerProcess(NamedTuple):
     why: str = ""
     stamp: bool = False
     """Scripts use it in the names of files and runs."""
+    unique: bool = False
+    """No two processes have the same, however close in time they ask for it."""
 
 
 class Write(NamedTuple):

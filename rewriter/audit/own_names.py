@@ -1,8 +1,13 @@
-"""Names of files that are made of the rows of a process's own shard: no two processes have the same."""
+"""
+Names of files that no other process has: made of the rows of a process's own shard, or of what no two processes get.
+
+A name that depends on itself, in a loop or a function that calls itself, is as good as what it begins with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -12,8 +17,9 @@ from ..analysis.distributed.tracing import argument_of
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import children, descendants
-from ..analysis.training.training import method_name
+from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Role
+from ..facts.torch_api import questions
 from .program import AuditedProgram
 
 _PLAIN = frozenset(
@@ -21,29 +27,75 @@ _PLAIN = frozenset(
     "lower upper with_suffix with_name joinpath relative_to item int zfill to cpu cuda items values".split()
 )
 """Calls that give what they are given, or make a text, a number or a path of it, and nothing else."""
-Seen = frozenset[cst.CSTNode]
+_MOST = 40
+"""A name is followed back over at most this many variables, calls and keys."""
 
 
-def names_own_rows(program: AuditedProgram, unit: Unit, path: cst.CSTNode, seen: Seen = frozenset()) -> bool:
-    """Whether a path contains a part of a row that a loop over a sharded loader gives."""
-    if isinstance(path, cst.Name):
-        binding = unit.names.binding(path) if path not in seen else None
-        definitions = unshadowed(unit.names, binding, path) if binding is not None else ()
-        return bool(definitions) and all(_is_of_row(program, unit, d, seen | {path}) for d in definitions)
-    if isinstance(path, cst.Call) and method_name(path) not in _PLAIN:
+class _Way(NamedTuple):
+    """What a name was followed back over."""
+
+    over: frozenset[cst.CSTNode] = frozenset()
+    """Variables and calls: what leads back to one of them adds nothing to what it begins with."""
+    before: frozenset[cst.CSTNode] = frozenset()
+    """The same before an attribute or a key: what leads back there may begin with a value that was not seen."""
+
+    def on(self, node: cst.CSTNode) -> _Way:
+        return self._replace(over=self.over | {node})
+
+    def past(self, node: cst.CSTNode) -> _Way:
+        return _Way(before=self.over | self.before | {node})
+
+
+def is_own(program: AuditedProgram, unit: Unit, path: cst.CSTNode, way: _Way | None = None) -> bool:
+    """Whether a path contains a part of a row that a loop over a sharded loader gives, or a part that is unique."""
+    way = way or _Way()
+    if path in way.over:
+        return True
+    if path in way.before or len(way.over) + len(way.before) > _MOST:
         return False
+    if isinstance(path, cst.Name):
+        binding = unit.names.binding(path)
+        definitions = unshadowed(unit.names, binding, path) if binding is not None else ()
+        return bool(definitions) and all(_is_defined(program, unit, d, way.on(path)) for d in definitions)
+    if isinstance(path, cst.Call):
+        return _is_made(program, unit, path, way.on(path))
     if isinstance(path, (cst.Comparison, cst.BooleanOperation, cst.UnaryOperation, cst.Lambda)):
         return False
+    if isinstance(path, cst.IfExp):
+        return all(is_own(program, unit, side, way) for side in (path.body, path.orelse))
     if isinstance(path, cst.Attribute):
-        return names_own_rows(program, unit, path.value, seen)
+        given = program.tracer.attributes(unit, path)
+        if given and all(is_own(program, home, value, way.past(path)) for home, value in given):
+            return True
+        return is_own(program, unit, path.value, way)
     if isinstance(path, (cst.DictComp, cst.BaseSimpleComp)):
         made = path.value if isinstance(path, cst.DictComp) else path.elt
-        return names_own_rows(program, unit, made, seen)
-    if isinstance(path, cst.Subscript) and path not in seen and (key := _key(path)) is not None:
-        stored = [value for value in _stored(program, key) if value[1] not in seen]
-        if stored and all(names_own_rows(program, home, value, seen | {path}) for home, value in stored):
+        return is_own(program, unit, made, way)
+    if isinstance(path, cst.Subscript) and (key := _key(path)) is not None:
+        stored = list(_stored(program, key))
+        if stored and all(is_own(program, home, value, way.past(path)) for home, value in stored):
             return True
-    return any(names_own_rows(program, unit, child, seen) for child in children(path))
+    return any(is_own(program, unit, child, way) for child in children(path))
+
+
+def _is_made(program: AuditedProgram, unit: Unit, call: cst.Call, way: _Way) -> bool:
+    """Whether a call returns such a name: it is unique, or made of such a part, by a function of the program too."""
+    record = program.state.calls.get(call)
+    name = outside_name(record) if record is not None else ""
+    if questions.unique(name):
+        return True
+    functions = [f for f in program.reach.called(call) if isinstance(f, cst.FunctionDef)]
+    if functions and all(f.name.value != "__init__" for f in functions):
+        returned = [
+            (program.reach.unit(f), r.value)
+            for f in functions
+            for r in program.reach.unit(f).names.returns.get(f, ())
+            if r.value is not None
+        ]
+        return bool(returned) and all(is_own(program, home, value, way) for home, value in returned)
+    if method_name(call) not in _PLAIN and not questions.makes_text(name):
+        return False
+    return any(is_own(program, unit, child, way) for child in children(call))
 
 
 def _key(subscript: cst.Subscript) -> str | None:
@@ -74,36 +126,37 @@ def _stored(program: AuditedProgram, key: str) -> Iterator[tuple[Unit, cst.BaseE
         yield from ((unit, value) for node, value in found if unit.names.function(node) in program.reached)
 
 
-def _is_of_row(program: AuditedProgram, unit: Unit, definition: cst.CSTNode, seen: Seen) -> bool:
-    """Whether a variable gets a part of a row: as the target of a loop, computed from one, or from every caller."""
+def _is_defined(program: AuditedProgram, unit: Unit, definition: cst.CSTNode, way: _Way) -> bool:
+    """Whether a variable gets such a part: as the target of a loop, computed from one, or from every caller."""
     for around in (definition, *unit.names.ancestors(definition)):
         if isinstance(around, cst.Param):
-            return _is_given_rows(program, unit, around, seen)
+            return _is_given(program, unit, around, way)
         if isinstance(around, (cst.For, cst.CompFor)):
-            return _gives_rows(program, unit, around, definition, seen)
-        if isinstance(around, cst.Assign):
-            return names_own_rows(program, unit, around.value, seen)
+            return _gives_rows(program, unit, around, definition, way)
+        if isinstance(around, (cst.Assign, cst.AnnAssign, cst.NamedExpr)) and around.value is not None:
+            return is_own(program, unit, around.value, way)
+        if isinstance(around, cst.AugAssign):
+            return any(is_own(program, unit, side, way) for side in (around.target, around.value))
+        if isinstance(around, cst.WithItem):
+            return is_own(program, unit, around.item, way)
         if around is not definition and not isinstance(
-            around, (cst.Element, cst.Tuple, cst.List, cst.AssignTarget, cst.StarredElement)
+            around, (cst.Element, cst.Tuple, cst.List, cst.AssignTarget, cst.StarredElement, cst.AsName)
         ):
             return False
     return False
 
 
-def _is_given_rows(program: AuditedProgram, unit: Unit, param: cst.Param, seen: Seen) -> bool:
+def _is_given(program: AuditedProgram, unit: Unit, param: cst.Param, way: _Way) -> bool:
     """Whether every call gives a part of a row to a parameter."""
     function = unit.names.parents.get(unit.names.parents.get(param, param))
     if not isinstance(function, cst.FunctionDef) or function in program.state.escaped:
         return False
     given = [(site.unit, argument_of(unit, function, param, site)) for site in program.sites(function)]
-    return bool(given) and all(
-        value is not None and value not in seen and names_own_rows(program, home, value, seen | {value})
-        for home, value in given
-    )
+    return bool(given) and all(value is not None and is_own(program, home, value, way) for home, value in given)
 
 
 def _gives_rows(
-    program: AuditedProgram, unit: Unit, loop: cst.For | cst.CompFor, definition: cst.CSTNode, seen: Seen
+    program: AuditedProgram, unit: Unit, loop: cst.For | cst.CompFor, definition: cst.CSTNode, way: _Way
 ) -> bool:
     """Whether what a loop gives to one of its targets is rows of a sharded loader, or a part of them, and no count."""
     target: cst.CSTNode = loop.target
@@ -120,7 +173,7 @@ def _gives_rows(
             target, iterated = parts[1], iterated.args[0].value
         elif name == "zip" and place is not None and place < len(iterated.args):
             target, iterated = parts[place], iterated.args[place].value
-        elif name in ("enumerate", "zip"):
+        elif name in ("enumerate", "zip", "range"):
             return False
         else:
             iterated = iterated.args[0].value  # a progress bar, or a call that skips batches
@@ -130,4 +183,4 @@ def _gives_rows(
     loaders = origins(program.state.values.get(iterated), Role.LOADER)
     if loaders:
         return all(program.is_sharded(loader) is True for loader in loaders)
-    return names_own_rows(program, unit, iterated, seen)
+    return is_own(program, unit, iterated, way)

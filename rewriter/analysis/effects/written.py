@@ -1,0 +1,41 @@
+"""Which expressions may be the path or the open file that a call writes."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.torch_api import questions
+from ..dataflow.values import State
+from ..training.training import made_names, method_name, outside_name
+
+_FILES = frozenset({"f", "fp", "file", "filename", "fname", "path", "stream"})
+"""Keywords by which a call is given the file that it writes."""
+_OF_PATHS = frozenset({"write_text", "write_bytes", "unlink"})
+"""Methods of the path that is written."""
+
+
+def written(state: State, call: cst.Call) -> tuple[cst.BaseExpression, ...]:
+    """The path that a call writes, as far as it says which argument that is, or else all that may be it."""
+    of = call.func.value if isinstance(call.func, cst.Attribute) else None
+    if of is not None and method_name(call) in _OF_PATHS:
+        return (of,)
+    named = [arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in _FILES]
+    if named:
+        return tuple(named)
+    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+    place = _place(state, call)
+    if place is not None and len(plain) > place:
+        return (plain[place],)
+    return (*(arg.value for arg in call.args), *([of] if of is not None else []))
+
+
+def _place(state: State, call: cst.Call) -> int | None:
+    """The position of the path among the arguments; None if it is not known."""
+    record = state.calls.get(call)
+    if record is None:
+        return None
+    name = outside_name(record)
+    if questions.opens(name):
+        return 0
+    places = (questions.written_path(each) for each in (name, *made_names(record)))
+    return next((place for place in places if place is not None), None)
