@@ -23,6 +23,7 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import outside_name, whole, without_gradient
+from ..analysis.training.weights import has_weights, makes_weights
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
@@ -41,6 +42,8 @@ def unwrapped_models(program: AuditedProgram) -> Found:
             if model in told or unit is None or not _is_trained(program, model):
                 continue
             told.add(model)
+            if not has_weights(program.state, model):
+                continue
             if model not in program.wrapped and not _handed_on(program, model):
                 yield (
                     unit,
@@ -54,7 +57,8 @@ def unwrapped_models(program: AuditedProgram) -> Found:
                     ),
                 )
     for unit, call in _training_calls(program):
-        if program.is_wrapped(unit, call.func) is False and _whole(program, call) in program.wrapped:
+        called = [whole(program.state, model) for model in program.state.forwards[call]]
+        if program.is_wrapped(unit, call.func) is False and all(_passes_by(program, model) for model in called):
             text = line_of(unit, unit.names.module.code_for_node(call))
             yield (
                 unit,
@@ -66,6 +70,31 @@ def unwrapped_models(program: AuditedProgram) -> Found:
                     Severity.ERROR,
                 ),
             )
+
+
+def _passes_by(program: AuditedProgram, model: Origin) -> bool:
+    """
+    Whether a plain model computes with parameters that a wrapper elsewhere averages.
+
+    A module that is handed the wrapped model, and makes no parameters itself, only does if it runs that model for its
+    gradients: a loss that keeps the model which teaches does not.
+    """
+    if model in program.wrapped_itself:
+        return has_weights(program.state, model)
+    return model in program.wrapped and (makes_weights(program.state, model) or _runs_plain(program, model))
+
+
+def _runs_plain(program: AuditedProgram, model: Origin) -> bool:
+    """Whether the class of a module calls a model that it is handed, and not the wrapper of it."""
+    klass = program.state.klass.get(model)
+    for call in descendants(klass.node) if klass is not None else ():
+        if klass is None or not isinstance(call, cst.Call) or without_gradient(klass.unit, call):
+            continue
+        sources = program.tracer.sources(klass.unit, call.func)
+        held = {o for source in sources for o in origins(program.state.values.get(source.node), Role.MODEL)}
+        if not held.isdisjoint(program.wrapped_itself) and program.is_wrapped(klass.unit, call.func) is not True:
+            return True
+    return False
 
 
 def _handed_on(program: AuditedProgram, model: Origin) -> bool:

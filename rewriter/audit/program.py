@@ -212,15 +212,20 @@ class AuditedProgram(EmittedProgram):
         return [r for r in self.records if any(n in wrappers or _is_wrapper(n) for n in outside_names(r))]
 
     @cached_property
-    def wrapped(self) -> set[Origin]:
-        """The models that are wrapped or prepared somewhere, their wholes and their parts."""
+    def wrapped_itself(self) -> set[Origin]:
+        """The models that are wrapped or prepared somewhere."""
         found: set[Origin] = set()
         for record in self.wraps:
             given = keyword(record.node, "module", 0)
             found.update(self.held(record.unit, given) if given is not None else ())
         found.update(self.prepared)
-        found.update(whole(self.state, o) for o in list(found) if o.role is Role.MODEL)
         return found
+
+    @cached_property
+    def wrapped(self) -> set[Origin]:
+        """The models that are wrapped or prepared somewhere, and their wholes."""
+        wholes = (whole(self.state, o) for o in self.wrapped_itself if o.role is Role.MODEL)
+        return {*self.wrapped_itself, *wholes}
 
     def is_wrapped(self, unit: Unit, node: cst.CSTNode) -> bool | None:
         """

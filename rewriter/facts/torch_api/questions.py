@@ -298,6 +298,27 @@ def _methods_of(*ops: str) -> frozenset[str]:
     return frozenset(n for n in together() if named(processes.Collective)[f"{_ACCELERATOR}.{n}"].op in ops)
 
 
+def is_bare(name: str) -> bool:
+    """Whether a class of modules has no parameters of its own: a loss, an activation, a container."""
+    found = transfer(name, training.ModelClass)
+    return transfer(name, training.Criterion) is not None or (found is not None and (found.bare or _contains(found)))
+
+
+def contains_modules(name: str) -> bool:
+    """Whether a class of modules contains others, and has no parameters but theirs."""
+    found = transfer(name, training.ModelClass)
+    return found is not None and _contains(found)
+
+
+def _contains(found: training.ModelClass) -> bool:
+    return found.gives == "modules"
+
+
+def is_parameter(name: str) -> bool:
+    """Whether a call makes a parameter, or a buffer, of a module."""
+    return transfer(name, training.Parameter) is not None
+
+
 # ---------------------------------------------------------------- what differs from process to process
 
 
@@ -375,6 +396,11 @@ def downloads_always(name: str) -> bool:
 def is_described(package: str) -> bool:
     """Whether anything is known of a package, by its first name."""
     return package in packages()
+
+
+def is_unknown(name: str) -> bool:
+    """Whether nothing is known of an outside callable."""
+    return row(name) is None
 
 
 def keeps_path(name: str) -> bool:

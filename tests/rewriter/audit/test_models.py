@@ -134,3 +134,92 @@ def test_an_average_of_weights_is_no_optimizer(name: str, found: Callable[[str],
     text = text.replace("    best = 0\n", f"    best = 0\n    ema = {made}\n")
     text = text.replace(zero, f"            ema.step(model.parameters())\n{zero}")
     assert found(f"{imports}\n{text}") == ({"misprepared"} if name == "another class" else set())
+
+
+CLASSES = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Both(nn.Module):
+    def __init__(self, first, weight=0.5):
+        super().__init__()
+        self.first = first
+        self.second = nn.L1Loss()
+        self.noise = nn.Dropout(0.1)
+        self.weight = weight
+
+    def forward(self, out, y):
+        return self.first(self.noise(out), y) + self.weight * self.second(out, y)
+
+
+class Taught(nn.Module):
+    def __init__(self, teacher):
+        super().__init__()
+        self.teacher = teacher
+        self.loss = Both(nn.MSELoss())
+
+    def forward(self, x, out, y):
+        with torch.no_grad():
+            wanted = self.teacher(x)
+        return self.loss(out, y) + self.loss(out, wanted)
+
+
+class Runs(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def build(kind):
+    if kind == "net":
+        return Net()
+    return Both(nn.MSELoss())
+
+
+"""
+WITHOUT_PARAMETERS = {
+    "a sum of losses": ('ddp = DDP(build("net"))\nloss_of = build("both")', "loss_of(ddp(x), y)"),
+    "a loss with a model": ("net = Net()\nddp = DDP(net)\nloss_of = Taught(net)", "loss_of(x, ddp(x), y)"),
+    "what runs the wrapper": ("ddp = DDP(Net())\nwhole = Runs(ddp)", "nn.functional.mse_loss(whole(x), y)"),
+}
+WITH_PARAMETERS = {
+    "a loss with a scale": ("scale", 'ddp = DDP(build("net"))\nloss_of = build("both")', "loss_of(ddp(x), y)"),
+    "a loss with a layer": ("layer", 'ddp = DDP(build("net"))\nloss_of = build("both")', "loss_of(ddp(x), y)"),
+    "what runs the plain model": (
+        "", "net = Net()\nddp = DDP(net)\nwhole = Runs(net)", "nn.functional.mse_loss(whole(x), y)"
+    ),
+    "the model itself": ("", "net = Net()\nddp = DDP(net)", "nn.functional.mse_loss(net(x), y)"),
+}  # fmt: skip
+MORE = {
+    "": "self.noise = nn.Dropout(0.1)",
+    "scale": "self.noise = nn.Dropout(0.1)\n        self.scale = nn.Parameter(torch.ones(1))",
+    "layer": "self.noise = nn.Sequential(nn.ReLU(), nn.Linear(1, 1))",
+}
+
+
+def composed(makes: str, loss: str, more: str = "") -> str:
+    text = SCRIPT.replace("        JOIN\n", "").replace("nn.functional.mse_loss(model(x), y)", loss)
+    text = text.replace("model.parameters()", "ddp.parameters()").replace("model = nn.Linear(4, 1)", makes)
+    classes = CLASSES.replace(MORE[""], MORE[more])
+    text = text.replace("dist.init", f"{classes}dist.init", 1)
+    return "from torch.nn.parallel import DistributedDataParallel as DDP\n" + text
+
+
+@pytest.mark.parametrize("name", WITHOUT_PARAMETERS)
+def test_a_module_without_parameters_is_no_model(name: str, found: Callable[[str], set[str]]) -> None:
+    assert found(composed(*WITHOUT_PARAMETERS[name])) == set()
+
+
+@pytest.mark.parametrize("name", WITH_PARAMETERS)
+def test_a_module_with_parameters_passes_by_the_wrapper(name: str, found: Callable[[str], set[str]]) -> None:
+    more, makes, loss = WITH_PARAMETERS[name]
+    assert found(composed(makes, loss, more)) == {"unwrapped-model"}

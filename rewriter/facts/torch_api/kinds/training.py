@@ -35,6 +35,8 @@ class ModelClass(NamedTuple):
     ``sequence``: the first or the second, as ``batch_first`` says."""
     weights: str = ""
     """The keywords that ask for pretrained weights, which are downloaded; ``always`` if no keyword is needed."""
+    bare: bool = False
+    """It has no parameters, whatever it is built with."""
 
 
 class ModuleInPlace(NamedTuple):
