@@ -13,12 +13,13 @@ from typing import NamedTuple
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import Unit
+from ..analysis.dataflow.values import CallRecord, Unit
 from ..analysis.distributed.tracing import argument_of
 from ..analysis.syntax.definitions import unshadowed
-from ..analysis.syntax.nodes import is_docstring
+from ..analysis.syntax.nodes import is_docstring, keyword, parameters
 from ..analysis.training.training import method_name, outside_name
 from ..validation.program import EmittedProgram
+from .guards import ends
 
 
 class Text(NamedTuple):
@@ -60,16 +61,31 @@ class ConstantConditions:
         )
 
     def excludes(self, unit: Unit, node: cst.CSTNode) -> bool:
-        """Whether a node is in a branch of its own function that is never taken."""
+        """Whether a node is in a branch of its own function that is never taken, or behind one that always leaves."""
         if node not in self._excluded:
             self._excluded[node] = False  # what depends on itself is not known
-            self._excluded[node] = any(self._leaves_out(unit, *pair) for pair in unit.names.outwards(node))
+            pairs = list(unit.names.outwards(node))
+            self._excluded[node] = any(self._leaves_out(unit, *p) or self._left_before(unit, *p) for p in pairs)
         return self._excluded[node]
 
     def _leaves_out(self, unit: Unit, around: cst.CSTNode, below: cst.CSTNode) -> bool:
         if not isinstance(around, (cst.If, cst.IfExp)) or below is around.test:
             return False
         return self._truth(unit, around.test, {}) is (below is not around.body)
+
+    def _left_before(self, unit: Unit, block: cst.CSTNode, below: cst.CSTNode) -> bool:
+        """Whether all processes leave a block before one of its statements: ``if not test: return``."""
+        if not isinstance(block, cst.IndentedBlock):
+            return False
+        for statement in block.body:
+            if statement is below:
+                return False
+            if isinstance(statement, cst.If):
+                truth = self._truth(unit, statement.test, {})
+                taken = statement.body if truth else statement.orelse if truth is False else None
+                if taken is not None and ends(taken, lambda _: False):
+                    return True
+        return False
 
     def _truth(self, unit: Unit, test: cst.BaseExpression, given: Given) -> bool | None:
         """Whether a condition is always true, or always false; None if that is unknown."""
@@ -208,13 +224,36 @@ class ConstantConditions:
             if self.never(site.unit, site.node):
                 continue
             argument = argument_of(unit, function, param, site)
+            default = self._values(unit, param.default, {}) if param.default is not None else None
             if argument is not None:
                 found.append(self._values(site.unit, argument, {}))
-            elif param.default is not None and not any(arg.star for arg in site.node.args):
-                found.append(self._values(unit, param.default, {}))
             else:
-                return None
+                found.append(self._option(param.name.value, default, site, frozenset()))
         return _union(found) if found else None
+
+    def _option(self, name: str, default: Values, site: CallRecord, seen: frozenset[Code]) -> Values:
+        """What a call gives by a keyword: also by ``**options``, as the callers of the function around it gave them."""
+        given, stars = keyword(site.node, name), [arg for arg in site.node.args if arg.star]
+        if given is not None or not stars:
+            return self._values(site.unit, given, {}) if given is not None else default
+        around = site.unit.names.function(site.node)
+        if not isinstance(around, cst.FunctionDef) or around in seen or around in self._program.state.escaped:
+            return None
+        if len(stars) > 1 or not _hands_on(site.unit, around, stars[0]):
+            return None
+        if any(each.name.value == name for each in parameters(around)):
+            return default  # it is not among the options
+        sites = [each for each in self._program.sites(around) if not self.never(each.unit, each.node)]
+        return _union(self._option(name, default, each, seen | {around}) for each in sites) if sites else None
+
+
+def _hands_on(unit: Unit, function: cst.FunctionDef, star: cst.Arg) -> bool:
+    """Whether ``**options`` are those that a function was called with, and nothing else."""
+    options = function.params.star_kwarg
+    if options is None or star.star != "**" or not isinstance(star.value, cst.Name):
+        return False
+    binding = unit.names.binding(star.value)
+    return binding is not None and binding.name == options.name.value and binding.reads == [star.value]
 
 
 def _few(values: Values) -> Values:

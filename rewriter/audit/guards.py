@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
@@ -49,21 +49,9 @@ class AuditGuards(Guards):
             if branch in inside:
                 return self._lone.lets_one(unit, test, truth)
         for branch, truth in zip(branches, (False, True), strict=True):  # those come that the other branch does not end
-            if branch is not None and self._ends(branch):
+            if branch is not None and ends(branch, self._exits):
                 return self._lone.lets_one(unit, test, truth)
         return False
-
-    def _ends(self, branch: cst.CSTNode) -> bool:
-        """Whether a branch always leaves the code around it."""
-        block = branch.body if isinstance(branch, cst.Else) else branch
-        last = block.body[-1] if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite)) else block
-        if isinstance(last, cst.If):
-            return last.orelse is not None and self._ends(last.body) and self._ends(last.orelse)
-        if isinstance(last, (cst.With, cst.Try)):
-            return self._ends(last.body)
-        small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
-        jumps = (cst.Return, cst.Continue, cst.Break, cst.Raise)
-        return isinstance(small, jumps) or (isinstance(small, cst.Expr) and self._exits(small.value))
 
     def _of_main(self, unit: Unit, test: cst.BaseExpression) -> bool:
         """``if writer is not None``, where the other processes have None."""
@@ -108,6 +96,19 @@ class AuditGuards(Guards):
         for home, value in given:
             further = list(self._values(home, value, seen)) if isinstance(value, (cst.Name, cst.Attribute)) else []
             yield from further or [(home, value)]
+
+
+def ends(branch: cst.CSTNode, exits: Callable[[cst.CSTNode], bool]) -> bool:
+    """Whether a branch always leaves the code around it; ``exits``: whether a call ends the process."""
+    block = branch.body if isinstance(branch, cst.Else) else branch
+    last = block.body[-1] if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite)) else block
+    if isinstance(last, cst.If):
+        return last.orelse is not None and ends(last.body, exits) and ends(last.orelse, exits)
+    if isinstance(last, (cst.With, cst.Try)):
+        return ends(last.body, exits)
+    small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+    jumps = (cst.Return, cst.Continue, cst.Break, cst.Raise)
+    return isinstance(small, jumps) or (isinstance(small, cst.Expr) and exits(small.value))
 
 
 def _parameter(unit: Unit, definition: cst.CSTNode) -> cst.Param | None:

@@ -29,6 +29,8 @@ HELPER = (
     "def is_zip(name):\n    return name.endswith('.zip')\n\n\ndef is_tar(name): return name.endswith('.tar.gz')\n\n\n"
 )
 CHOSEN = "if not kind:\n    kind = os.environ['KIND']"
+TABLE = "\n\nTABLE = {'unpack': unpack}\n\n\ndef made(name, **options):\n    return TABLE[name](**options)\n"
+PASSED = "\n\ndef passed(name, **others):\n    return made(name, **others)\n"
 NEVER = {
     "an ending": (NAME, under("path.endswith('.zip')")),
     "an ending of a part": (JOINED, under("path.endswith('.zip')")),
@@ -45,6 +47,11 @@ NEVER = {
         'bring("a.gz")',
         under("path[:] and root.endswith('.gz')") + "\n\ndef bring(n):\n    unpack(n)\n",
     ),
+    "what comes after a return": (NAME, under("path", "if not keep:\n    return")),
+    "what comes after another branch": (NAME, under("path", "if keep:\n    print(path)\nelse:\n    raise OSError")),
+    "an option of a table": ('made("unpack", path="a")', under("keep") + TABLE),
+    "an option that is false": ('made("unpack", path="a", keep=False)', under("keep") + TABLE),
+    "an option of a longer way": ('passed("unpack", path="a")', under("keep") + TABLE + PASSED),
     "a function that is not called": (NAME, under("not path") + "\n\ndef other():\n    unpack('')\n"),
 }
 TAKEN = {
@@ -59,6 +66,17 @@ TAKEN = {
     "one of two calls": ('unpack("a.gz")\n    unpack("b.zip")', under("path.endswith('.zip')")),
     "what is set if nothing is given": ("unpack('a')", under("kind != 'zip'", CHOSEN)),
     "what is set before": (NAME, under("keep", "keep = len(path) > 3")),
+    "what comes after a return of some": (
+        NAME + '\n    unpack("a", keep=True)',
+        under("path", "if not keep:\n    return"),
+    ),
+    "an option of a table": ('made("unpack", path="a", keep=True)', under("keep") + TABLE),
+    "an option that is unknown": ('made("unpack", **dict(os.environ))', under("keep") + TABLE),
+    "an option that is changed": (
+        'made("unpack", path="a")',
+        under("keep") + TABLE.replace("    return", "    options['keep'] = True\n    return"),
+    ),
+    "an option of a longer way": ('passed("unpack", path="a", keep=True)', under("keep") + TABLE + PASSED),
     "a function that is handed on": ('print(unpack)\n    unpack("a")', under("keep")),
     "a function that calls itself": (NAME, "def same(x):\n    return same(x)\n\n\n" + under("same(path)")),
 }
