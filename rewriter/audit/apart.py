@@ -16,8 +16,9 @@ Compute together, then let one process print or write. Pairs of barriers in oppo
 barrier()` and later `if rank == 0: barrier()`) are understood and left alone, and so are point-to-point messages.
 
 `save_state`, `save_model` and `get_state_dict` of Accelerate wait only if the model is sharded (FSDP, DeepSpeed): on
-the main process alone they are a `review`. Under `is_main_process or distributed_type == DistributedType.FSDP` all
-processes come where that is needed.
+the main process alone they are a `review`; so is a function that keeps its result (`functools.cache`), if all processes
+call it elsewhere. Under `is_main_process or distributed_type == DistributedType.FSDP` all processes come where that is
+needed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import libcst as cst
 
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.containers import key_of
-from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.dataflow.values import CallRecord, Unit, decorators, origins
 from ..analysis.distributed.guards import HANDLERS
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
@@ -45,6 +46,8 @@ _FABRIC = frozenset(
 )
 _BY_STRATEGY = frozenset({"save_state", "save_model", "get_state_dict"})
 """Methods of Accelerate in which the processes wait for each other only if the model is sharded."""
+_KEEP = frozenset({"cache", "lru_cache", "cached"})
+"""Decorators of functions that compute a result once."""
 _STRATEGIES = frozenset({"distributed_type", "deepspeed_plugin", "fsdp_plugin", "DEEPSPEED", "FSDP", "MEGATRON_LM"})
 """Attributes by which scripts ask how Accelerate distributes the model."""
 
@@ -85,6 +88,15 @@ def collectives_apart(program: AuditedProgram) -> Found:
                     words = f"under `{text}` some processes leave here, and the others wait for them at `{name}`"
                     remedy = "decide it on all processes, or end the job by an exception"
                     yield guard.unit, Finding("collective-apart", way, words, remedy, Severity.REVIEW)
+            continue
+        cached = _cached(program, record, guard)
+        if cached is not None:
+            words = (
+                f"`{name}` waits for all processes, but only some of them come to it: `{text}`; that only works if "
+                f"`{cached}` has its result by then, from a call of all processes with the same arguments"
+            )
+            remedy = "keep the result in a variable, and call it on all processes"
+            yield record.unit, Finding("collective-apart", record.node, words, remedy, Severity.REVIEW)
             continue
         handler = isinstance(guard.node, HANDLERS)
         why = "an exception of one process alone leads to it" if handler else "only some of them come to it"
@@ -178,6 +190,24 @@ def _in_training_mode(program: AuditedProgram, record: CallRecord, guard: CodePl
                 return True
         pending += program.sites(function)
     return False
+
+
+def _cached(program: AuditedProgram, record: CallRecord, guard: CodePlace) -> str | None:
+    """The function between a condition and a call that keeps its results, and that all processes call elsewhere."""
+    seen: set[cst.CSTNode] = set()
+    pending = [record]
+    while pending:
+        site = pending.pop()
+        function = site.unit.names.function(site.node)
+        if function in seen or function is guard.unit.names.function(guard.node):
+            continue
+        seen.add(function)
+        sites = list(program.sites(function))
+        if isinstance(function, cst.FunctionDef) and not _KEEP.isdisjoint(decorators(function)):
+            if any(program.guards.of(each.unit, each.node) is None for each in sites):
+                return function.name.value
+        pending += sites
+    return None
 
 
 def _paired(program: AuditedProgram, record: CallRecord, guard: CodePlace, name: str) -> bool:

@@ -27,20 +27,54 @@ def on_one_process(program: AuditedProgram, unit: Unit, node: cst.CSTNode, seen:
 def says_one(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
     """Whether a node's own function checks before it, or around it, that there is one process."""
     below = node
+    taken: list[_Held] = []
     for around in unit.names.ancestors(node):
         if isinstance(around, (cst.If, cst.IfExp)) and below is not around.test:
             if _is_true_of_one(program, unit, around.test) is (below is around.body):
                 return True
+            taken.append(_plain(around.test, below is around.body))
         if isinstance(around, (cst.IndentedBlock, cst.Module)):
             for statement in around.body:
                 if statement is below:
                     break
-                if _wants_one(program, unit, statement):
+                if _wants_one(program, unit, statement) or _forbids(program, unit, statement, taken):
                     return True
         if isinstance(around, (cst.FunctionDef, cst.Lambda)):
             break
         below = around
     return False
+
+
+_Held = tuple[cst.BaseExpression, bool]
+"""A condition, and whether it is true."""
+
+
+def _plain(test: cst.BaseExpression, truth: bool) -> _Held:
+    while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        test, truth = test.expression, not truth
+    return test, truth
+
+
+def _forbids(program: AuditedProgram, unit: Unit, statement: cst.CSTNode, taken: list[_Held]) -> bool:
+    """Whether a statement stops several processes that would take a branch: ``if distributed: assert not evolve``."""
+    if not isinstance(statement, cst.If) or not isinstance(statement.body, cst.IndentedBlock):
+        return False
+    if not taken or _is_true_of_one(program, unit, statement.test) is not False:
+        return False
+    stopped: list[_Held] = []
+    for row in statement.body.body:
+        small = row.body[0] if isinstance(row, cst.SimpleStatementLine) else None
+        if isinstance(small, cst.Assert):
+            stopped.append(_plain(small.test, False))
+        elif isinstance(row, cst.If) and _raises(row):
+            stopped.append(_plain(row.test, True))
+    return any(truth is there and test.deep_equals(other) for test, truth in stopped for other, there in taken)
+
+
+def _raises(statement: cst.If) -> bool:
+    """Whether a condition raises an error where it is true."""
+    last = statement.body.body[-1] if isinstance(statement.body, cst.IndentedBlock) else None
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Raise)
 
 
 def _asks_group(program: AuditedProgram, test: cst.CSTNode) -> bool:
@@ -56,9 +90,7 @@ def _asks_group(program: AuditedProgram, test: cst.CSTNode) -> bool:
 def _wants_one(program: AuditedProgram, unit: Unit, statement: cst.CSTNode) -> bool:
     """``assert get_world_size() == 1``, ``if get_world_size() > 1: raise``, ``assert local_rank == -1``."""
     if isinstance(statement, cst.If):
-        last = statement.body.body[-1] if isinstance(statement.body, cst.IndentedBlock) else None
-        ends = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
-        return isinstance(ends, cst.Raise) and _is_true_of_one(program, unit, statement.test) is False
+        return _raises(statement) and _is_true_of_one(program, unit, statement.test) is False
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
     return isinstance(small, cst.Assert) and _is_true_of_one(program, unit, small.test) is True
 

@@ -141,6 +141,55 @@ def test_a_function_that_is_only_called_on_one_process(found: Callable[[str], se
     assert found(before_data(f"write()\n{check}\nwrite()").replace("def main():", helper)) == {"unguarded-write"}
 
 
+FORBIDDEN = {
+    "an assertion": "assert not search, 'one process only'",
+    "an error": "if search:\n        raise ValueError('one process only')",
+}
+ALLOWED = {
+    "another word": "assert not rank_table",
+    "the opposite": "assert search",
+    "a warning": "if search:\n        print('slow')",
+}
+
+
+@pytest.mark.parametrize("name", [*FORBIDDEN, *ALLOWED])
+def test_a_way_that_several_processes_may_not_go(name: str, found: Callable[[str], set[str]]) -> None:
+    check = {**FORBIDDEN, **ALLOWED}[name]
+    lines = "search = 'SEARCH' in os.environ\nrank_table = None\nif TEST:\n    CHECK\n"
+    lines += "if not search:\n    print('train')\nelse:\n"
+    text = before_data(lines.replace("CHECK", check) + WRITE.rstrip("\n"))
+    several = text.replace("TEST", "dist.get_world_size() > 1")
+    assert found(several) == (set() if name in FORBIDDEN else {"unguarded-write"})
+    assert found(text.replace("TEST", "epochs")) == {"unguarded-write"}, "it is not about several processes"
+
+
+KEPT = """\
+import functools
+
+
+DECORATOR
+def score(number):
+    total = torch.tensor(float(number))
+    dist.all_reduce(total)
+    return total.item()
+
+
+def main():"""
+
+
+def test_a_result_that_is_kept(told: Callable[[str], dict[str, Severity]], words: Callable[[str], list[str]]) -> None:
+    """Where all processes have asked for it, the first one finds it."""
+    both = before_data("best = min(range(3), key=lambda n: score(n))\nif rank == 0:\n    print(score(best))")
+    alone = before_data("if rank == 0:\n    print(score(1))")
+    for decorator in ("@functools.cache", "@functools.lru_cache(maxsize=None)"):
+        kept = KEPT.replace("DECORATOR", decorator)
+        assert told(both.replace("def main():", kept)) == {"collective-apart": Severity.REVIEW}
+        assert "`score` has its result by then" in words(both.replace("def main():", kept))[0]
+        assert told(alone.replace("def main():", kept)) == {"collective-apart": Severity.ERROR}
+    plain = KEPT.replace("DECORATOR\n", "")
+    assert told(both.replace("def main():", plain)) == {"collective-apart": Severity.ERROR}
+
+
 def test_fabric_on_one_device_is_not_distributed() -> None:
     text = (Path(__file__).parent / "fixtures" / "fabric_basic.py").read_text()
     made = next(line for line in text.split("\n") if "Fabric(" in line)
