@@ -65,15 +65,29 @@ class ConstantConditions:
         if node not in self._excluded:
             self._excluded[node] = False  # what depends on itself is not known
             pairs = list(unit.names.outwards(node))
-            self._excluded[node] = any(self._leaves_out(unit, *p) or self._left_before(unit, *p) for p in pairs)
+            self._excluded[node] = any(self._leaves_out(unit, *p, {}) or self._left_before(unit, *p, {}) for p in pairs)
         return self._excluded[node]
 
-    def _leaves_out(self, unit: Unit, around: cst.CSTNode, below: cst.CSTNode) -> bool:
+    def is_always(self, unit: Unit, node: cst.CSTNode, value: Value) -> bool:
+        """Whether an expression has one value, whatever calls its function."""
+        return self._values(unit, node, {}) == frozenset({value})
+
+    def passes_by(self, unit: Unit, node: cst.CSTNode, site: CallRecord) -> bool:
+        """Whether one call of a node's function does not come to the node, by the constants that it gives."""
+        function = unit.names.function(node)
+        if not isinstance(function, cst.FunctionDef) or function in self._program.state.escaped:
+            return False
+        handed = self._given(unit, function, site, {})
+        given: Given = {param: each for param, each in handed.items() if each is not None}
+        pairs = list(unit.names.outwards(node)) if given else []
+        return any(self._leaves_out(unit, *p, given) or self._left_before(unit, *p, given) for p in pairs)
+
+    def _leaves_out(self, unit: Unit, around: cst.CSTNode, below: cst.CSTNode, given: Given) -> bool:
         if not isinstance(around, (cst.If, cst.IfExp)) or below is around.test:
             return False
-        return self._truth(unit, around.test, {}) is (below is not around.body)
+        return self._truth(unit, around.test, given) is (below is not around.body)
 
-    def _left_before(self, unit: Unit, block: cst.CSTNode, below: cst.CSTNode) -> bool:
+    def _left_before(self, unit: Unit, block: cst.CSTNode, below: cst.CSTNode, given: Given) -> bool:
         """Whether all processes leave a block before one of its statements: ``if not test: return``."""
         if not isinstance(block, cst.IndentedBlock):
             return False
@@ -81,7 +95,7 @@ class ConstantConditions:
             if statement is below:
                 return False
             if isinstance(statement, cst.If):
-                truth = self._truth(unit, statement.test, {})
+                truth = self._truth(unit, statement.test, given)
                 taken = statement.body if truth else statement.orelse if truth is False else None
                 if taken is not None and ends(taken, lambda _: False):
                     return True
@@ -182,17 +196,25 @@ class ConstantConditions:
         small = only.body[0] if isinstance(only, cst.SimpleStatementLine) else only
         if not isinstance(small, cst.Return) or small.value is None:
             return None
-        record = self._program.state.calls[call]
-        handed: Given = {}
-        for param in (*function.params.posonly_params, *function.params.params, *function.params.kwonly_params):
-            argument = argument_of(home, function, param, record)
-            default = self._values(home, param.default, {}) if param.default is not None else None
-            handed[param] = self._values(unit, argument, given) if argument is not None else default
+        handed = self._given(home, function, self._program.state.calls[call], given)
         self._depth += 1
         try:
             return self._values(home, small.value, handed)
         finally:
             self._depth -= 1
+
+    def _given(self, home: Unit, function: cst.FunctionDef, site: CallRecord, given: Given) -> Given:
+        """What a call gives to the parameters of a function."""
+        handed: Given = {}
+        for param in (*function.params.posonly_params, *function.params.params, *function.params.kwonly_params):
+            argument = argument_of(home, function, param, site)
+            default = self._values(home, param.default, {}) if param.default is not None else None
+            starred = any(arg.star for arg in site.node.args)
+            if argument is not None:
+                handed[param] = self._values(site.unit, argument, given)
+            else:
+                handed[param] = None if starred else default
+        return handed
 
     def _variable(self, unit: Unit, name: cst.Name, given: Given) -> Values:
         binding = unit.names.binding(name)

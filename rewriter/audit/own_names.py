@@ -24,7 +24,8 @@ from .program import AuditedProgram
 
 _PLAIN = frozenset(
     "str Path join basename dirname splitext split rsplit strip rstrip lstrip replace removesuffix removeprefix format "
-    "lower upper with_suffix with_name joinpath relative_to item int zfill to cpu cuda items values".split()
+    "lower upper with_suffix with_name joinpath relative_to item int zfill to cpu cuda detach numpy tolist items "
+    "values".split()
 )
 """Calls that give what they are given, or make a text, a number or a path of it, and nothing else."""
 _MOST = 40
@@ -149,10 +150,21 @@ def _is_defined(program: AuditedProgram, unit: Unit, definition: cst.CSTNode, wa
 def _is_given(program: AuditedProgram, unit: Unit, param: cst.Param, way: _Way) -> bool:
     """Whether every call gives a part of a row to a parameter."""
     function = unit.names.parents.get(unit.names.parents.get(param, param))
-    if not isinstance(function, cst.FunctionDef) or function in program.state.escaped:
+    if not isinstance(function, cst.FunctionDef):
+        return False
+    if function.name.value == "__getitem__":
+        return _is_read_once(program, unit, function)
+    if function in program.state.escaped:
         return False
     given = [(site.unit, argument_of(unit, function, param, site)) for site in program.sites(function)]
     return bool(given) and all(value is not None and is_own(program, home, value, way) for home, value in given)
+
+
+def _is_read_once(program: AuditedProgram, unit: Unit, function: cst.FunctionDef) -> bool:
+    """Whether each row of a data set is read by one process: all its loaders are sharded."""
+    klass = next(unit.names.enclosing(function, cst.ClassDef), None)
+    loaders = program.loaders_reading(klass) if isinstance(klass, cst.ClassDef) else []
+    return bool(loaders) and all(program.is_sharded(loader) is True for loader in loaders)
 
 
 def _gives_rows(

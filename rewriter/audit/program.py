@@ -9,7 +9,7 @@ from functools import cached_property
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import CallRecord, Function, Unit, origins
+from ..analysis.dataflow.values import CallRecord, Function, Instance, Klass, Unit, origins
 from ..analysis.distributed.rank_questions import USUAL_NAMES, RankQuestions
 from ..analysis.distributed.tracing import ValueSource
 from ..analysis.syntax.nodes import dotted, keyword
@@ -65,6 +65,7 @@ class AuditedProgram(EmittedProgram):
         self.ranks = RankQuestions(self.tracer, USUAL_NAMES)
         self.guards = AuditGuards(self, self.ranks)
         self.constants = ConstantConditions(self)
+        self._asking: set[cst.CSTNode] = set()
         self._waiting: dict[cst.CSTNode, bool] = {}
         self._fabrics = any(several for _, tree in trees for several in _spreads(tree))
 
@@ -233,6 +234,15 @@ class AuditedProgram(EmittedProgram):
 
         If a script unwraps on one path (``model.module if ddp else model``), the result is the plain model.
         """
+        if node in self._asking:
+            return None  # ``model = model.module`` in a loop: what depends on itself is not known
+        self._asking.add(node)
+        try:
+            return self._is_wrapped(unit, node)
+        finally:
+            self._asking.remove(node)
+
+    def _is_wrapped(self, unit: Unit, node: cst.CSTNode) -> bool | None:
         seen: set[cst.CSTNode] = set()
         pending, told = [(unit, node)], list[bool | None]()
         while pending:
@@ -295,6 +305,19 @@ class AuditedProgram(EmittedProgram):
             return None
         return False
 
+    def loaders_reading(self, klass: cst.ClassDef) -> list[Origin]:
+        """The loaders that read rows from an object of a class."""
+        found: list[Origin] = []
+        for record in self.records:
+            dataset = keyword(record.node, "dataset", 0)
+            loaders = [o for o in origins(record.result, Role.LOADER) if o.node is record.node]
+            slot = self.state.values.get(dataset) if dataset is not None and loaders else None
+            things = slot.things if slot is not None else ()
+            made = (thing.klass if isinstance(thing, Instance) else self.state.klass.get(thing) for thing in things)
+            if any(each is not None and _is_of(each, klass) for each in made):
+                found += loaders
+        return found
+
     def sampling(self, call: cst.Call) -> list[cst.BaseExpression]:
         """The arguments by which a loader chooses its rows."""
         given = (keyword(call, "sampler", 3), keyword(call, "batch_sampler", 4))
@@ -308,8 +331,12 @@ class AuditedProgram(EmittedProgram):
                 continue
             record = self.state.calls.get(source.node) if isinstance(source.node, cst.Call) else None
             name = outside_name(record) if record is not None else ""
-            if questions.is_distributed_sampler(name):
-                return True
+            if questions.is_distributed_sampler(name) and isinstance(source.node, cst.Call):
+                replicas = keyword(source.node, "num_replicas", 1)
+                if replicas is None or not self.constants.is_always(source.unit, replicas, 1):
+                    return True
+                told.append(False)
+                continue
             if isinstance(source.node, cst.Call) and name.startswith("torch.utils.data"):
                 given = keyword(source.node, "sampler", 0)
                 told.append(self._samples(source.unit, given) if name.endswith("BatchSampler") and given else False)
@@ -338,6 +365,11 @@ class AuditedProgram(EmittedProgram):
     def reached_calls(self, *names: str) -> Iterator[CallRecord]:
         """The reached calls of methods or functions with one of these last names."""
         return (record for record in self.records if method_name(record.node) in names)
+
+
+def _is_of(klass: Klass, node: cst.ClassDef) -> bool:
+    """Whether a class is one of the program, or has it among its bases."""
+    return klass.node is node or any(_is_of(base, node) for base in klass.bases)
 
 
 _UNWRAPS = frozenset({"module", "_orig_mod", "unwrap_model", "extract_model_from_parallel"})

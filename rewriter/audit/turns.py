@@ -48,7 +48,13 @@ def once(
             if any(_orders(program, unit, item.item) for item in around.items):
                 return True
     return program.at_every_site(
-        unit, node, seen, lambda site, known: once(program, site.unit, site.node, finds=finds, seen=known)
+        unit,
+        node,
+        seen,
+        lambda site, known: (
+            program.constants.passes_by(unit, node, site)
+            or once(program, site.unit, site.node, finds=finds, seen=known)
+        ),
     )
 
 

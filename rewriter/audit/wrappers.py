@@ -9,7 +9,7 @@ needs an open process group to be loaded at all.
 
 With Accelerate: `accelerator.unwrap_model(model).state_dict()`, or `accelerator.get_state_dict(model)`. A script that
 loads what it saved into the wrapper again gets a `review`: the script itself works, but other programs cannot load the
-file.
+file. A program that takes the prefix off where it loads is left alone.
 """
 
 from __future__ import annotations
@@ -27,23 +27,43 @@ from ..findings import Finding, Severity
 from .program import AuditedProgram, Dialect
 from .rule import AuditRule, Found, line_of
 
+_PREFIX = "module."
+_OTHER_CUTS = frozenset({"len", "sub"})
+"""Calls by which programs take a prefix off, beside the methods of texts."""
+
 
 def saved_wrappers(program: AuditedProgram) -> Found:
     """The saves of a wrapper, and of its state dict."""
     if program.dialects & {Dialect.OURS, Dialect.FABRIC} or program.unfollowed is not None:
         return  # torchlift wraps nothing, and Fabric's wrapper gives the plain names
+    reads = _takes_prefix_off(program)
     again = [record for record in program.reached_calls("load_state_dict") if _loads_wrapper(program, record)]
     for record in _saves(program):
         data = record.node.args[0].value
         if origins(program.state.values.get(data), Role.MODEL) and program.is_wrapped(record.unit, data) is True:
             yield record.unit, _finding(record.unit, record.node, "pickles the wrapper of the model", Severity.ERROR)
             continue
-        for unit, call in _state_dicts(program, record.unit, data):
+        for unit, call in _state_dicts(program, record.unit, data) if not reads else ():
             receiver = call.func.value if isinstance(call.func, cst.Attribute) else call
             if program.is_wrapped(unit, receiver) is True and not _has_own_names(program, unit, receiver):
                 severity = Severity.REVIEW if again else Severity.ERROR
                 words = "saves the state dict of the wrapper, whose names begin with `module.`"
                 yield unit, _finding(unit, call, words, severity)
+
+
+def _takes_prefix_off(program: AuditedProgram) -> bool:
+    """Whether the program reads names with the wrapper's prefix, and takes it off: ``name.replace("module.", "")``."""
+    for unit in program.reach.units:
+        for call in unit.names.calls:
+            texts = [arg.value for arg in call.args[:2] if isinstance(arg.value, cst.SimpleString)]
+            cuts = hasattr(str, method_name(call)) or method_name(call) in _OTHER_CUTS
+            if (
+                cuts
+                and unit.names.function(call) in program.reached
+                and any(str(text.evaluated_value).startswith(_PREFIX) for text in texts)
+            ):
+                return True
+    return False
 
 
 def _has_own_names(program: AuditedProgram, unit: Unit, model: cst.BaseExpression) -> bool:

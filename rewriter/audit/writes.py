@@ -61,6 +61,7 @@ def unguarded_writes(program: AuditedProgram) -> Found:
             or not program.is_parallel(unit, node)
             or once(program, unit, node, finds=verb in ("downloads", "creates"))
             or _own(program, unit, node)
+            or _cleans_up(program, unit, node)
         ):
             continue
         told.add(statement)
@@ -159,6 +160,18 @@ def _creates(program: AuditedProgram, node: cst.CSTNode) -> bool:
     return True
 
 
+def _cleans_up(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a statement removes what a download has left: that is a part of the download."""
+    if _creates(program, node):
+        return False
+    below = node
+    for around in unit.names.ancestors(node):
+        if isinstance(around, cst.Try) and below is not around.body and _brings(program, around.body):
+            return True
+        below = around
+    return False
+
+
 def _is_quiet(program: AuditedProgram, kind: EffectKind, call: cst.Call) -> bool:
     """Whether all processes may make a call: because it is safe to repeat, or because the model is sharded."""
     name = method_name(call)
@@ -174,7 +187,8 @@ def _own(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
     """Whether the written path is this process's own, by its rank or otherwise, or nothing is written elsewhere."""
     if isinstance(node, cst.With):
         node = node.items[0].item
-    for paths in _paths(program, node):
+    acting = [n for n in descendants(node) if _acts(program, n)] if isinstance(node, cst.If) else []
+    for paths in (paths for part in acting or [node] for paths in _paths(program, part)):
         if paths and is_own(program, unit, paths[0]):
             return True
         for path in paths:

@@ -9,10 +9,12 @@ import libcst as cst
 from ..analysis.dataflow.values import origins
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.training.training import method_name, whole
-from ..analysis.training.weights import has_weights
-from ..facts.roles import Role
+from ..facts.roles import Origin, Role
 from .program import EmittedProgram
 from .violation import Violation
+
+_LIBRARIES = ("torchvision.models.", "timm.")
+"""Where models with weights come from."""
 
 
 def placed(program: EmittedProgram) -> Iterator[Violation]:
@@ -40,12 +42,18 @@ def placed(program: EmittedProgram) -> Iterator[Violation]:
             if model is None or record is None or program.in_class(record):
                 continue
             model = whole(program.state, model)
-            if (
-                model not in moved
-                and model not in told
-                and has_weights(program.state, model)
-                and not program.preparing(model)
-            ):
+            if model not in moved and model not in told and _weighs(program, model) and not program.preparing(model):
                 told.add(model)
                 words = "this model computes with batches on the device, but it is not prepared, and not moved"
                 yield Violation("model-placed", program.at(record), words, program.made(model))
+
+
+def _weighs(program: EmittedProgram, model: Origin, seen: frozenset[Origin] = frozenset()) -> bool:
+    """Whether a model has layers: a loss of the script may be a module without any, made of others without any, and
+    need no device."""
+    parts = [part for part in program.state.parts.get(model, {}) if isinstance(part, Origin)]
+    for part in parts:
+        if part.role is Role.MODEL and part not in seen:
+            if part not in program.state.klass or _weighs(program, part, seen | {model}):
+                return True
+    return model.qualified.startswith(_LIBRARIES)

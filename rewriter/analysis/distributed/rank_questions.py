@@ -114,6 +114,8 @@ class RankQuestions:
                 if part in seen:
                     continue
                 seen.add(part)
+                if isinstance(part, cst.Arg) and part.keyword is not None and isinstance(part.value, cst.Integer):
+                    seen.add(part.keyword)  # ``rank=0`` is that of no process
                 if self.is_number(part):
                     return True
                 if isinstance(part, (cst.Name, cst.Attribute)):

@@ -11,6 +11,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, State, Unit
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import dotted, positional
+from ..syntax.scopes import Binding
 from ..training.training import method_name
 
 _MOST = 400
@@ -94,9 +95,19 @@ class Tracer:
         if binding is None:
             return None
         found: list[ValueSource] = []
-        for definition in unshadowed(unit.names, binding, name) or tuple(binding.definitions):
+        seen = {d: None for read in self._reads(unit, binding, name) for d in unshadowed(unit.names, binding, read)}
+        for definition in seen or tuple(binding.definitions):
             found += self._defined(unit, definition, part)
         return found or None
+
+    def _reads(self, unit: Unit, binding: Binding, name: cst.Name) -> list[cst.CSTNode]:
+        """Where a variable is read: of one of the function around, where that calls the function that reads it."""
+        function, home = unit.names.function(name), binding.scope.function.node
+        if function is home or not isinstance(function, cst.FunctionDef) or function in self.state.escaped:
+            return [name]
+        sites = self.reach.sites(function)
+        own = all(site in unit.names.parents and unit.names.function(site) is home for site in sites)
+        return [*sites] if own and sites and isinstance(home, cst.FunctionDef) else [name]
 
     def _defined(self, unit: Unit, definition: cst.CSTNode, part: int | None) -> list[ValueSource]:
         """The values of a definition."""

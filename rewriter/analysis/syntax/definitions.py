@@ -8,17 +8,47 @@ import libcst as cst
 
 from .names import Names
 from .scopes import Binding
+from .walk import descendants
 
 
 def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """The definitions that a read can see: those before it, and those of an earlier iteration of its loops."""
+    """The definitions that a read can see: those before it, and those of an earlier iteration of its loops, unless
+    the loop is left after them."""
     if names.scopes.get(names.function(read)) is not binding.scope.function:
         return tuple(binding.definitions)
     order, here = names.order, names.order(read)
-    turns = [(order(loop), names.end(loop)) for loop in names.enclosing(read, cst.For, cst.While)]
+    turns = [(loop, order(loop), names.end(loop)) for loop in names.enclosing(read, cst.For, cst.While)]
     return tuple(
-        d for d in binding.definitions if order(d) < here or any(start < order(d) <= end for start, end in turns)
+        d
+        for d in binding.definitions
+        if order(d) < here or any(start < order(d) <= end and not _ends(names, d, loop) for loop, start, end in turns)
     )
+
+
+def _ends(names: Names, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
+    """Whether a loop always ends after a node in it: ``model = plain(model)``, then ``break``."""
+    below, inner = node, False
+    for around in names.ancestors(node):
+        if around is loop or isinstance(around, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            return False
+        inner = inner or isinstance(around, (cst.For, cst.While, cst.Try, cst.TryStar))
+        if isinstance(around, cst.IndentedBlock):
+            for statement in around.body[_place(around, below) + 1 :]:
+                jumps = _jumps(statement)
+                if cst.Continue in jumps or inner:
+                    return False
+                if isinstance(statement, cst.SimpleStatementLine) and jumps & {cst.Break, cst.Return}:
+                    return True
+        below = around
+    return False
+
+
+def _place(block: cst.IndentedBlock, statement: cst.CSTNode) -> int:
+    return next(i for i, each in enumerate(block.body) if each is statement)
+
+
+def _jumps(statement: cst.CSTNode) -> set[type[cst.CSTNode]]:
+    return {type(node) for node in descendants(statement) if isinstance(node, (cst.Break, cst.Return, cst.Continue))}
 
 
 def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:

@@ -47,6 +47,10 @@ NEVER = {
         'bring("a.gz")',
         under("path[:] and root.endswith('.gz')") + "\n\ndef bring(n):\n    unpack(n)\n",
     ),
+    "a call of one process alone": (
+        'unpack("a", keep=False)\n    if rank == 0:\n        unpack("b", keep=True)',
+        under("keep"),
+    ),
     "what comes after a return": (NAME, under("path", "if not keep:\n    return")),
     "what comes after another branch": (NAME, under("path", "if keep:\n    print(path)\nelse:\n    raise OSError")),
     "an option of a table": ('made("unpack", path="a")', under("keep") + TABLE),
@@ -66,6 +70,7 @@ TAKEN = {
     "one of two calls": ('unpack("a.gz")\n    unpack("b.zip")', under("path.endswith('.zip')")),
     "what is set if nothing is given": ("unpack('a')", under("kind != 'zip'", CHOSEN)),
     "what is set before": (NAME, under("keep", "keep = len(path) > 3")),
+    "the call of all processes": ('unpack("a", keep=True)\n    if rank == 0:\n        unpack("b")', under("keep")),
     "what comes after a return of some": (
         NAME + '\n    unpack("a", keep=True)',
         under("path", "if not keep:\n    return"),

@@ -80,3 +80,16 @@ def test_a_generator_that_reads_a_loader_again_and_again(generator: str, found: 
     assert found(script(ordered, steps)) == set()
     told = steps.replace("        x, y", "        loader.sampler.set_epoch(step)\n        x, y")
     assert found(script(SHUFFLED, told)) == set()
+
+
+def test_a_sampler_of_one_process(found: Callable[[str], set[str]]) -> None:
+    """It is made for as many processes as it is told."""
+    built = "loader = build(data, SIZE)"
+    build = (
+        "def build(data, size=1):\n    sampler = DistributedSampler(data, num_replicas=size, rank=0, shuffle=False)\n"
+    )
+    build += "    return DataLoader(data, batch_size=4, sampler=sampler)\n\n\ndef main"
+    text = script(built, "for x, y in loader:").replace("def main", build, 1)
+    for size, expected in (("1", {"unsharded-loader"}), ("dist.get_world_size()", set())):
+        assert found(text.replace("SIZE", size)) == expected
+    assert found(text.replace(", SIZE", "")) == {"unsharded-loader"}

@@ -115,6 +115,30 @@ def test_a_wrapper_whose_state_a_helper_loads_again(told: Callable[[str], dict[s
     assert told(RESTORED.replace("model=model, ", "model=model.module, ")) == {"saved-wrapper": Severity.ERROR}
 
 
+CUT = {
+    "replaced": 'name.replace("module.", "")',
+    "removed": 'name.removeprefix("module.")',
+    "cut": 'name[len("module."):]',
+    "by a pattern": 're.sub("module.", "", name)',
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_program_that_takes_the_prefix_off(name: str, told: Callable[[str], dict[str, Severity]]) -> None:
+    reads = f"value.load_state_dict({{{CUT[name]}: w for name, w in checkpoint[key].items()}})"
+    before = "    model = DDP(nn.Linear(4, 1))\n"
+    text = "import re\n" + RESTORED.replace("value.load_state_dict(checkpoint[key])", reads)
+    text = text.replace("model=model, ", "").replace(
+        before, f'    plain = nn.Linear(4, 1)\n    restore("first.pt", model=plain)\n{before}'
+    )
+    assert told(text) == {}
+    assert told(text.replace('"module.', '"encoder.')) == {"saved-wrapper": Severity.ERROR}
+    whole = text.replace('"model": model.state_dict()', '"model": model.state_dict(), "all": 1').replace(
+        'torch.save({"model"', 'torch.save(model, "whole.pt")\n        torch.save({"model"'
+    )
+    assert told(whole) == {"saved-wrapper": Severity.ERROR}, "a pickled wrapper has the group in it"
+
+
 AVERAGES = {
     "diffusers": ("from diffusers.training_utils import EMAModel", "EMAModel(model.parameters(), decay=0.9)"),
     "torch_ema": (
@@ -223,3 +247,26 @@ def test_a_module_without_parameters_is_no_model(name: str, found: Callable[[str
 def test_a_module_with_parameters_passes_by_the_wrapper(name: str, found: Callable[[str], set[str]]) -> None:
     more, makes, loss = WITH_PARAMETERS[name]
     assert found(composed(makes, loss, more)) == {"unwrapped-model"}
+
+
+LAST = """\
+        if epoch == 2:
+            ddp = ddp.module
+            torch.save(ddp.state_dict(), f"{dist.get_rank()}.pt")
+            LEAVES
+"""
+STEP = """\
+def step(x):
+    return ddp(x)
+"""
+
+
+@pytest.mark.parametrize("leaves", ["break", "return", "continue", "print(epoch)"])
+@pytest.mark.parametrize("called", ["ddp(x)", "step(x)"])
+def test_a_wrapper_that_is_taken_off_at_last(leaves: str, called: str, found: Callable[[str], set[str]]) -> None:
+    """After it, the training does not go on."""
+    text = composed("ddp = DDP(Net())" + (f"\n{STEP}" if called == "step(x)" else ""), f"({called} - y).mean()")
+    text += LAST.replace("LEAVES", leaves)
+    head, _, body = text.partition("dist.init")
+    text = head + "def main():\n    dist.init" + body.replace("\n", "\n    ").rstrip() + "\n\n\nmain()\n"
+    assert found(text) == (set() if leaves in ("break", "return") else {"unwrapped-model"})

@@ -202,3 +202,36 @@ def test_a_count_that_begins_where_it_was_left_is_no_own_name(found: Callable[[s
         'for turn in range(settings.start, 9):\n    state = {}\n    state["turn"] = turn\n    keep(turn)'
     )
     assert found(writing(lines, COUNTED)) == {"unguarded-write"}
+
+
+CACHES = """\
+class Cached(Dataset):
+    def __init__(self, names):
+        self.names = names
+
+    def __getitem__(self, index):
+        path = Path(self.names[index]).with_suffix(".npy")
+        if not path.exists():
+            np.save(PATH, np.loadtxt(self.names[index]))
+        return torch.zeros(8), 0
+
+    def __len__(self):
+        return len(self.names)
+"""
+READS = 'cached = Cached(["1.txt", "2.txt"])\nfor x, y in DataLoader(cached, 2, SAMPLER):\n    print(x)'
+ONE_EACH = "sampler=DistributedSampler(cached)"
+
+
+def test_a_data_set_that_keeps_the_row_it_reads(found: Callable[[str], set[str]]) -> None:
+    own = CACHES.replace("PATH", "path.as_posix()")
+    assert found(writing(READS.replace("SAMPLER", ONE_EACH), own)) == set()
+    assert found(writing(READS.replace("SAMPLER", "shuffle=False"), own)) == {"unguarded-write"}
+    both = f"{READS}\nDataLoader(cached, 2)".replace("SAMPLER", ONE_EACH)
+    assert found(writing(both, own)) == {"unguarded-write"}, "another loader gives its rows to all processes"
+    assert found(writing(READS.replace("SAMPLER", ONE_EACH), CACHES.replace("PATH", "'a.npy'"))) == {"unguarded-write"}
+
+
+def test_a_list_of_the_numbers_of_rows(found: Callable[[str], set[str]]) -> None:
+    lines = "for x, y in loader:\n    for k in y.tolist():\n        torch.save({}, f'{k}.pt')"
+    assert found(writing(lines)) == set()
+    assert found(writing(lines.replace("y.tolist()", "range(len(y))"))) == {"unguarded-write"}

@@ -25,6 +25,7 @@ import portalocker
 import urllib.request
 from PIL import Image
 from filelock import FileLock
+from iopath.common.file_io import file_lock
 """
 
 
@@ -233,6 +234,7 @@ def inside(context: str, lines: str) -> str:
         'with fasteners.InterProcessLock("a.lock")',
         'with filelock.SoftFileLock("a.lock")',
         'with portalocker.Lock("a.lock", timeout=60)',
+        'with file_lock("a")',
     ],
 )
 def test_a_lock_that_the_processes_share(context: str, found: Callable[[str], set[str]]) -> None:
@@ -469,6 +471,27 @@ NOT_ONLY_CREATED = {
 def test_a_file_that_is_changed_where_another_is_missing(name: str, told: Callable[[str], dict[str, Severity]]) -> None:
     text = ELSEWHERE.format(write=NOT_ONLY_CREATED[name])
     assert told(script('Pictures("rows.pt")', text.partition("\n\n\ndef")[0])) == {"unguarded-write": Severity.ERROR}
+
+
+REMOVES = """\
+path = Path("a.pt")
+try:
+    FETCH
+except OSError:
+    if path.exists():
+        path.unlink()
+finally:
+    if not path.exists() or path.stat().st_size < 9:
+        if path.exists():
+            path.unlink()
+        print("it is not there")
+"""
+
+
+def test_what_a_download_leaves_is_removed(words: Callable[[str], list[str]]) -> None:
+    fetch = "torch.hub.download_url_to_file('u', 'a.pt')"
+    assert words(script(REMOVES.replace("FETCH", fetch))) == [f"every process fetches this: `{fetch}`"]
+    assert len(words(script(REMOVES.replace("FETCH", "print(path)")))) > 1
 
 
 def test_a_file_that_is_written_after_an_error(told: Callable[[str], dict[str, Severity]]) -> None:

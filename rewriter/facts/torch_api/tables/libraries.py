@@ -89,6 +89,8 @@ ROWS: Table = {
     "filelock.SoftFileLock": ("lock", {}),
     "fasteners.InterProcessLock": ("lock", {}),
     "portalocker.Lock": ("lock", {}),
+    "iopath.common.file_io.file_lock": ("lock", {}),
+    "fvcore.common.file_io.file_lock": ("lock", {}),
     # pictures, sound, video
     "matplotlib.pyplot.savefig": ("write", {"path": 0}),
     "matplotlib.pyplot.imsave": ("write", {"path": 0}),
