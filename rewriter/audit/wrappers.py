@@ -21,6 +21,7 @@ import libcst as cst
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.effects.memory import into_memory
+from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Role
 from ..findings import Finding, Severity
@@ -36,34 +37,40 @@ def saved_wrappers(program: AuditedProgram) -> Found:
     """The saves of a wrapper, and of its state dict."""
     if program.dialects & {Dialect.OURS, Dialect.FABRIC} or program.unfollowed is not None:
         return  # torchlift wraps nothing, and Fabric's wrapper gives the plain names
-    reads = _takes_prefix_off(program)
+    prefixes = set(_taken_off(program))
     again = [record for record in program.reached_calls("load_state_dict") if _loads_wrapper(program, record)]
     for record in _saves(program):
         data = record.node.args[0].value
         if origins(program.state.values.get(data), Role.MODEL) and program.is_wrapped(record.unit, data) is True:
             yield record.unit, _finding(record.unit, record.node, "pickles the wrapper of the model", Severity.ERROR)
             continue
-        for unit, call in _state_dicts(program, record.unit, data) if not reads else ():
+        for unit, call in _state_dicts(program, record.unit, data):
             receiver = call.func.value if isinstance(call.func, cst.Attribute) else call
-            if program.is_wrapped(unit, receiver) is True and not _has_own_names(program, unit, receiver):
+            if _takes_off(program, unit, receiver, prefixes) or _has_own_names(program, unit, receiver):
+                continue
+            if program.is_wrapped(unit, receiver) is True:
                 severity = Severity.REVIEW if again else Severity.ERROR
                 words = "saves the state dict of the wrapper, whose names begin with `module.`"
                 yield unit, _finding(unit, call, words, severity)
 
 
-def _takes_prefix_off(program: AuditedProgram) -> bool:
-    """Whether the program reads names with the wrapper's prefix, and takes it off: ``name.replace("module.", "")``."""
+def _taken_off(program: AuditedProgram) -> Iterator[str]:
+    """The prefixes that begin with the wrapper's and that the program takes off names: ``k.replace("module.", "")``."""
     for unit in program.reach.units:
         for call in unit.names.calls:
-            texts = [arg.value for arg in call.args[:2] if isinstance(arg.value, cst.SimpleString)]
             cuts = hasattr(str, method_name(call)) or method_name(call) in _OTHER_CUTS
-            if (
-                cuts
-                and unit.names.function(call) in program.reached
-                and any(str(text.evaluated_value).startswith(_PREFIX) for text in texts)
-            ):
-                return True
-    return False
+            if cuts and unit.names.function(call) in program.reached:
+                texts = [arg.value for arg in call.args[:2] if isinstance(arg.value, cst.SimpleString)]
+                values = (str(text.evaluated_value) for text in texts)
+                yield from (value for value in values if value.startswith(_PREFIX))
+
+
+def _takes_off(program: AuditedProgram, unit: Unit, model: cst.BaseExpression, prefixes: set[str]) -> bool:
+    """Whether the program reads the names of a wrapped model: it takes off the prefix, and no more than has that."""
+    held = origins(program.state.values.get(model), Role.MODEL)
+    classes = [klass for origin in held if (klass := program.state.klass.get(origin)) is not None]
+    parts = {n.attr.value for k in classes for n in descendants(k.node) if isinstance(n, cst.Attribute)}
+    return any(prefix == _PREFIX or prefix.split(".")[1] in parts for prefix in prefixes)
 
 
 def _has_own_names(program: AuditedProgram, unit: Unit, model: cst.BaseExpression) -> bool:

@@ -133,6 +133,8 @@ def test_a_program_that_takes_the_prefix_off(name: str, told: Callable[[str], di
     )
     assert told(text) == {}
     assert told(text.replace('"module.', '"encoder.')) == {"saved-wrapper": Severity.ERROR}
+    other = text.replace('"module.', '"module.encoder.')
+    assert told(other) == {"saved-wrapper": Severity.ERROR}, "these are the names of another model"
     whole = text.replace('"model": model.state_dict()', '"model": model.state_dict(), "all": 1').replace(
         'torch.save({"model"', 'torch.save(model, "whole.pt")\n        torch.save({"model"'
     )
