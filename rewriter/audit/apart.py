@@ -116,7 +116,22 @@ def _guard(program: AuditedProgram, record: CallRecord, local: bool) -> CodePlac
     """Why not every process makes a call; ``local``: where the strategy needs all of them, it may let them in."""
     own = program.guards.around(record.unit, record.node)
     found = [*own, *program.guards.called_apart(record.unit, record.node)]
+    found = [place for place in found if not _is_before_the_file(program, record, place)]
     return next((place for place in found if not (local and _admits_by_strategy(program, place))), None)
+
+
+def _is_before_the_file(program: AuditedProgram, record: CallRecord, place: CodePlace) -> bool:
+    """Whether a call comes before the file is made that its condition asks for: nobody finds that before all are
+    there."""
+    unit, node = place.unit, place.node
+    if not isinstance(node, cst.If) or not program.guards.looks_for_a_file(unit, node):
+        return False
+    calls = [n for n in descendants(node.body) if isinstance(n, cst.Call) and n in program.state.calls]
+    names = {call: outside_names(program.state.calls[call]) for call in calls}
+    makes = [call for call in calls if any(questions.writes(n) or questions.fetches(n) for n in names[call])]
+    comes = [call for call in calls if record.node in set(program.reach.runs(call, unit))]
+    order = unit.names.order
+    return bool(makes and comes) and min(map(order, comes)) < min(map(order, makes))
 
 
 def _numbers_checkpoints(program: AuditedProgram) -> bool:

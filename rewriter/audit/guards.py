@@ -36,6 +36,15 @@ class AuditGuards(Guards):
         places = (place.node for place in self.around(unit, node) if not isinstance(place.node, HANDLERS))
         return any(self._lets_one(unit, other, node) for other in places)
 
+    def looks_for_a_file(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether a condition keeps processes apart only by a file that the code under it makes."""
+        return isinstance(node, cst.If) and not self.asks(unit, node.test)
+
+    def comes_alone(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether only the main process comes to a node: it is not who comes first that counts."""
+        places = (place.node for place in self.around(unit, node) if not isinstance(place.node, HANDLERS))
+        return any(self._lets_one(unit, p, node) for p in places if not self.looks_for_a_file(unit, p))
+
     def _lets_one(self, unit: Unit, other: cst.CSTNode, node: cst.CSTNode) -> bool:
         """Whether what keeps processes apart lets only one come to a node, and not only keeps some from it."""
         test = other.left if isinstance(other, cst.BooleanOperation) else getattr(other, "test", None)
@@ -76,7 +85,7 @@ class AuditGuards(Guards):
                 yield self.ranks.asks(home, value.test)
         made = [(home, value) for home, value in values if not is_none(value)]
         if made and len(made) < len(values):
-            yield all(self.confines(home, value) for home, value in made)
+            yield all(self.comes_alone(home, value) for home, value in made)
 
     def _values(self, unit: Unit, node: cst.BaseExpression, seen: set[cst.CSTNode]) -> Iterator[Held]:
         """The values that a variable or an attribute is given, through parameters and other variables; a choice of two

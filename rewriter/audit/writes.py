@@ -60,6 +60,7 @@ def unguarded_writes(program: AuditedProgram) -> Found:
             or (elsewhere and not own.isdisjoint(program.reach.runs(node, unit)))
             or not program.is_parallel(unit, node)
             or once(program, unit, node, finds=verb in ("downloads", "creates"))
+            or _acts_once(program, unit, node)
             or _own(program, unit, node)
             or _cleans_up(program, unit, node)
         ):
@@ -158,6 +159,12 @@ def _creates(program: AuditedProgram, node: cst.CSTNode) -> bool:
         if any(map(questions.takes_away, names)) or (questions.opens(names[0]) and adds):
             return False
     return True
+
+
+def _acts_once(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether all that a statement writes which asks for a file is written by one process."""
+    acting = [n for n in descendants(node) if _acts(program, n)] if isinstance(node, cst.If) else []
+    return bool(acting) and all(program.guards.comes_alone(unit, each) for each in acting)
 
 
 def _cleans_up(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:

@@ -202,3 +202,36 @@ def test_fabric_on_one_device_is_not_distributed() -> None:
     }.items():
         changed = text.replace(made, f"{made.partition('(')[0]}({devices})")
         assert (audit([decode(changed.encode(), Path("t.py"))], Config(), layout) is not None) is distributed, devices
+
+
+LOOKED_FOR = """\
+def joined(number):
+    total = torch.ones(number)
+    dist.all_reduce(total)
+    return total
+
+
+def table(path):
+    if not os.path.exists(path):
+        made = getattr(os, "made", None) if "KEEP" in os.environ else None
+        if made is None:
+            FIRST
+            made = joined(3)
+        if dist.get_rank() == 0:
+            torch.save(made, path)
+    else:
+        made = torch.load(path)
+    return made
+
+
+def main():"""
+
+
+def test_a_collective_before_the_file_is_made_that_is_looked_for(found: Callable[[str], set[str]]) -> None:
+    """Who makes the file has met all the others by then."""
+    text = before_data('table("table.pt")').replace("def main():", LOOKED_FOR)
+    assert found(text.replace("FIRST", "print(path)")) == set()
+    early = text.replace("FIRST", "torch.save([], path)")
+    assert found(early) == {"collective-apart", "unguarded-write"}
+    alone = text.replace("            FIRST\n", "").replace("if made is None:", "if dist.get_rank() == 0:")
+    assert found(alone) == {"collective-apart"}
