@@ -61,7 +61,7 @@ class ConstantConditions:
         )
 
     def excludes(self, unit: Unit, node: cst.CSTNode) -> bool:
-        """Whether a node is in a branch of its own function that is never taken, or behind one that always leaves."""
+        """Whether a node is in a branch of its own function that is never taken, or after one that always leaves."""
         if node not in self._excluded:
             self._excluded[node] = False  # what depends on itself is not known
             pairs = list(unit.names.outwards(node))

@@ -161,10 +161,10 @@ def _is_given(program: AuditedProgram, unit: Unit, param: cst.Param, way: _Way) 
 
 
 def _is_read_once(program: AuditedProgram, unit: Unit, function: cst.FunctionDef) -> bool:
-    """Whether each row of a data set is read by one process: all its loaders are sharded."""
+    """Whether each row of a data set is read by one process: none of its loaders gives all rows to all processes."""
     klass = next(unit.names.enclosing(function, cst.ClassDef), None)
     loaders = program.loaders_reading(klass) if isinstance(klass, cst.ClassDef) else []
-    return bool(loaders) and all(program.is_sharded(loader) is True for loader in loaders)
+    return bool(loaders) and all(program.is_sharded(loader) is not False for loader in loaders)
 
 
 def _gives_rows(

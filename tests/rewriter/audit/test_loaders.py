@@ -93,3 +93,30 @@ def test_a_sampler_of_one_process(found: Callable[[str], set[str]]) -> None:
     for size, expected in (("1", {"unsharded-loader"}), ("dist.get_world_size()", set())):
         assert found(text.replace("SIZE", size)) == expected
     assert found(text.replace(", SIZE", "")) == {"unsharded-loader"}
+
+
+EVALUATES = """\
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+dist.init_process_group("gloo")
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+model = nn.Linear(4, 1)
+model.eval()
+correct = 0
+with torch.no_grad():
+    for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False)):
+        correct += ((model(x) > 0) == (y > 0)).sum().item()
+print(correct / len(data))
+"""
+
+
+def test_a_script_that_only_evaluates(told: Callable[[str], dict[str, Severity]]) -> None:
+    """It may be started as one process."""
+    assert told(EVALUATES)["one-rank-metric"] is Severity.REVIEW
+    steps = "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nfor x, y in DataLoader(data, 4):\n"
+    steps += "    model(x).sum().backward()\n    optimizer.step()\nmodel.eval()"
+    trains = EVALUATES.replace("model.eval()", steps)
+    assert told(trains)["one-rank-metric"] is Severity.ERROR

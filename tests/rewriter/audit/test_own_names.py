@@ -226,6 +226,8 @@ def test_a_data_set_that_keeps_the_row_it_reads(found: Callable[[str], set[str]]
     own = CACHES.replace("PATH", "path.as_posix()")
     assert found(writing(READS.replace("SAMPLER", ONE_EACH), own)) == set()
     assert found(writing(READS.replace("SAMPLER", "shuffle=False"), own)) == {"unguarded-write"}
+    unknown = READS.replace("SAMPLER", "sampler=choose(cached)")
+    assert found("from others import choose\n" + writing(unknown, own)) == set(), "nobody knows what it chooses"
     both = f"{READS}\nDataLoader(cached, 2)".replace("SAMPLER", ONE_EACH)
     assert found(writing(both, own)) == {"unguarded-write"}, "another loader gives its rows to all processes"
     assert found(writing(READS.replace("SAMPLER", ONE_EACH), CACHES.replace("PATH", "'a.npy'"))) == {"unguarded-write"}
