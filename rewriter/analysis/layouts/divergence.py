@@ -17,7 +17,8 @@ from ...facts.module import Form, Gather, Side
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import CallRecord, External, Instance, State, Unit, origins
+from ..dataflow.solver import Slot
+from ..dataflow.values import Bound, CallRecord, External, Function, Instance, State, Unit, origins
 from ..syntax.definitions import reaching
 from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
 from ..syntax.scopes import Binding
@@ -335,7 +336,9 @@ class Equality:
             yield from self._attribute(unit, node)
         elif isinstance(node, cst.Call):
             yield from self._call(unit, node)
-        elif not isinstance(node, (cst.Lambda, cst.FunctionDef)) and not _is_width(node):
+        elif isinstance(node, cst.Lambda):
+            yield from self._summary(node, None).keys
+        elif not isinstance(node, cst.FunctionDef) and not _is_width(node):
             for child in children(node):
                 yield from self._keys(unit, child)
 
@@ -346,6 +349,7 @@ class Equality:
         slot = self.state.values.get(node)
         if slot is not None:
             yield from (t for t in slot.things if isinstance(t, Instance))
+            yield from self._given_away(slot)
         yield Variable(binding, reaching(unit.names, binding, node))
 
     def _attribute(self, unit: Unit, node: cst.Attribute) -> Iterator[Key]:
@@ -356,7 +360,18 @@ class Equality:
         slot = self.state.values.get(node)
         if slot is not None:
             yield from (t for t in slot.things if isinstance(t, Instance))
+            yield from self._given_away(slot)
         yield from self._keys(unit, node.value)
+
+    def _given_away(self, slot: Slot) -> Iterator[Key]:
+        """What the results of functions depend on that are handed on, uncalled: ``map(score, ks)``, ``key=self.rank``.
+        Whoever gets them may call them, with what it is given beside them."""
+        for thing in slot.things:
+            klass = thing.receiver.klass if isinstance(thing, Bound) and isinstance(thing.receiver, Instance) else None
+            method = klass.method(thing.name) if klass is not None and isinstance(thing, Bound) else None
+            function = thing if isinstance(thing, Function) else method
+            if function is not None:
+                yield from self._summary(function.node, None).keys
 
     def _call(self, unit: Unit, node: cst.Call, place: int | None = None) -> Iterator[Key]:
         """What a call's result depends on; ``place``: one of the values that it gives."""
@@ -412,6 +427,8 @@ class Equality:
         own = unit.names.scopes[function]
         given = (r.value for r in unit.names.returns.get(function, ()))
         returns: list[cst.CSTNode] = [_at(value, place) for value in given if value is not None]
+        if self.reach.yields(function):  # each of its values is what was yielded, at whatever place
+            returns += [node for node in self.reach.own(function) if isinstance(node, cst.Yield)]
         under = [key for value in returns for key in self._conditions(unit, value)]
         if isinstance(function, cst.Lambda):
             returns = [function.body]

@@ -3,11 +3,12 @@ Evaluations that draw random numbers, of a data set that every process evaluates
 
 After `prepare` torch's generators differ between processes, and so do those of loader workers: noise in a forward pass,
 or a random crop in the data set, makes each process's figure another one. Where a decision depends on such a figure,
-all processes take that of the main process.
+all processes take that of the main process: where the evaluation gives it, or else where it is decided on.
 """
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -19,11 +20,12 @@ from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.solver import Slot
 from ..dataflow.values import Instance, Klass, Mapping, Sequence, State, Unit, origins
-from ..syntax.definitions import plain_values
+from ..syntax.definitions import plain_values, unshadowed
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.draws import drawn, random_transform
+from ..training.modes import in_training_mode, noisy_layer
 from ..training.training import Training, method_name, outside_name
 from .decisions import Decision, Joint, deciding, undecided
 from .divergence import Equality
@@ -42,6 +44,11 @@ class RandomEvaluation:
     draw: str
     """What draws the random numbers, as the script spells it."""
 
+    @property
+    def because(self) -> str:
+        """Why its figures are received."""
+        return f"random numbers of the evaluation differ ({self.draw}), and all processes must decide alike"
+
 
 def random_evaluations(
     state: State, reach: Reach, training: Training, shared: Iterable[cst.CSTNode]
@@ -52,7 +59,7 @@ def random_evaluations(
         if loop in sharded:
             continue
         unit = next(u for u in reach.units if loop in u.names.parents)
-        draw = _in_step(state, reach, unit, loop) or _in_data(state, reach, loop)
+        draw = _in_step(state, reach, training, unit, loop) or _in_data(state, reach, loop)
         if draw:
             yield RandomEvaluation(loop, unit, draw)
 
@@ -78,25 +85,25 @@ def agreements(
     """
     joint, gathers = Joint(state, reach, training, plain), list(own)
 
-    def open_decisions(loop: cst.CSTNode, more: Iterable[tuple[Unit, Gather]]) -> list[tuple[Unit, Decision]]:
-        random = plain.also(loop, (*gathers, *more))
-
+    def open_decisions(random: Equality) -> list[tuple[Unit, Decision]]:
         def differs(unit: Unit, node: cst.CSTNode) -> bool:
             return random.is_local(unit, node) and not plain.is_local(unit, node)
 
         return [(unit, found) for unit in reach.units for found in deciding(unit, reach, joint, differs)]
 
     for evaluation in random_evaluations(state, reach, training, plain.shared):
-        if not open_decisions(evaluation.loop, ()):
-            continue
-        unit, random = evaluation.unit, plain.also(evaluation.loop, gathers)
-        gather = _received(state, plain, random, evaluation) if open_to(unit, evaluation.loop) else None
-        if gather is not None:
-            yield unit, gather
-        left = open_decisions(evaluation.loop, [(unit, gather)] if gather is not None else [])
-        for place, found in left:
+        random = plain.also(evaluation.loop, gathers)
+        left = open_decisions(random)
+        receiver = _Receiver(reach, plain, evaluation, open_to)
+        new = receiver.given(random) if left else []
+        while new := new or receiver.decided(random, left):
+            yield from new
+            gathers += new
+            new, random = [], plain.also(evaluation.loop, gathers)
+            left = open_decisions(random)
+        for unit, decision in left:
             why = f"and each process evaluates the whole set with random numbers of its own ({evaluation.draw})"
-            yield place, undecided(place, found, why, _remedy(place, found))
+            yield unit, undecided(unit, decision, why, _remedy(unit, decision))
 
 
 def _remedy(unit: Unit, found: Decision) -> str:
@@ -107,20 +114,21 @@ def _remedy(unit: Unit, found: Decision) -> str:
 # What is random ---------------------------------------------------------------------------------------------------
 
 
-def _in_step(state: State, reach: Reach, unit: Unit, loop: cst.CSTNode) -> str:
-    """What draws from torch's generator in a turn of an evaluation loop, the model in evaluation mode; or nothing."""
+def _in_step(state: State, reach: Reach, training: Training, unit: Unit, loop: cst.CSTNode) -> str:
+    """What draws from torch's generator in a turn of an evaluation loop, the model in the mode that it has there."""
     body = loop.body if isinstance(loop, (cst.For, cst.While)) else _comprehension(unit, loop)
+    noisy = in_training_mode(reach, unit, loop)
     for node in reach.runs(body, unit):
         record = state.calls.get(node) if isinstance(node, cst.Call) else None
         found = drawn(record) if record is not None else None
         if record is None or found is None or found.generator != "torch":
             continue
-        own = any(
-            arg.keyword is not None and arg.keyword.value in ("generator", "training") for arg in record.node.args
-        )
-        if not own and not _in_training_alone(record.unit, record.node) and not _is_off(reach, record.unit, node):
+        words = [arg.keyword.value for arg in record.node.args if arg.keyword is not None]
+        off = not noisy and ("training" in words or _in_training_alone(record.unit, record.node))
+        if "generator" not in words and not off and not _is_off(reach, record.unit, node):
             return _spelled(record.unit, record.node)
-    return ""
+    layer = noisy_layer(reach, training, unit, body) if noisy else None
+    return f"{_spelled(*layer)} in training mode" if layer is not None else ""
 
 
 def _in_training_alone(unit: Unit, call: cst.Call) -> bool:
@@ -219,24 +227,86 @@ def _spelled(unit: Unit, call: cst.Call) -> str:
 # How processes agree ------------------------------------------------------------------------------------------------
 
 
-def _received(state: State, plain: Equality, random: Equality, evaluation: RandomEvaluation) -> Gather | None:
-    """What an evaluation gives, received from the main process; None where it cannot be sent, or not all come by."""
-    unit, loop = evaluation.unit, evaluation.loop
-    tests = (a.test for a in unit.names.enclosing(loop, cst.If, cst.While) if isinstance(a, (cst.If, cst.While)))
-    if any(plain.is_local(unit, test) for test in tests):
-        return None
-    because = f"random numbers of the evaluation differ ({evaluation.draw}), and all processes must decide alike"
-    if not isinstance(loop, (cst.For, cst.While)):
+class _Receiver:
+    """Where the main process's values can be received: of one evaluation, and of what is decided on it."""
+
+    def __init__(
+        self,
+        reach: Reach,
+        plain: Equality,
+        evaluation: RandomEvaluation,
+        open_to: Callable[[Unit, cst.CSTNode], bool],
+    ) -> None:
+        self.state, self.reach, self.plain, self.evaluation = reach.state, reach, plain, evaluation
+        self.open_to = open_to
+
+    def given(self, random: Equality) -> list[tuple[Unit, Gather]]:
+        """What the evaluation gives; nothing where it cannot be sent, or not all come by."""
+        unit, loop = self.evaluation.unit, self.evaluation.loop
+        if not self._all_come(unit, loop, self.plain):
+            return []
+        if isinstance(loop, (cst.For, cst.While)):
+            names = _read_after(unit, self.plain, random, loop)
+            sent = names and not any(_has_tensors(self.state, reads) for reads in names.values())
+            return [(unit, self._gather(loop, names))] if sent else []
         whole = _comprehension(unit, loop)
         if isinstance(whole, cst.GeneratorExp):
             taker = unit.names.parents.get(unit.names.parents[whole])
             whole = taker if isinstance(taker, cst.Call) else whole
-        sent = not isinstance(whole, cst.GeneratorExp) and not _has_tensors(state, [whole])
-        return Gather(whole, (), because, form=Form.RECEIVE) if sent else None
-    names = _read_after(unit, plain, random, loop)
-    if not names or any(_has_tensors(state, reads) for reads in names.values()):
-        return None
-    return Gather(loop, tuple(names), because, form=Form.RECEIVE)
+        sent = not isinstance(whole, cst.GeneratorExp) and not _has_tensors(self.state, [whole])
+        return [(unit, self._gather(whole, ()))] if sent else []
+
+    def decided(self, random: Equality, left: Iterable[tuple[Unit, Decision]]) -> list[tuple[Unit, Gather]]:
+        """The first of what is decided on that can be sent: where a variable gets it, or else where all processes
+        decide. Others may be settled with it."""
+        for unit, found in left:
+            held = [name for name in random.local_names(unit, found.value) if not self.plain.is_local(unit, name)]
+            made = {self._set_by(unit, name) for name in held}
+            line = made.pop() if len(made) == 1 else None
+            if line is not None and self._all_come(unit, line, random) and not _has_tensors(self.state, held):
+                return [(unit, self._gather(line, dict.fromkeys(name.value for name in held)))]
+            if self._all_come(unit, found.value, random) and not _has_tensors(self.state, [found.value]):
+                return [(unit, self._gather(found.value, ()))]
+        return []
+
+    def _gather(self, node: cst.CSTNode, names: Iterable[str]) -> Gather:
+        return Gather(node, tuple(names), self.evaluation.because, form=Form.RECEIVE)
+
+    def _all_come(self, unit: Unit, node: cst.CSTNode, equality: Equality) -> bool:
+        """Whether all processes come by a piece of code, which no other program uses."""
+        around = unit.names.enclosing(node, cst.If, cst.While)
+        tests = [a.test for a in around if isinstance(a, (cst.If, cst.While)) and node is not a.test]
+        return self.open_to(unit, node) and not any(equality.is_local(unit, test) for test in tests)
+
+    def _set_by(self, unit: Unit, name: cst.Name) -> cst.CSTNode | None:
+        """The one statement of the same function from which a read has its value; None where there are several, or an
+        iterator, which cannot be sent."""
+        binding = unit.names.binding(name)
+        made = unshadowed(unit.names, binding, name) if binding is not None else ()
+        if len(made) != 1 or unit.names.function(made[0]) is not unit.names.function(name):
+            return None
+        line, target = unit.names.statement(made[0]), unit.names.parents[made[0]]
+        value = unit.names.parents[target] if isinstance(target, cst.AssignTarget) else None
+        iterator = isinstance(value, cst.Assign) and self._is_iterator(unit, value.value, set())
+        return line if isinstance(line, cst.SimpleStatementLine) and not iterator else None
+
+    def _is_iterator(self, unit: Unit, value: cst.BaseExpression, seen: set[cst.CSTNode]) -> bool:
+        """Whether an expression gives what can be read only once: ``map(...)``, a generator."""
+        if isinstance(value, cst.Name):
+            return any(self._is_iterator(unit, behind, seen) for behind in plain_values(unit.names, value))
+        if not isinstance(value, cst.Call) or value in seen or value not in self.state.calls:
+            return isinstance(value, cst.GeneratorExp)
+        seen.add(value)
+        home, _, name = outside_name(self.state.calls[value]).rpartition(".")
+        if home == "builtins" and hasattr(getattr(builtins, name, None), "__next__"):
+            return True
+        called = [(self.reach.unit(f), f) for f in self.reach.called(value)]
+        return any(self.reach.yields(f) for _, f in called) or any(
+            self._is_iterator(at, given.value, seen)
+            for at, f in called
+            for given in at.names.returns.get(f, ())
+            if given.value is not None
+        )
 
 
 def _read_after(

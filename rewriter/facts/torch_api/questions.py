@@ -357,6 +357,12 @@ def splits(name: str) -> training.Split | None:
     return transfer(name, training.Split)
 
 
+def is_noisy(name: str) -> bool:
+    """Whether a call makes a layer that draws random numbers in training mode."""
+    found = transfer(name, training.ModelClass)
+    return found is not None and found.random
+
+
 def seeds(name: str) -> str:
     """The generator that a call seeds: ``torch``, ``cuda``, ``numpy`` or ``python``; empty if it seeds none."""
     found = transfer(name, training.Seed)

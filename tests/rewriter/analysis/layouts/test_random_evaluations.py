@@ -202,9 +202,156 @@ def test_tensors_are_not_sent() -> None:
     )
 
 
-def test_a_figure_of_an_object_is_told() -> None:
-    """What is kept in an attribute is not sent."""
+def test_a_figure_that_an_object_keeps() -> None:
+    """An attribute is not sent where the evaluation sets it; what is decided on it is."""
     kept = LOOP.replace("total = 0.0", "model.total = 0.0").replace("    total +=", "    model.total +=")
     kept = kept.replace("return total", "return model.total")
-    file = _migrated(HEAD + kept + VALID + TRAIN + PLATEAU)
-    assert not file.changed and "local-decision" in [d.id for d in file.diagnoses]
+    text = _text(HEAD + kept + VALID + TRAIN + PLATEAU)
+    assert "    plateau.step(broadcast_object_list([validate(valid_loader)])[0])\n" in text
+
+
+PARTS = """\
+def validate(loader):
+    rows = [(model(x) - x).square().mean(1) for x in loader]
+
+    def upto(k):
+        return sum(row[:k].cpu().numpy().mean() for row in rows) / len(rows)
+
+    return GIVEN
+
+"""
+PAIR = "    score, other = validate(valid_loader)\n"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "map(upto, [4, 8])",
+        "[upto(k) for k in (4, 8)]",
+        "map(lambda k: upto(k) + 1, [4, 8])",
+        "upto(4), upto(8)",
+    ],
+)
+def test_figures_that_a_closure_computes(given: str) -> None:
+    """Tensors are collected, which are not sent; a function is handed on that computes the figures from them."""
+    decided = PAIR + "    plateau.step(score)\n    print(other)\n"
+    text = _text(HEAD + PARTS.replace("GIVEN", given) + VALID + TRAIN + decided)
+    assert PAIR + "    score = broadcast_object_list([score])[0]\n    plateau.step(score)\n" in text
+
+
+def test_a_method_that_is_handed_on() -> None:
+    """`map(self.upto, ...)`: what the method returns depends on what the object has collected."""
+    judge = """\
+class Judge:
+    def collect(self, loader):
+        self.rows = [(model(x) - x).square().mean(1) for x in loader]
+
+    def upto(self, k):
+        return sum(row[:k].sum().item() for row in self.rows)
+
+    def figures(self, loader):
+        self.collect(loader)
+        return map(self.upto, [4, 8])
+
+judge = Judge()
+"""
+    pair = PAIR.replace("validate", "judge.figures")
+    text = _text(HEAD + judge + VALID + TRAIN + pair + "    plateau.step(score)\n")
+    assert pair + "    score = broadcast_object_list([score])[0]\n    plateau.step(score)\n" in text
+
+
+def test_an_iterator_is_not_sent() -> None:
+    """`map` gives what can be read once and not be sent: what is computed from it is."""
+    decided = "    scores = validate(valid_loader)\n    plateau.step(sum(scores))\n"
+    text = _text(HEAD + PARTS.replace("GIVEN", "map(upto, [4, 8])") + VALID + TRAIN + decided)
+    assert "    plateau.step(broadcast_object_list([sum(scores)])[0])\n" in text
+
+
+YIELDED = """\
+def validate(loader):
+    for x in loader:
+        yield (model(x) - x).square().mean().item()
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("decided", "received"),
+    [
+        ("scores = validate(valid_loader)\n    plateau.step(sum(scores))", "plateau.step({0}([sum(scores)])[0])"),
+        (
+            "score = sum(validate(valid_loader))\n    plateau.step(score)",
+            "score = {0}([score])[0]\n    plateau.step(score)",
+        ),
+    ],
+)
+def test_an_evaluation_that_yields(decided: str, received: str) -> None:
+    """Its loop ends where the values are consumed."""
+    text = _text(HEAD + YIELDED + VALID + TRAIN + f"    {decided}\n")
+    assert f"    {received.format('broadcast_object_list')}\n" in text
+
+
+def test_a_count_of_bad_epochs() -> None:
+    """The count differs between the processes, and they stop together."""
+    stop = """\
+    score, other = validate(valid_loader)
+    if score < best:
+        best, bad = score, 0
+    else:
+        bad += 1
+    if bad > 3:
+        break
+"""
+    script = HEAD + PARTS.replace("GIVEN", "map(upto, [4, 8])") + VALID + "best, bad = 9.0, 0\n" + TRAIN + stop
+    assert "    if broadcast_object_list([bad > 3])[0]:\n        break\n" in _text(script)
+
+
+def test_the_best_is_saved() -> None:
+    """All processes come to the saving, or none."""
+    save = "    if score < best:\n        best = score\n        torch.save(model.state_dict(), 'best.pt')\n"
+    script = HEAD + PARTS.replace("GIVEN", "map(upto, [4, 8])") + VALID + "best = 9.0\n" + TRAIN + PAIR + save
+    assert "    if broadcast_object_list([score < best])[0]:\n        best = score\n" in _text(script)
+
+
+DROPPED = HEAD.replace("self.inner = nn.Linear(8, 8)", "self.inner = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))")
+LEFT_ON = LOOP.replace("    model.eval()\n", "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "before", "received"),
+    [
+        ("", "", True),
+        ("    model.train()\n", "", True),
+        ("    model.eval()\n", "", False),
+        ("    model.train(False)\n", "", False),
+        ("", "    model.eval()\n", False),
+        ("", "    rest(model)\n", False),
+    ],
+)
+def test_dropout_that_is_left_on(mode: str, before: str, received: bool) -> None:
+    """No `model.eval()` on the way to the loop."""
+    loop = LEFT_ON.replace("    total = 0.0\n", f"{mode}    total = 0.0\n", 1)
+    rest = "def rest(net):\n    net.eval()\n\n"
+    text = _text(DROPPED + rest + loop + VALID + TRAIN + before + PLATEAU, code="mean")
+    assert ("    total = broadcast_object_list([total])[0]\n" in text) is received
+
+
+@pytest.mark.parametrize("code", ["nn.functional.dropout(mean, training=self.training)", "mean"])
+def test_what_draws_in_training_mode_alone(code: str) -> None:
+    """A function that asks the mode; a model without noise has none in training mode either."""
+    text = _text(HEAD + LEFT_ON + VALID + TRAIN + PLATEAU, code=code)
+    assert ("broadcast_object_list" in text) is ("dropout" in code)
+
+
+def test_what_is_received_settles_what_is_made_of_it() -> None:
+    """Another variable that holds the figure needs no exchange of its own."""
+    decided = """\
+    if score < 0.5:
+        torch.save(model.state_dict(), "best.pt")
+    given = {"metrics": score} if epoch else {}
+    plateau.step(**given)
+"""
+    parts = PARTS.replace("GIVEN", "map(upto, [4, 8])")
+    text = _text(HEAD + parts + VALID + TRAIN + PAIR + decided)
+    assert text.count("broadcast_object_list(") == 1
+    assert "    score = broadcast_object_list([score])[0]\n    if score < 0.5:\n" in text
