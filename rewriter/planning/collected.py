@@ -23,7 +23,6 @@ from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.folders import folders, received
-from ..analysis.effects.read_back import read_back
 from ..analysis.effects.unseen import unseen
 from ..analysis.layouts import metrics
 from ..analysis.layouts.batch_artifacts import (
@@ -109,7 +108,7 @@ class Collected:
         self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
         self.prefixed = [s.call for s in self.state_dicts if not self._plain(s)] if self.wrappers else []
         self.loads = list(checkpoints.loads(state, unit, reach, training))
-        self.read_back = list(read_back(state, unit, reach, self.effects, self.saves))
+        self.read_back: list[cst.CSTNode] = []
         saved = {s.call for s in self.state_dicts}
         plain = checkpoints.plain_models(state, unit, reach, plan_.stands, saved)
         wraps = not program.abilities.transparent_models
@@ -170,6 +169,11 @@ class Collected:
             *contradictions(program.state, unit, program.reach),
             *of_apex(program.state, unit),
         ]
+
+    def written(self) -> list[cst.CSTNode]:
+        """The statements by which the main process alone writes."""
+        statement = self.unit.names.statement
+        return [e.node for e in self.effects if e.kind is EffectKind.WRITE] + [statement(s.call) for s in self.saves]
 
     def leave_to_turn(self, inside: Container[Code], asked: Container[Code]) -> None:
         """
@@ -266,6 +270,7 @@ class Collected:
         found += list(self.plain_models)
         found += [*self.precision().regions, *self.precision().makers]
         found += [s.call for s in self.saves]
+        found += self.read_back
         found += [s.call for s in self.state_dicts]
         found += [ld.call for ld in self.loads if ld.needed and not ld.copied]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE)]

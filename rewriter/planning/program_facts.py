@@ -23,6 +23,7 @@ from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.distributed.apart import condition, left_on_cpu, met_apart, said
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.existing_guards import guarded, in_turn
+from ..analysis.effects.read_back import ReadBack
 from ..analysis.layouts import metrics
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.divergence import Equality
@@ -235,6 +236,13 @@ class _Analyses(ProgramFacts):
         )
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
         turns = [e for part in collected.values() for e in part.effects if e.kind is EffectKind.DOWNLOAD]
+        if not self.settled:
+            written = {unit: part.written() for unit, part in collected.items()}
+            files = ReadBack(self.state, self.reach, written, [e.node for e in turns])
+            for unit, part in collected.items():
+                part.read_back = files.waits(unit)
+            for unit, finding in files.unsure():
+                collected[unit].findings.append(finding)
         inside = self._run_in_turn([e.node for e in turns if not e.guarded])
         asked = self._run_in_turn([e.node for e in turns]) - inside
         for part in collected.values():

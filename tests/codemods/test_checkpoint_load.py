@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
@@ -206,6 +212,115 @@ def test_nobody_waits_where_nothing_was_written_before(end: str, migrated: Calla
     text = migrated(f"{IMPORTS}\n{TRAINS}{end}\n")
     assert "accelerator.backward(" in text
     assert WAIT not in text
+
+
+TAKES = """\
+import argparse, os, pathlib
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--out")
+parser.add_argument("--shots", default="shots/now")
+parser.add_argument("--deep", type=int)
+args = parser.parse_args()
+
+
+def keep(path):
+    with open(path, "w") as file:
+        file.write("done")
+
+
+def join(folder, name):
+    texts = [part.read_text() for part in pathlib.Path(folder).glob("*.txt")]
+    with open(f"{folder}/{name}", "w") as file:
+        file.write(name.join(texts))
+
+
+def show(epoch):
+    keep(f"SHOTS/a{epoch}.txt")
+    join(FOLDER, "a")
+    keep(f"SHOTS/b{epoch}.txt")
+    join(FOLDER, "b")
+    if args.deep:
+        keep(f"SHOTS/c{epoch}.txt")
+        join(FOLDER, "c")
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("shots", "folder"), [("shots", '"shots"'), ("{args.out}", "args.out"), ("shots/{args.out}", "args.shots")]
+)
+def test_all_wait_before_each_first_read_after_a_write(shots: str, folder: str, migrated: Callable[[str], str]) -> None:
+    """A helper writes, another one lists; who calls the function around them has nothing to wait for."""
+    takes = TAKES.replace("SHOTS", shots).replace("FOLDER", folder)
+    text = [line.strip() for line in migrated(f"{takes}{IMPORTS}\n{TRAINS}show(3)\nshow(4)\n").splitlines()]
+    reads = [text.index(f'join({folder}, "{name}")') for name in "abc"]
+    assert [text[at - 1] for at in reads] == [WAIT] * 3 and text.count(WAIT) == 3
+
+
+def test_all_have_waited_at_the_first_of_two_reads(migrated: Callable[[str], str]) -> None:
+    end = "np.save('out/w.npy', w)\nnames = os.listdir('out')\nif names:\n    w = np.load('out/w.npy')"
+    text = migrated(f"import os\n{IMPORTS}\n{TRAINS}{end}\n")
+    assert text.endswith(f"{WAIT}\nnames = os.listdir('out')\nif names:\n    w = np.load('out/w.npy')\n")
+    assert text.count(WAIT) == 1
+
+
+@pytest.mark.parametrize("read", ["parts('shots')", "parts(args.shots)"])
+def test_what_a_function_of_another_file_writes_is_waited_for(read: str) -> None:
+    helpers = """\
+import pathlib
+
+def keep(path):
+    with open(path, "w") as file:
+        file.write("done")
+
+def parts(folder):
+    return [part.read_text() for part in pathlib.Path(folder).glob("*.txt")]
+"""
+    option = 'import argparse\nargs = argparse.ArgumentParser()\nargs.add_argument("--shots", default="shots")\n'
+    script = f"from helpers import keep, parts\n{option}args = args.parse_args()\n{TRAINS}keep('shots/a.txt')\n"
+    script += f"texts = {read}\n"
+    sources = [decode(text.encode(), Path(name)) for text, name in ((script, "train.py"), (helpers, "helpers.py"))]
+    train = migrate(sources, CATALOGUE, Config()).files[0].after.decode()
+    assert train.endswith(f"keep('shots/a.txt', accelerator)\n{WAIT}\ntexts = {read}\n")
+
+
+UNSURE = {
+    "two options": ("np.save(os.path.join(args.out, 'w.npy'), w)", "os.listdir(args.data)", "args.data"),
+    "an option and a folder": ("np.save('out/w.npy', w)", "os.listdir(args.data)", "args.data"),
+    "by a function": ("np.save('out/w.npy', w)", "film(args.data, 'a')", "pathlib.Path(folder)"),
+}
+
+
+@pytest.mark.parametrize(("write", "read", "folder"), UNSURE.values(), ids=UNSURE)
+def test_folders_that_may_be_one_are_told(write: str, read: str, folder: str) -> None:
+    """Only a run knows what the options say."""
+    end = f"import cv2, os, pathlib\n{IMPORTS}\n{FILM}\n{TRAINS}{write}\nnames = {read}\n"
+    (file,) = migrate([decode(end.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [d for d in file.diagnoses if d.id == "read-back"]
+    path = write[len("np.save(") : -len(", w)")]
+    assert found.message == (
+        f"every process lists `{folder}`, and only the main process has written `{path}` before: if both are in one "
+        "folder, the others may list it too early"
+    )
+    assert found.line == end.count("\n") and WAIT not in file.after.decode()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "np.save('out/w.npy', w)\nnames = os.listdir('data')",
+        "names = os.listdir(args.data)\nnp.save('out/w.npy', w)",
+        "np.save('out/w.npy', w)\nfirst = os.listdir('out')\nnames = os.listdir(args.data)",
+    ],
+    ids=["two folders", "listed before", "all have waited"],
+)
+def test_folders_of_which_nothing_is_told(end: str) -> None:
+    text = f"import os\n{IMPORTS}\n{TRAINS}{end}\n"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "accelerator.backward(" in file.after.decode()
+    assert "read-back" not in [d.id for d in file.diagnoses]
 
 
 UNWRAPPED = {

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from typing import NamedTuple
 
 import libcst as cst
 
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit
+from ..devices.device_attributes import option
 from ..syntax.definitions import bindings_value
-from ..syntax.nodes import dotted
-from ..syntax.scopes import Binding
+from ..syntax.nodes import dotted, keyword
 from ..training.training import method_name, outside_name
+
+
+class Root(NamedTuple):
+    """Where a path may start."""
+
+    text: str
+    named: bool = False
+    """It is a variable, and not the folder itself."""
 
 
 class Roots:
@@ -20,13 +29,25 @@ class Roots:
 
     def __init__(self, state: State, reach: Reach) -> None:
         self.state, self.reach = state, reach
+        self._kept: dict[str, list[tuple[Unit, cst.BaseExpression]]] = {}
+        self._options: dict[str, list[tuple[Unit, cst.BaseExpression]]] = {}
+        for unit in reach.units:
+            for node in unit.names.every(cst.Assign):
+                if isinstance(node, cst.Assign):
+                    kept = [target.target for target in node.targets if isinstance(target.target, cst.Attribute)]
+                    for attribute in kept:
+                        self._kept.setdefault(dotted(attribute), []).append((unit, node.value))
+            for call in unit.names.calls:
+                default, name = keyword(call, "default"), option(call)
+                if default is not None and name is not None:
+                    self._options.setdefault(name, []).append((unit, default))
 
-    def of(self, unit: Unit, path: cst.BaseExpression, *, file: bool = True) -> set[str]:
+    def of(self, unit: Unit, path: cst.BaseExpression, *, file: bool = True) -> set[Root]:
         """The folders, as written, or the variables from which a path may start; empty where nothing can be said.
         ``file``: it is the path of a file, and not of a folder."""
         return set(self._roots(unit, path, set(), whole=file))
 
-    def _roots(self, unit: Unit, path: cst.CSTNode, seen: set[Binding], *, whole: bool) -> Iterator[str]:
+    def _roots(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable], *, whole: bool) -> Iterator[Root]:
         """``whole``: nothing is joined to the path, so that its last part is the file."""
         if isinstance(path, cst.SimpleString) and isinstance(text := path.evaluated_value, str):
             yield from _of_text(text, whole=whole)
@@ -46,9 +67,20 @@ class Roots:
             yield from self._named(unit, path, seen, whole=whole)
         elif isinstance(path, cst.Attribute):
             parent = path.attr.value == "parent"
-            yield from self._roots(unit, path.value, seen, whole=whole) if parent else (dotted(path),)
+            yield from self._roots(unit, path.value, seen, whole=whole) if parent else self._kept_in(path, seen, whole)
 
-    def _called(self, unit: Unit, call: cst.Call, seen: set[Binding], *, whole: bool) -> Iterator[str]:
+    def _kept_in(self, path: cst.Attribute, seen: set[Hashable], whole: bool) -> Iterator[Root]:
+        """Where an attribute starts: as itself, with what the program gives it, and with the default of an option."""
+        name = dotted(path)
+        if name:
+            yield Root(name, named=True)
+        if name and name not in seen:
+            seen.add(name)
+            options = self._options.get(path.attr.value, []) if isinstance(path.value, cst.Name) else []
+            for unit, value in (*self._kept.get(name, ()), *options):
+                yield from self._roots(unit, value, seen, whole=whole)
+
+    def _called(self, unit: Unit, call: cst.Call, seen: set[Hashable], *, whole: bool) -> Iterator[Root]:
         record, given = self.state.calls.get(call), [arg.value for arg in call.args if not arg.star]
         if method_name(call) == "format" and isinstance(call.func, cst.Attribute):
             yield from self._filled(unit, call.func.value, "{", given, seen)
@@ -58,8 +90,8 @@ class Roots:
             yield from self._roots(unit, call.func.value, seen, whole=False)  # a method of a text or a path
 
     def _filled(
-        self, unit: Unit, text: cst.CSTNode, mark: str, values: list[cst.BaseExpression], seen: set[Binding]
-    ) -> Iterator[str]:
+        self, unit: Unit, text: cst.CSTNode, mark: str, values: list[cst.BaseExpression], seen: set[Hashable]
+    ) -> Iterator[Root]:
         """A text with places that are filled: if it starts with one, so does what comes there."""
         start = text.evaluated_value if isinstance(text, cst.SimpleString) else None
         if isinstance(start, str) and start.startswith(mark):
@@ -67,7 +99,7 @@ class Roots:
         else:
             yield from self._roots(unit, text, seen, whole=True)
 
-    def _joined(self, unit: Unit, parts: list[cst.CSTNode | str], seen: set[Binding]) -> Iterator[str]:
+    def _joined(self, unit: Unit, parts: list[cst.CSTNode | str], seen: set[Hashable]) -> Iterator[Root]:
         if not parts:
             return
         if isinstance(first := parts[0], str):
@@ -75,10 +107,10 @@ class Roots:
         else:
             yield from self._roots(unit, first, seen, whole=False)
 
-    def _named(self, unit: Unit, name: cst.Name, seen: set[Binding], *, whole: bool) -> Iterator[str]:
+    def _named(self, unit: Unit, name: cst.Name, seen: set[Hashable], *, whole: bool) -> Iterator[Root]:
         binding = unit.names.binding(name)
         if binding is None:
-            yield name.value
+            yield Root(name.value, named=True)
             return
         if binding in seen:
             return
@@ -86,13 +118,13 @@ class Roots:
         values: list[tuple[Unit, cst.BaseExpression]] = [(unit, v) for v in bindings_value(unit.names, binding)]
         values += self.reach.given(binding)
         found = {root for at, value in values for root in self._roots(at, value, seen, whole=whole)}
-        yield from found or {name.value}
+        yield from found or {Root(name.value, named=True)}
 
 
-def _of_text(text: str, *, whole: bool) -> Iterable[str]:
+def _of_text(text: str, *, whole: bool) -> Iterable[Root]:
     """The first folder of a path; a bare name that is a file lies in the folder of the run."""
     first, slash, _ = text.removeprefix("./").partition("/")
-    return (first,) if slash or not whole else (".",)
+    return (Root(first if slash or not whole else "."),)
 
 
 def _part(part: cst.BaseFormattedStringContent) -> cst.CSTNode | str:

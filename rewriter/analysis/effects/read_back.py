@@ -2,18 +2,18 @@
 Files that the main process has just written, and that every process reads: all of them wait in between.
 
 Told by the text of the path, or for what lists a folder by where the path starts, where whoever reads, or calls what
-reads, has come past the writing in the same function.
+reads, has come past the writing, or past a call of what writes, in the same function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.effects import Effect, EffectKind
-from ...facts.module import Save
 from ...facts.torch_api import questions
+from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
@@ -21,12 +21,10 @@ from ..training.training import made_names, method_name, outside_name
 from .checkpoints import waits
 from .effects import opens_to_write
 from .existing_guards import guarded
-from .path_roots import Roots
+from .path_roots import Root, Roots
 
 _LOADS = "torch.load"
 """What it reads is a checkpoint, which waits by itself."""
-_ROOT = "in "
-"""Before the start of a path, beside the texts of whole paths."""
 _READING_METHODS = frozenset({"read_text", "read_bytes"})
 _PATHS = (cst.Name, cst.Attribute, cst.SimpleString, cst.FormattedString, cst.Call, cst.BinaryOperation)
 _PASSED = (cst.For, cst.With, cst.IndentedBlock)
@@ -34,69 +32,190 @@ _PASSED = (cst.For, cst.With, cst.IndentedBlock)
 wait."""
 
 
-def read_back(
-    state: State, unit: Unit, reach: Reach, effects: Collection[Effect], saves: Iterable[Save]
-) -> Iterator[cst.CSTNode]:
-    """The statements before which all processes must wait, because only the main process wrote what they read."""
-    written = [effect.node for effect in effects if effect.kind is EffectKind.WRITE]
-    written += [unit.names.statement(save.call) for save in saves]
-    if not written:
-        return
-    rows = {
-        code
-        for unit_ in reach.units
-        for item in unit_.names.functions
-        if _gives_rows(item)
-        for code in reach.below(item)
-    }
-    roots = Roots(state, reach)
-    paths: dict[str, list[cst.CSTNode]] = {}
-    inside: set[cst.CSTNode] = set()
-    for node in written:
-        below = list(descendants(node))
-        inside.update(below)
-        for call in below:
-            keys = _text_keys(unit, call) | _root_keys(state, unit, roots, call) if isinstance(call, cst.Call) else ()
-            for key in keys:
-                paths.setdefault(key, []).append(node)
-    turns = {below for e in effects if e.kind is EffectKind.DOWNLOAD for below in descendants(e.node)}
-    _add_calls(unit, reach, paths, turns)
-    own: dict[cst.Call, set[str]] = {}
-    reads: dict[Code, set[str]] = {}
-    for call in unit.names.calls:
-        read, folder = _read(state, call), _listed(state, call)
-        code = unit.names.function(call)
-        usual = call not in inside and code not in rows and code in reach.reachable
-        if read is not None and usual and not opens_to_write(call, 1) and not guarded(state, unit, call):
-            own[call] = {_text(unit, read)}
-        elif folder is not None and usual and not guarded(state, unit, call):
-            own[call] = {_ROOT + root for root in roots.of(unit, folder, file=_is_pattern(state, call))}
-        reads.setdefault(code, set()).update(own.get(call, ()))
-    found: dict[cst.CSTNode, None] = {}
-    for call in unit.names.calls if reads else ():
-        if call in inside or guarded(state, unit, call):
-            continue
-        read_here = set(own.get(call, ()))
-        for function in reach.called(call):  # `self.load()`, after the writing
-            read_here.update(text for below in reach.below(function) for text in reads.get(below, ()))
-        writers = dict.fromkeys(node for text in read_here for node in paths.get(text, ()))
-        for meeting in (_meeting(unit, node, unit.names.statement(call)) for node in writers):
-            if meeting is not None and not waits(unit, meeting):
-                found[meeting] = None
-    yield from found
+class _Use(NamedTuple):
+    """What writes or reads a path."""
+
+    unit: Unit
+    node: cst.CSTNode
+    """The statement that writes, or the call that reads."""
+    keys: Collection[Hashable]
+    """By these a write and a read belong together."""
+    path: cst.BaseExpression
+    starts: frozenset[Root] = frozenset()
+    """Where the path starts, of what writes, and of what lists a folder."""
 
 
-def _add_calls(unit: Unit, reach: Reach, paths: dict[str, list[cst.CSTNode]], turns: Container[cst.CSTNode]) -> None:
-    """To the statements that write a path, those that call what does: `self.download()`; not where one process does it
-    before the others."""
-    writing: dict[Code, set[str]] = {}
-    for text, nodes in paths.items():
-        for node in nodes:
-            writing.setdefault(unit.names.function(node), set()).add(text)
-    for call in (call for call in unit.names.calls if call not in turns):
-        for function in reach.called(call):
-            for text in {text for below in reach.below(function) for text in writing.get(below, ())}:
-                paths[text].append(unit.names.statement(call))
+class _Meeting(NamedTuple):
+    """Where all processes can wait before something is read."""
+
+    node: cst.CSTNode
+    writes: tuple[cst.CSTNode, ...]
+    """The statements before that write, or call what does."""
+    keys: frozenset[Hashable]
+
+
+class ReadBack:
+    """
+    Answers for one program.
+
+    Args:
+        state: the solved program.
+        reach: its call graph.
+        written: the statements by which the main process alone writes, in each module.
+        turns: what one process does before the others, which have waited for it when they come to read.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        reach: Reach,
+        written: Mapping[Unit, Iterable[cst.CSTNode]],
+        turns: Iterable[cst.CSTNode],
+    ) -> None:
+        self.state, self.reach, self.roots = state, reach, Roots(state, reach)
+        self._turns = {below for node in turns for below in descendants(node)}
+        self._inside = {below for nodes in written.values() for node in nodes for below in descendants(node)}
+        self._writes = [use for unit, nodes in written.items() for node in nodes for use in self._written(unit, node)]
+        self._reads = list(self._read()) if self._writes else []
+        self._met = self._meetings(self._writes, self._reads)
+
+    def waits(self, unit: Unit) -> list[cst.CSTNode]:
+        """The statements before which all processes must wait, because only the main process wrote what they read."""
+        return [met.node for met in _needed(unit, self._met.get(unit, ())) if not waits(unit, met.node)]
+
+    def unsure(self) -> Iterator[tuple[Unit, Finding]]:
+        """What is said of a folder that is listed after something was written, where only a run tells whether that is
+        the same folder."""
+        pairs = [
+            (write, read)
+            for write in range(len(self._writes))
+            for read in range(len(self._reads))
+            if _may_be_one(self._writes[write].starts, self._reads[read].starts)
+        ]
+        writes = [use._replace(keys=[p for p in pairs if p[0] == at]) for at, use in enumerate(self._writes)]
+        reads = [use._replace(keys=[p for p in pairs if p[1] == at]) for at, use in enumerate(self._reads)]
+        for unit, found in (self._meetings(writes, reads) if pairs else {}).items():
+            known = self._met.get(unit, [])
+            for met in _needed(unit, [*known, *found]):
+                if met in found and not waits(unit, met.node):
+                    write, read = next(pair for pair in pairs if pair in met.keys)
+                    yield unit, _unsure(met.node, self._writes[write], self._reads[read])
+
+    # What is written, and what is read --------------------------------------------------------------------------------
+
+    def _written(self, unit: Unit, node: cst.CSTNode) -> Iterator[_Use]:
+        for call in (n for n in descendants(node) if isinstance(n, cst.Call)):
+            for path in _given(call):
+                yield _Use(unit, node, {_text(unit, path)}, path)
+            for path in self._paths(call):
+                starts = frozenset(self.roots.of(unit, path))
+                yield _Use(unit, node, {root.text for root in starts}, path, starts)
+
+    def _paths(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
+        """The paths that a call writes to, as far as it says which of its arguments is one; a method may write to its
+        object."""
+        name = outside_name(self.state.calls[call]) if call in self.state.calls else ""
+        method = isinstance(call.func, cst.Attribute) and method_name(call) in questions.writing_methods()
+        position = questions.written_path(name) if not questions.opens(name) else 0
+        position = 0 if position is None and method else position
+        if position is not None:
+            yield from (arg.value for arg in call.args[position : position + 1])
+        if method and not name and isinstance(call.func, cst.Attribute):
+            yield call.func.value
+
+    def _read(self) -> Iterator[_Use]:
+        rows = {
+            code
+            for unit in self.reach.units
+            for item in unit.names.functions
+            if _gives_rows(item)
+            for code in self.reach.below(item)
+        }
+        for unit in self.reach.units:
+            for call in unit.names.calls:
+                path, folder, code = _read(self.state, call), _listed(self.state, call), unit.names.function(call)
+                if (path is None and folder is None) or call in self._inside:
+                    continue
+                if code in rows or code not in self.reach.reachable or guarded(self.state, unit, call):
+                    continue
+                if path is not None and not opens_to_write(call, 1):
+                    yield _Use(unit, call, {_text(unit, path)}, path)
+                elif path is None and folder is not None:
+                    starts = frozenset(self.roots.of(unit, folder, file=_is_pattern(self.state, call)))
+                    yield _Use(unit, call, {root.text for root in starts}, folder, starts)
+
+    # Where they meet --------------------------------------------------------------------------------------------------
+
+    def _meetings(self, writes: Iterable[_Use], reads: Iterable[_Use]) -> dict[Unit, list[_Meeting]]:
+        """Where all processes can wait, for each read that comes after a write."""
+        writers = self._writers(writes)
+        found: dict[Unit, list[_Meeting]] = {}
+        seen: dict[cst.CSTNode, set[Hashable]] = {}
+        pending = [(use.unit, use.node, set(use.keys)) for use in reads]
+        while pending:
+            unit, call, keys = pending.pop()
+            keys = keys - seen.setdefault(call, set())
+            if not keys or call in self._inside or guarded(self.state, unit, call):
+                continue
+            seen[call] |= keys
+            before: dict[cst.CSTNode, list[cst.CSTNode]] = {}
+            for writing in dict.fromkeys(node for key in keys for at, node in writers.get(key, ()) if at is unit):
+                met = _meeting(unit, writing, unit.names.statement(call))
+                if met is not None:
+                    before.setdefault(met, []).append(writing)
+            if before:  # the last: who waits there has waited for all of them, and for what a caller has written
+                last = max(before, key=unit.names.order)
+                found.setdefault(unit, []).append(_Meeting(last, tuple(before[last]), frozenset(keys)))
+            else:  # `self.load()`, after the writing
+                sites = self.reach.sites(unit.names.function(call))
+                pending += [(self.state.calls[site].unit, site, keys) for site in sites]
+        return found
+
+    def _writers(self, writes: Iterable[_Use]) -> dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]]:
+        """The statements that write, or call what does, for each key."""
+        inside: dict[Code, set[Hashable]] = {}
+        found: dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]] = {}
+        for use in writes:
+            inside.setdefault(use.unit.names.function(use.node), set()).update(use.keys)
+            for key in use.keys:
+                found.setdefault(key, {})[use.unit, use.node] = None
+        for unit in self.reach.units if found else ():
+            for call in (call for call in unit.names.calls if call not in self._turns):
+                below = {code for function in self.reach.called(call) for code in self.reach.below(function)}
+                for key in {key for code in below & inside.keys() for key in inside[code]}:
+                    found[key][unit, unit.names.statement(call)] = None
+        return found
+
+
+def _needed(unit: Unit, meetings: Iterable[_Meeting]) -> list[_Meeting]:
+    """The meetings without those at which all have waited already: at one between the write and the read."""
+    found: list[_Meeting] = []
+    for met in sorted(meetings, key=lambda m: unit.names.order(m.node)):
+        around = {met.node, *unit.names.ancestors(met.node)}
+        passed = [f.node for f in found if f.node is met.node or unit.names.parents.get(f.node) in around]
+        passed = [node for node in passed if unit.names.function(node) is unit.names.function(met.node)]
+        last = max((unit.names.order(node) for node in passed), default=-1)
+        if any(last <= unit.names.order(write) for write in met.writes):
+            found.append(met)
+    return found
+
+
+def _may_be_one(written: frozenset[Root], listed: frozenset[Root]) -> bool:
+    """Whether two folders may be one, and only a run can tell: one of them is known by the name of a variable alone."""
+    unknown = any(starts and all(root.named for root in starts) for starts in (written, listed))
+    return bool(written and listed) and unknown and written.isdisjoint(listed)
+
+
+def _unsure(node: cst.CSTNode, write: _Use, read: _Use) -> Finding:
+    written, listed = (" ".join(use.unit.names.module.code_for_node(use.path).split()) for use in (write, read))
+    return Finding(
+        "read-back",
+        node,
+        f"every process lists `{listed}`, and only the main process has written `{written}` before: if both are in one "
+        "folder, the others may list it too early",
+        "if they are, write accelerator.wait_for_everyone() before this line",
+        Severity.NOTE,
+    )
 
 
 def _gives_rows(code: cst.CSTNode) -> bool:
@@ -137,22 +256,6 @@ def _given(call: cst.Call) -> Iterator[cst.BaseExpression]:
         yield call.func.value
 
 
-def _text_keys(unit: Unit, call: cst.Call) -> set[str]:
-    return {_text(unit, path) for path in _given(call)}
-
-
-def _root_keys(state: State, unit: Unit, roots: Roots, call: cst.Call) -> set[str]:
-    """Where the paths start that a call writes to, as far as it says which of its arguments is one."""
-    name = outside_name(state.calls[call]) if call in state.calls else ""
-    method = isinstance(call.func, cst.Attribute) and method_name(call) in questions.writing_methods()
-    position = questions.written_path(name) if not questions.opens(name) else 0
-    position = 0 if position is None and method else position
-    paths = [arg.value for arg in call.args[position : position + 1]] if position is not None else []
-    if method and isinstance(call.func, cst.Attribute):
-        paths.append(call.func.value)
-    return {_ROOT + root for path in paths for root in roots.of(unit, path)}
-
-
 def _is_pattern(state: State, call: cst.Call) -> bool:
     """Whether what a call lists is a pattern of files, and not a folder: ``glob.glob("*.jpg")``."""
     return outside_name(state.calls[call]).startswith("glob.")
@@ -179,5 +282,6 @@ def _listed(state: State, call: cst.Call) -> cst.BaseExpression | None:
     return call.func.value if lists and isinstance(call.func, cst.Attribute) else None
 
 
-def _text(unit: Unit, node: cst.BaseExpression) -> str:
-    return unit.names.module.code_for_node(node)
+def _text(unit: Unit, node: cst.BaseExpression) -> tuple[str, str]:
+    """A path by its text: a literal one is the same in all modules."""
+    return "" if isinstance(node, cst.SimpleString) else unit.name, unit.names.module.code_for_node(node)
