@@ -341,7 +341,8 @@ class _Loop:
         """``outputs.loss`` of what the model gave."""
         part = entry(self.unit, name)
         given = origins(self.state.values.get(name), Role.OUTPUT)
-        return part if part is not None and given and is_loss_entry(part) else None
+        single = part is not None and given and is_loss_entry(part, self.layouts.value(part))
+        return part if single else None
 
     def _returned(self, value: cst.BaseExpression, because: str) -> Iterator[Gather]:
         """The losses whose numbers a function of the program gives to this loop and to no other code."""

@@ -102,7 +102,7 @@ class Step:
             for read in binding.reads if self.is_result(binding) else ():
                 part = self._entry(binding, read) if read in self.behind else None
                 layout = self.layouts.value(part) if part is not None else REPLICATED
-                if part is not None and (is_loss_entry(part) or is_figure(layout)):
+                if part is not None and (is_loss_entry(part, layout) or is_figure(layout)):
                     yield self.figure(part, because)
                 elif part is not None:
                     rows.append(part)
@@ -282,11 +282,11 @@ def entry(unit: Unit, read: cst.Name) -> cst.Attribute | cst.Subscript | None:
     return None
 
 
-def is_loss_entry(part: cst.Attribute | cst.Subscript) -> bool:
-    """``outputs.loss``, ``out["total_loss"]``: by its name one number, not one for each row."""
+def is_loss_entry(part: cst.Attribute | cst.Subscript, layout: Layout) -> bool:
+    """``outputs.loss``, ``out["total_loss"]``: one number by its name, if it is not known to be one for each row."""
     key = part.attr.value if isinstance(part, cst.Attribute) else _key(part)
     word = key.evaluated_value if isinstance(key, cst.SimpleString) else key
-    return isinstance(word, str) and "loss" in word.lower()
+    return isinstance(word, str) and "loss" in word.lower() and not isinstance(layout, Shard)
 
 
 def synchronised(state: State, statements: list[cst.CSTNode]) -> set[cst.CSTNode]:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 EVALUATION = """\
@@ -323,3 +329,61 @@ print(loss, hits)"""
     text, findings = trained(top=READER, built=built, loss="loss = model(encoded(x), y=y)[0]", end=end)
     assert "gather_for_metrics" not in text and "accelerator.reduce" not in text
     assert "prepare" in findings
+
+
+ENTRIES = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Coder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        gap = self.inner(x) - x
+        return {"score": gap.abs().mean(1), "loss": GIVEN}
+
+loader, held = DataLoader(rows, batch_size=8), DataLoader(others, batch_size=8)
+model = Coder()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    seen = 0.0
+    for x in loader:
+        optimizer.zero_grad()
+        given = model(x)
+        loss = given["loss"].mean()
+        loss.backward()
+        optimizer.step()
+        ADDED
+    print(seen)
+    total, best = 0.0, 0.0
+    for x in held:
+        outs = model(x)
+        total += outs["loss"].mean().item()
+        best += outs["score"].mean().item()
+    print(total, best)
+"""
+
+
+def _entries(given: str, added: str = "pass") -> str:
+    text = ENTRIES.replace("GIVEN", given).replace("ADDED", added)
+    return migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files[0].after.decode()
+
+
+def test_an_entry_of_rows_is_gathered_whatever_its_name() -> None:
+    """The mean over the processes of a loss for each row mixes rows that have nothing to do with one another."""
+    text = _entries("gap.square().mean(1)")
+    assert 'total += accelerator.gather_for_metrics(outs["loss"]).mean().item()\n' in text
+    assert 'best += accelerator.gather_for_metrics(outs["score"]).mean().item()\n' in text
+
+
+def test_an_entry_that_is_one_number_is_reduced() -> None:
+    text = _entries("gap.square().mean()")
+    assert 'total += accelerator.reduce(outs["loss"].detach(), reduction="mean").mean().item()\n' in text
+
+
+def test_an_entry_of_rows_is_not_reduced_as_a_loss_of_the_training() -> None:
+    text = _entries("gap.square().mean(1)", 'seen += given["loss"].mean().item()')
+    assert "accelerator.backward(" in text and 'reduce(given["loss"]' not in text
+    assert "given = accelerator.gather_for_metrics(given)\n" in text
