@@ -215,11 +215,16 @@ class Homes:
 
     def _flagged(self, unit: Unit, anchor: Code, first: cst.CSTNode, prepares: list[Prepare]) -> Home | None:
         """The home of an accelerator that takes over the flag on which the script's moves hang: where it is known."""
-        if self.flag is None or not self.flag.settled or (self.flag.unit is not unit and self.flag.text != "True"):
+        if self.flag is None or not self.flag.settled:
+            return None
+        made, wanted = self.flag.constructor, self.flag.text
+        if made is not None:
+            wanted = self._said_above(wanted, made, anchor) or ""
+        if (made is not None and not wanted) or (made is None and self.flag.unit is not unit and wanted != "True"):
             return None
         scope, order = unit.names.scopes[anchor], unit.names.order
         behind = self.flag.behind
-        text = self.flag.gives.partition(" =")[0] or self.flag.text
+        text = self.flag.gives.partition(" =")[0] or wanted
         ready = order(behind) if behind is not None and unit.names.function(behind) is anchor else -1
         ready = max(ready, self._set_by(unit, anchor, text))
         for word in _words(cst.parse_expression(text)):
@@ -235,7 +240,7 @@ class Homes:
         if node is None or any(place < order(node) for place in places):
             return None
         because = "after its flag is known; it replaces the choice of the device"
-        arguments = (("cpu", self.flag.text),) if self.flag.text else ()
+        arguments = (("cpu", wanted),) if wanted else ()
         return Home(node, Side.BEFORE, arguments, because, gives=self.flag.gives.format(self.name))
 
     def _late(self, unit: Unit, code: Code, home: Home, prepares: list[Prepare]) -> bool:

@@ -17,6 +17,7 @@ from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag, unread
+from ..analysis.devices.kept_choices import kept_choice
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.moves import Mover
 from ..analysis.devices.use_before_prepare import Stands
@@ -272,6 +273,7 @@ class _Analyses(ProgramFacts):
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
             aims = gone | self._places_of_models(collected)
             self.flag = kept_device(self.state, self.reach, gone, aims, plan_.code)
+            self.flag = self.flag or kept_choice(self.state, self.reach, self.fields, aims)
         asks = self.existing is None and self.flag is None
         stays = cpu_only(self.state, self.reach, self.training, partial(self._early, plan_)) if asks else None
         if stays is not None:

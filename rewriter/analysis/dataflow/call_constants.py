@@ -82,10 +82,10 @@ def excludes(unit: Unit, node: cst.CSTNode, known: Constants) -> bool:
         if above is function:
             break
         if isinstance(above, (cst.If, cst.IfExp)) and below is not above.test:
-            if _decided(above.test, known) is (below is not above.body):
+            if decided(above.test, known) is (below is not above.body):
                 return True
         elif isinstance(above, cst.BooleanOperation) and below is above.right:
-            if _decided(above.left, known) is isinstance(above.operator, cst.Or):
+            if decided(above.left, known) is isinstance(above.operator, cst.Or):
                 return True
         elif isinstance(above, cst.IndentedBlock) and any(_leaves(s, known) for s in _before(above, below)):
             return True
@@ -104,19 +104,19 @@ def _leaves(statement: cst.BaseStatement, known: Constants) -> bool:
     """``if not training: return``, where the constants say so."""
     if not isinstance(statement, cst.If):
         return False
-    decided = _decided(statement.test, known)
-    taken = statement.body if decided else statement.orelse.body if isinstance(statement.orelse, cst.Else) else None
-    last = taken.body[-1] if decided is not None and taken is not None and taken.body else None
+    holds = decided(statement.test, known)
+    taken = statement.body if holds else statement.orelse.body if isinstance(statement.orelse, cst.Else) else None
+    last = taken.body[-1] if holds is not None and taken is not None and taken.body else None
     return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], _LEAVES)
 
 
-def _decided(test: cst.BaseExpression, known: Constants) -> bool | None:
+def decided(test: cst.BaseExpression, known: Constants) -> bool | None:
     """What a condition is with these constants; None if they do not say."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        inner = _decided(test.expression, known)
+        inner = decided(test.expression, known)
         return None if inner is None else not inner
     if isinstance(test, cst.BooleanOperation):
-        sides = (_decided(test.left, known), _decided(test.right, known))
+        sides = (decided(test.left, known), decided(test.right, known))
         settles = isinstance(test.operator, cst.Or)
         return settles if settles in sides else None if None in sides else not settles
     if isinstance(test, cst.Comparison):

@@ -35,6 +35,8 @@ class Flag(NamedTuple):
     """It is such a device itself."""
     settled: bool = True
     """The condition is known wherever its names are; else it can only be reported."""
+    constructor: cst.FunctionDef | None = None
+    """The condition is on the parameters of this constructor."""
 
 
 def cpu_flag(

@@ -1,0 +1,102 @@
+"""A model that keeps its device, chosen by what its constructor is given, in a file without the accelerator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+NETWORK = """\
+import torch
+
+class Network(torch.nn.Module):
+    def __init__(self, size, GIVEN):
+        super().__init__()
+        self.inner = torch.nn.Linear(size, 1)
+        self.place = CHOICE
+
+    def forward(self, x):
+        return self.inner(x)
+
+    def learn(self, loader, optimizer):
+        self.to(self.place)
+        for x, y in loader:
+            x, y = x.to(self.place), y.to(self.place)
+            loss = (self(x) - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+SCRIPT = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+from network import Network
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", action="store_true")
+args = parser.parse_args()
+loader = DataLoader(rows, batch_size=8)
+model = Network(4CALL)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model.learn(loader, optimizer)
+"""
+BY_FLAG = 'torch.device("cuda" if gpu and torch.cuda.is_available() else "cpu")'
+UNTIL_NOW = 'torch.device("cpu" if slow else "cuda")'
+
+
+def _migrated(given: str, choice: str, call: str) -> tuple[str, list[str]]:
+    network, script = NETWORK.replace("GIVEN", given).replace("CHOICE", choice), SCRIPT.replace("CALL", call)
+    sources = [decode(text.encode(), Path(name)) for text, name in ((script, "train.py"), (network, "network.py"))]
+    files = migrate(sources, CATALOGUE, Config()).files
+    (line,) = [line for line in files[0].after.decode().splitlines() if line.startswith("accelerator = ")]
+    return line, [found.message for file in files for found in file.diagnoses if found.id == "device-flag"]
+
+
+@pytest.mark.parametrize(
+    ("given", "choice", "call", "cpu"),
+    [
+        ("gpu=True", BY_FLAG, ", gpu=False", "cpu=True"),
+        ("gpu=False", BY_FLAG, "", "cpu=True"),
+        ("gpu", BY_FLAG, ", False", "cpu=True"),
+        ("gpu=True", BY_FLAG, ", args.gpu", "cpu=not args.gpu"),
+        ("slow=False", UNTIL_NOW, ", slow=True", "cpu=True"),
+        ('where="cuda"', "torch.device(where)", ', "cpu"', "cpu=True"),
+        ('where="cpu"', "where", "", "cpu=True"),
+        ("gpu=False", BY_FLAG, ", gpu=True", ""),
+        ("gpu=True", BY_FLAG, "", ""),
+        ("slow=False", UNTIL_NOW, "", ""),
+        ('where="cpu"', "torch.device(where)", ', where="cuda"', ""),
+        ("gpu=True", 'torch.device("cuda" if torch.cuda.is_available() else "cpu")', ", gpu=False", ""),
+    ],
+)
+def test_what_the_constructor_is_given_decides(given: str, choice: str, call: str, cpu: str) -> None:
+    """The moves go to the accelerator's device, so that nothing else would say it."""
+    assert _migrated(given, choice, call) == (f"accelerator = Accelerator({cpu})", [])
+
+
+@pytest.mark.parametrize("call", [", gpu=len(rows) > 9", ", gpu=False)\nother = Network(4, gpu=True"])
+def test_what_cannot_be_said_where_the_accelerator_is_made_is_told(call: str) -> None:
+    line, told = _migrated("gpu=True", BY_FLAG, call)
+    assert line == "accelerator = Accelerator()"
+    assert told == [
+        f"{BY_FLAG} decides whether the CPU is used, and is not known where the accelerator is created: it uses the "
+        "available device"
+    ]
+
+
+def test_a_device_that_nothing_is_moved_to_decides_nothing() -> None:
+    network = NETWORK.replace("self.to(self.place)", "self.to(self.other)")
+    network = network.replace("x, y = x.to(self.place), y.to(self.place)", "x, y = x.to(self.other), y.to(self.other)")
+    network = network.replace("self.place = CHOICE", "self.place = CHOICE\n        self.other = torch.device('cuda')")
+    text = network.replace("GIVEN", "gpu=True").replace("CHOICE", BY_FLAG)
+    sources = [
+        decode(SCRIPT.replace("CALL", ", False").encode(), Path("train.py")),
+        decode(text.encode(), Path("network.py")),
+    ]
+    assert "accelerator = Accelerator()\n" in migrate(sources, CATALOGUE, Config()).files[0].after.decode()
