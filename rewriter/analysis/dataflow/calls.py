@@ -37,6 +37,8 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
             _configured(call, thing, bound=False)
         elif isinstance(thing, Klass):
             _construct(call, thing)
+        elif isinstance(thing, Bound) and _is_criterion(thing.receiver) and thing.name in ("forward", "__call__"):
+            arrive(thing.receiver)
         elif isinstance(thing, Bound):
             method_call(call, thing)
             method = method_of(state, thing)
@@ -56,6 +58,10 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
         state.solver.flow(call.everything, result, trailing)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("parameters", "named_parameters"):
         _part_parameters(call, node.func.value, evaluate)
+
+
+def _is_criterion(thing: Thing) -> bool:
+    return isinstance(thing, Origin) and thing.role is Role.CRITERION
 
 
 def _part_parameters(call: EvaluatedCall, part: cst.BaseExpression, evaluate: Evaluate) -> None:

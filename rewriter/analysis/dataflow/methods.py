@@ -98,7 +98,11 @@ def _inner_method(call: EvaluatedCall, module: Inner, name: str) -> None:
 
 
 def _if_share(call: EvaluatedCall, thing: Thing, model: Origin) -> None:
-    if isinstance(thing, Origin) and thing.role in TENSORS:
+    if not isinstance(thing, Origin) or thing.role not in TENSORS:
+        return
+    if model.role is Role.CRITERION:  # no model runs forward there
+        call.make(Role.OUTPUT, "given by a method of a loss module", source=model)
+    else:
         call.make_output("given by a method of a model", model)
 
 

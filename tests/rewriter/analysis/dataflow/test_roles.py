@@ -382,3 +382,27 @@ def test_a_word_that_comes_again_leads_back_to_where_it_came_first(name: str, ke
 def test_the_rows_of_an_enumeration_begin_with_a_number_and_those_of_a_zip_do_not() -> None:
     assert roles(LOADED + "for x, b in enumerate(loader): pass", "x") == set()
     assert roles(LOADED + "for x, b in zip(loader, loader): pass", "x") == {"batch"}
+
+
+@pytest.mark.parametrize("called", ["criterion", "criterion.forward", "criterion.__call__"])
+def test_a_criterion_gives_a_loss_however_it_is_called(called: str) -> None:
+    text = "criterion = nn.CrossEntropyLoss()\nmodel = nn.Linear(8, 2)\n"
+    assert roles(text + f"for x, y in DataLoader(rows):\n    loss = {called}(model(x), y)\n", "loss") == {"loss"}
+
+
+@pytest.mark.parametrize("method", ["forward", "rate"])
+def test_a_method_of_a_criterion_runs_no_model(method: str) -> None:
+    text = """\
+class Gap(nn.CrossEntropyLoss):
+    def rate(self, out, y):
+        return self.forward(out, y)
+
+criterion = Gap()
+model = nn.Linear(8, 2)
+for x, y in DataLoader(rows):
+    out = model(x)
+    figure = criterion.METHOD(out, y)
+"""
+    state = state_of(HEAD + text.replace("METHOD", method))
+    models = {model.qualified for found in state.forwards.values() for model in found}
+    assert models == {"torch.nn.Linear"}

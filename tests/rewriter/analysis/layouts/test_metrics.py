@@ -387,3 +387,23 @@ def test_an_entry_of_rows_is_not_reduced_as_a_loss_of_the_training() -> None:
     text = _entries("gap.square().mean(1)", 'seen += given["loss"].mean().item()')
     assert "accelerator.backward(" in text and 'reduce(given["loss"]' not in text
     assert "given = accelerator.gather_for_metrics(given)\n" in text
+
+
+@pytest.mark.parametrize("called", ["judge", "judge.forward", "judge.rate"])
+def test_what_a_criterion_gives_is_no_forward_pass(called: str, trained: Trained) -> None:
+    """What was counted before it was counted after the forward pass, and is whole."""
+    top = (
+        "class Judge(torch.nn.CrossEntropyLoss):\n    def rate(self, out, y):\n        return (out - y).abs().mean()\n"
+    )
+    evaluation = f"""\
+with torch.no_grad():
+    right, worst = 0, 0.0
+    for x, y in test_loader:
+        out = model(x)
+        right += (out.argmax(1) == y).sum().item()
+        gap = {called}(out, y)
+        worst += gap.item()
+    print(right, worst)"""
+    text, findings = trained(top=f"{top}\njudge = Judge()", epoch=evaluation)
+    assert "    out, y = accelerator.gather_for_metrics((out, y))\n" in text
+    assert "prepare" not in findings
