@@ -333,6 +333,7 @@ def test_dropout_that_is_left_on(mode: str, before: str, received: bool) -> None
     loop = LEFT_ON.replace("    total = 0.0\n", f"{mode}    total = 0.0\n", 1)
     rest = "def rest(net):\n    net.eval()\n\n"
     text = _text(DROPPED + rest + loop + VALID + TRAIN + before + PLATEAU, code="mean")
+    assert "accelerator.backward(loss)" in text
     assert ("    total = broadcast_object_list([total])[0]\n" in text) is received
 
 
@@ -340,6 +341,7 @@ def test_dropout_that_is_left_on(mode: str, before: str, received: bool) -> None
 def test_what_draws_in_training_mode_alone(code: str) -> None:
     """A function that asks the mode; a model without noise has none in training mode either."""
     text = _text(HEAD + LEFT_ON + VALID + TRAIN + PLATEAU, code=code)
+    assert "accelerator.backward(loss)" in text
     assert ("broadcast_object_list" in text) is ("dropout" in code)
 
 
