@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import libcst as cst
 
@@ -27,25 +27,30 @@ def noisy_layer(reach: Reach, training: Training, unit: Unit, node: cst.CSTNode)
 
 
 def in_training_mode(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether some way to a node comes by no ``.eval()``, and by nothing that may have called it."""
-    return any(_starts_training(reach, unit, node, set()))
+    """Whether some way to a node comes by no ``.eval()``, and by no function that may have called it."""
+    setters = {u.names.function(call) for u in reach.units for call in u.names.calls if _sets_mode(call)}
+    return any(_starts_training(reach, unit, node, setters, set()))
 
 
-def _starts_training(reach: Reach, unit: Unit, node: cst.CSTNode, seen: set[Code]) -> Iterator[bool]:
+def _starts_training(
+    reach: Reach, unit: Unit, node: cst.CSTNode, setters: Collection[Code], seen: set[Code]
+) -> Iterator[bool]:
     code, start = unit.names.function(node), unit.names.order(node)
-    if code in seen or _evaluates(reach, unit, code, start):
+    if code in seen:
+        return
+    early = (c for c in unit.names.calls if unit.names.function(c) is code and unit.names.order(c) < start)
+    if any(_sets_mode(call) or _comes_to(reach, call, setters) for call in early):
         return
     seen.add(code)
     if isinstance(code, cst.Module):
         yield True
     for site in reach.sites(code):
-        yield from _starts_training(reach, reach.state.calls[site].unit, site, seen)
+        yield from _starts_training(reach, reach.state.calls[site].unit, site, setters, seen)
 
 
-def _evaluates(reach: Reach, unit: Unit, code: Code, before: int) -> bool:
-    """Whether code that comes before a place in a function changes the mode, or may do so."""
-    early = (c for c in unit.names.calls if unit.names.function(c) is code and unit.names.order(c) < before)
-    return any(isinstance(n, cst.Call) and _sets_mode(n) for call in early for n in reach.runs(call, unit))
+def _comes_to(reach: Reach, call: cst.Call, setters: Collection[Code]) -> bool:
+    """Whether a call runs one of some functions."""
+    return any(code in setters for function in reach.called(call) for code in reach.below(function))
 
 
 def _sets_mode(call: cst.Call) -> bool:
