@@ -25,22 +25,31 @@ def kept_choice(state: State, reach: Reach, fields: Iterable[DeviceField], aims:
         aims: nodes that name where the script moves its models and batches.
     """
     constants = CallConstants(reach)
-    for field in fields:
-        code, text = field.code, condition_of(state, field.unit, field.value)
-        word = _parameter(field) if text is None else None
-        text = text or (f'{word} == "cpu"' if word is not None else None)
-        if text is None or not isinstance(code, cst.FunctionDef) or code.name.value != "__init__":
-            continue
-        sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
-        if not sites or not _is_aim(state, reach, field, aims):
-            continue
-        test = cst.parse_expression(text)
-        answers = {decided(test, constants.given(site, code, NOTHING)) for site in sites}
-        if answers == {True}:
-            return always_cpu(field.unit)
-        if answers != {False} and (word is None or True in answers):
-            return Flag(field.unit, text, field.value, kept=True, constructor=code)
-    return None
+    found = [_choice(state, constants, field) for field in fields if _is_aim(state, reach, field, aims)]
+    flags = [flag for flag in found if flag is not None]
+    if not flags:
+        return None
+    if all(flag is not None and flag.text == "True" for flag in found):
+        return always_cpu(flags[0].unit)
+    return flags[0]._replace(settled=len(found) == 1)
+
+
+def _choice(state: State, constants: CallConstants, field: DeviceField) -> Flag | None:
+    """The condition under which a constructor keeps the CPU; None where it does not, or does so for want of another."""
+    code, text, word = field.code, condition_of(state, field.unit, field.value), _parameter(field)
+    if not isinstance(code, cst.FunctionDef) or code.name.value != "__init__" or (text is None and word is None):
+        return None
+    asked = text if text is not None else f'{word} == "cpu"'
+    sites = [
+        site for site in constants.reach.sites(code) if constants.reach.function_of(site) in constants.reach.reachable
+    ]
+    test = cst.parse_expression(asked)
+    answers = {decided(test, constants.given(site, code, NOTHING)) for site in sites}
+    if answers == {True}:
+        return Flag(field.unit, "True", field.value, kept=True)
+    if not answers or answers == {False} or (text is None and True not in answers):
+        return None
+    return Flag(field.unit, asked, field.value, kept=True, constructor=code)
 
 
 def _parameter(field: DeviceField) -> str | None:

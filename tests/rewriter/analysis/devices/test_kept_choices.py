@@ -90,6 +90,21 @@ def test_what_cannot_be_said_where_the_accelerator_is_made_is_told(call: str) ->
     ]
 
 
+def test_two_objects_that_keep_different_devices_are_told() -> None:
+    """One of them stays on the CPU, and the accelerator has one device."""
+    other = f"""\
+class Other:
+    def __init__(self, gpu):
+        self.place = {BY_FLAG}
+
+    def moved(self, x):
+        return x.to(self.place)
+"""
+    call = f", gpu=False)\n{other}\nother = Other(gpu=True)\nfor x, y in loader:\n    print(model(other.moved(x))"
+    line, told = _migrated("gpu=True", BY_FLAG, call)
+    assert line == "accelerator = Accelerator()" and len(told) == 1
+
+
 def test_a_device_that_nothing_is_moved_to_decides_nothing() -> None:
     network = NETWORK.replace("self.to(self.place)", "self.to(self.other)")
     network = network.replace("x, y = x.to(self.place), y.to(self.place)", "x, y = x.to(self.other), y.to(self.other)")
