@@ -32,6 +32,7 @@ from ..analysis.layouts.batch_artifacts import (
     mean_of_batches,
     one_share,
 )
+from ..analysis.layouts.batch_figures import told
 from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.decisions import decisions
@@ -95,7 +96,7 @@ class Collected:
         self.row_counts = [count for u, count in cut.counts if u is unit]
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
         self.gathers += [g for u, g in cut.gathers if u is unit]
-        self.ratios = [finding for e in understood for finding in e.ratios]
+        self.figures = [figure for e in understood for figure in e.figures]
         totals = averages(state, unit, reach, training, program.gradient_path)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
         self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
@@ -225,8 +226,9 @@ class Collected:
         if self.program.config.keep_global_batch:
             self.findings.extend(tied_shapes(self.unit, reach, training))
         else:
-            self.findings.extend(self.ratios)
-            self.findings.extend(mean_of_batches(state, self.unit, equality.shared))
+            means = dict(mean_of_batches(state, self.unit, equality.shared))
+            self.findings.extend(told(self.figures, means))
+            self.findings.extend(means.values())
             self.findings.extend(early_lengths(state, self.unit, equality.shared, self._before_prepare))
             self.findings.extend(filled_batches(self.unit, training, self.gathers))
             self.findings.extend(dropped_batches(state, self.unit, training, equality.shared))

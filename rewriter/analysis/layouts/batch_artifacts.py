@@ -125,8 +125,9 @@ def _is_number(unit: Unit, name: cst.Name) -> bool:
     return not words.isdisjoint(("item", "size", "shape", "float", "len", "int"))
 
 
-def mean_of_batches(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
-    """Means of batches that are summed up and divided by another number than that of the process's own batches."""
+def mean_of_batches(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Finding]]:
+    """Means of batches that are summed up and divided by another number than that of the process's own batches, each
+    with the statement that sums up."""
     for loop, loaders in state.loaders.items():
         if loop not in shared or not isinstance(loop, cst.For) or loop not in unit.names.parents:
             continue
@@ -140,12 +141,11 @@ def mean_of_batches(state: State, unit: Unit, shared: Container[cst.CSTNode]) ->
                 if shown is not None and not any(isinstance(n, cst.Divide) for n in _operators(node.value)):
                     quotient = shown, "nothing: on N processes there are N times fewer batches to add up"
                 if quotient is not None:
-                    yield Finding(
-                        "mean-of-batches",
-                        quotient[0],
-                        f"`{node.target.value}` adds up means over batches and is divided by {quotient[1]}",
-                        "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
+                    told = f"`{node.target.value}` adds up means over batches and is divided by {quotient[1]}"
+                    remedy = (
+                        "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
                     )
+                    yield node, Finding("mean-of-batches", quotient[0], told, remedy)
 
 
 def early_lengths(
@@ -222,9 +222,13 @@ def _evaluated(state: State, training: Training, loop: cst.CSTNode) -> Iterable[
     unit = next((unit for unit in state.units.values() if loop in unit.names.parents), None)
     if unit is None or loop not in training.train_loops or not _has_phases(unit, training, loop):
         return ()
-    homes = [next((u for u in state.units.values() if o.node in u.names.parents), None) for o in loaders]
-    drop = [home is not None and _drops_last(home, o.node) for home, o in zip(homes, loaders, strict=True)]
-    return loaders[1:] if all(drop) else ()
+    return loaders[1:] if drop_last(state, loaders) else ()
+
+
+def drop_last(state: State, loaders: Iterable[Origin]) -> bool:
+    """Whether all of some loaders leave out what does not fill a batch, or may do so."""
+    found = [(next((u for u in state.units.values() if o.node in u.names.parents), None), o.node) for o in loaders]
+    return bool(found) and all(home is not None and _drops_last(home, node) for home, node in found)
 
 
 def _has_phases(unit: Unit, training: Training, loop: cst.CSTNode) -> bool:

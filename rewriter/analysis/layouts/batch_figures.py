@@ -1,17 +1,41 @@
-"""Figures of a batch that its rows make together: they are not those of several batches that are joined."""
+"""
+Figures of a batch that its rows make together: they are not those of several batches that are joined.
+
+Sums and counts of rows add up to the same whatever the batches are, and so do means that are weighed by the number of
+rows. A mean over batches does not: joined batches are fewer, and a smaller last one weighs differently among them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.module import Form, Gather
+from ...facts.torch_api.kinds.outside import TextOf
+from ...facts.torch_api.kinds.tensors import Concat, Convert, Detach, Reduce, ToHost
+from ...facts.torch_api.loading import row
 from ...findings import Finding, Severity
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
-from .engine.layout import NORMALISED, Partial, Shard, ShardRow, Unclear, inner, varies
-from .epoch_totals import collecting
+from ..training.training import method_name, outside_names
+from .engine.layout import (
+    NORMALISED,
+    Layout,
+    Partial,
+    Shard,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    held,
+    inner,
+    is_container,
+    varies,
+)
+from .epoch_totals import Total, collecting
 from .loop_layouts import LoopLayouts
 
 _DEPTH = 3
@@ -33,45 +57,223 @@ def joint_figure(layouts: LoopLayouts, figures: Iterable[cst.BaseExpression]) ->
     return None
 
 
-def ratios(state: State, unit: Unit, loop: cst.For, layouts: LoopLayouts) -> Iterator[Finding]:
-    """Ratios of each batch, divided by hand, that an evaluation loop collects to average them: ``hits / len(y)``."""
-    told: set[str] = set()
-    inside = set(descendants(loop))
-    for total in collecting(state, unit, descendants(loop.body)):
-        name = unit.names.module.code_for_node(total.kept_in)
-        found = (ratio for value in total.value if (ratio := _ratio(unit, inside, layouts, value)) is not None)
-        ratio = next(found, None)
-        if ratio is not None and name not in told:
-            told.add(name)
-            text = " ".join(unit.names.module.code_for_node(ratio).split())
+class Kind(Enum):
+    """What is collected of each batch."""
+
+    RATIO = "a ratio that the script divides by hand"
+    UNKNOWN = "what may be a sum over the rows, or not"
+    MEAN = "a mean over the rows"
+
+
+class BatchFigure(NamedTuple):
+    """Something that a loop collects of each batch and that is no sum over rows: its average depends on the batches."""
+
+    kind: Kind
+    loop: cst.For
+    node: cst.CSTNode
+    """The statement that collects."""
+    name: str
+    """Where it is collected."""
+    value: str
+    reason: str = ""
+    """Why it is not known what it is, as a sentence."""
+    filled: bool = False
+    """It is a mean over the processes, of which the rows that fill up the last shard are a part."""
+
+
+class BatchFigures:
+    """
+    Finds what an evaluation loop collects that is no sum over rows.
+
+    Args:
+        state: the solved program.
+        unit: the module of the loop.
+        loop: its batches are joined.
+        layouts: of its values.
+        gathers: what joins its batches.
+    """
+
+    def __init__(
+        self, state: State, unit: Unit, loop: cst.For, layouts: LoopLayouts, gathers: Iterable[Gather]
+    ) -> None:
+        self.state, self.unit, self.loop, self.layouts = state, unit, loop, layouts
+        self.inside = set(descendants(loop))
+        self.averaged = set(self._averaged(gathers))
+        """The numbers of a batch of which the mean over the processes is taken."""
+
+    def all(self) -> Iterator[BatchFigure]:
+        """One for each place that is collected in."""
+        told: set[str] = set()
+        for total in collecting(self.state, self.unit, descendants(self.loop.body)):
+            name = self._text(total.kept_in)
+            figure = self._figure(total, name) if name not in told and self._outlives_turns(total) else None
+            if figure is not None:
+                told.add(name)
+                yield figure
+
+    def _figure(self, total: Total, name: str) -> BatchFigure | None:
+        for value in total.value:
+            ratio = self._ratio(value)
+            if ratio is not None:
+                return BatchFigure(Kind.RATIO, self.loop, total.node, name, self._text(ratio))
+        weighed = any(isinstance(one, ShardSize) for value in total.value for one in self._held(value))
+        for value in total.value:
+            for one in self._held(value):
+                mean = isinstance(one, Partial) and (one.uneven or (one.op == "mean" and not weighed))
+                unclear = isinstance(one, Unclear) and not one.joint and (weighed or self._is_number(total, value))
+                filled = not self.averaged.isdisjoint(descendants(value))
+                if mean or (unclear and filled):
+                    return BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value), filled=filled)
+                if isinstance(one, Unclear) and unclear and not self._is_sum(value):
+                    return BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
+        return None
+
+    def _averaged(self, gathers: Iterable[Gather]) -> Iterator[cst.CSTNode]:
+        for gather in gathers:
+            if gather.form is Form.REDUCE and gather.reduction != "sum":
+                yield gather.node
+            means = [name for name, reduction in gather.figures if reduction != "sum"]
+            yield from (node for node in self.inside if isinstance(node, cst.Name) and node.value in means)
+
+    def _held(self, value: cst.BaseExpression) -> list[Layout]:
+        return list(held(self.layouts.value(value)))
+
+    def _text(self, node: cst.CSTNode) -> str:
+        return " ".join(self.unit.names.module.code_for_node(node).split())
+
+    def _outlives_turns(self, total: Total) -> bool:
+        """Whether what is collected in a turn of the loop is there in the next one."""
+        place: cst.CSTNode = total.place
+        while isinstance(place, (cst.Attribute, cst.Subscript)):
+            place = place.value
+        binding = self.unit.names.binding(place) if isinstance(place, cst.Name) else None
+        own = set(descendants(total.node))
+        anew = (d for d in binding.definitions if d in self.inside and d not in own) if binding is not None else ()
+        return all(isinstance(self.unit.names.parents.get(d), cst.AugAssign) or self._is_in_a_branch(d) for d in anew)
+
+    def _is_in_a_branch(self, node: cst.CSTNode) -> bool:
+        return any(around in self.inside for around in self.unit.names.enclosing(node, cst.If))
+
+    def _is_sum(self, value: cst.BaseExpression, depth: int = 0) -> bool:
+        """Whether the last that is done to the rows of a batch, of which nothing else is known, is to add them up."""
+        if isinstance(value, cst.Name):
+            binding = self.unit.names.binding(value)
+            here = [d for d in binding.definitions if d in self.inside] if binding is not None else []
+            made = bindings_value(self.unit.names, binding, here) if binding is not None else []
+            return bool(made) and depth < _DEPTH and all(self._is_sum(one, depth + 1) for one in made)
+        if not isinstance(value, cst.Call):
+            return False
+        kinds = self._kinds(value)
+        if any(isinstance(kind, Reduce) for kind in kinds):
+            return all(kind.op in ("sum", "count") for kind in kinds if isinstance(kind, Reduce))
+        operand = (
+            value.func.value if isinstance(value.func, cst.Attribute) else value.args[0].value if value.args else None
+        )
+        same = any(isinstance(kind, (Convert, Detach, ToHost, TextOf)) for kind in kinds)
+        return same and operand is not None and self._is_sum(operand, depth)
+
+    def _kinds(self, call: cst.Call) -> list[object]:
+        """What the tables say of a call, taken for a method of a tensor as well."""
+        called = outside_names(self.state.calls[call]) if call in self.state.calls else []
+        last = method_name(call)
+        method = "torch.Tensor" if isinstance(call.func, cst.Attribute) else "builtins"
+        return [kind.transfer for name in (*called, f"{method}.{last}") if (kind := row(name)) is not None]
+
+    # A number, or rows ------------------------------------------------------------------------------------------------
+
+    def _is_number(self, total: Total, value: cst.BaseExpression) -> bool:
+        """Whether what is collected, of which nothing else is known, is a number of the batch and not rows of it."""
+        if isinstance(total.node, cst.Call):
+            return method_name(total.node) != "extend" and self._is_averaged(total)
+        return not any(is_container(self.layouts.value(one)) for one in (total.place, value))
+
+    def _is_averaged(self, total: Total) -> bool:
+        """Whether the entries of a list are added up or averaged as numbers: ``np.mean(scores)``."""
+        root: cst.CSTNode = total.kept_in
+        while isinstance(root, (cst.Attribute, cst.Subscript)):
+            root = root.value
+        binding = self.unit.names.binding(root) if isinstance(root, cst.Name) else None
+        return any(self._reduces(read) for read in (binding.reads if binding is not None else ()))
+
+    def _reduces(self, read: cst.Name) -> bool:
+        for around in self.unit.names.ancestors(read):
+            if isinstance(around, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
+                return False
+            if isinstance(around, cst.Call):
+                kinds = self._kinds(around)
+                if any(isinstance(kind, Concat) and not kind.new for kind in kinds):
+                    return False  # it joins rows
+                if any(isinstance(kind, Reduce) for kind in kinds) or method_name(around) == "sum":
+                    return True
+        return False
+
+    # Ratios -----------------------------------------------------------------------------------------------------------
+
+    def _ratio(self, value: cst.BaseExpression, depth: int = 0) -> cst.BinaryOperation | None:
+        """The division of one figure of a batch by another from which a value is computed, if that is no sum of
+        rows."""
+        layout = inner(self.layouts.value(value))
+        if depth > _DEPTH or (isinstance(layout, Partial) and layout.op == "sum"):
+            return None
+        for part in descendants(value):
+            if isinstance(part, cst.BinaryOperation) and isinstance(part.operator, cst.Divide):
+                sides = [inner(self.layouts.value(side)) for side in (part.left, part.right)]
+                if all(varies(side) and not isinstance(side, (Shard, ShardRow)) for side in sides):
+                    return part
+            binding = self.unit.names.binding(part) if isinstance(part, cst.Name) else None
+            here = [d for d in binding.definitions if d in self.inside] if binding is not None else []
+            for made in bindings_value(self.unit.names, binding, here) if binding is not None else ():
+                ratio = self._ratio(made, depth + 1)
+                if ratio is not None:
+                    return ratio
+        return None
+
+
+_JOINED = "on N processes a batch has the rows of N of the script's"
+
+
+def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Iterator[Finding]:
+    """The findings for what loops collect; ``known``: statements for which a finding says more."""
+    means: dict[cst.For, list[BatchFigure]] = {}
+    for figure in figures:
+        if figure.node in known:
+            continue
+        if figure.kind is Kind.MEAN:
+            means.setdefault(figure.loop, []).append(figure)
+        elif figure.kind is Kind.RATIO:
             yield Finding(
                 "mean-of-batches",
-                total.node,
-                f"`{name}` collects `{text}` of each batch, and on N processes a batch has the rows of N of the "
-                "script's: a mean over batches weighs the rows of a smaller batch, or those that are chosen of one, "
-                "differently, and is close to the original's but not equal to it",
+                figure.node,
+                f"`{figure.name}` collects `{figure.value}` of each batch, and {_JOINED}: a mean over batches weighs "
+                "the rows of a smaller batch, or those that are chosen of one, differently, and is close to the "
+                "original's but not equal to it",
                 "no action needed if close is good enough; for the same figure on any number of processes, add up both "
                 "halves of the ratio and divide once, after the loop",
-                Severity.REVIEW,
             )
+        else:
+            yield Finding(
+                "mean-of-batches",
+                figure.node,
+                f"`{figure.name}` collects `{figure.value}` of each batch, and {_JOINED}: if that is no sum over the "
+                f"rows, the total is another figure then ({figure.reason})",
+                "no action needed if it counts or adds up rows; otherwise collect the rows, and compute the figure "
+                "once, after the loop",
+            )
+    for collected in means.values():
+        yield _of_means(collected)
 
 
-def _ratio(
-    unit: Unit, inside: set[cst.CSTNode], layouts: LoopLayouts, value: cst.BaseExpression, depth: int = 0
-) -> cst.BinaryOperation | None:
-    """The division of one figure of a batch by another from which a value is computed, if that is no sum of rows."""
-    layout = inner(layouts.value(value))
-    if depth > _DEPTH or (isinstance(layout, Partial) and layout.op == "sum"):
-        return None
-    for part in descendants(value):
-        if isinstance(part, cst.BinaryOperation) and isinstance(part.operator, cst.Divide):
-            sides = [inner(layouts.value(side)) for side in (part.left, part.right)]
-            if all(varies(side) and not isinstance(side, (Shard, ShardRow)) for side in sides):
-                return part
-        binding = unit.names.binding(part) if isinstance(part, cst.Name) else None
-        here = [d for d in binding.definitions if d in inside] if binding is not None else []
-        for made in bindings_value(unit.names, binding, here) if binding is not None else ():
-            ratio = _ratio(unit, inside, layouts, made, depth + 1)
-            if ratio is not None:
-                return ratio
-    return None
+def _of_means(figures: list[BatchFigure]) -> Finding:
+    names = ", ".join(f"`{figure.name}`" for figure in figures)
+    one = len(figures) == 1
+    filled = ", and counts the repeated rows that fill up the last one" if any(f.filled for f in figures) else ""
+    return Finding(
+        "mean-of-batches",
+        figures[0].node,
+        f"{names} {'collects a mean' if one else 'collect means'} over the rows of each batch, and {_JOINED}: an "
+        f"average over batches weighs the rows of a smaller last batch differently{filled}. It is close to the "
+        "original's but not equal to it",
+        "no action needed if close is good enough; for the same figure on any number of processes, collect each mean "
+        "times its number of rows, and divide by the number of all rows",
+        Severity.NOTE,
+    )

@@ -25,7 +25,7 @@ from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
 from ..training.training import Training, method_name
 from .batch_shapes import batch_sizes, divided_by
-from .engine.layout import Partial, ShardRow, ShardSize, inner, is_figure, varies
+from .engine.layout import Partial, ShardRow, ShardSize, Unclear, inner, is_figure, varies
 from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
 from .epoch_totals import Total, Totals, deciding
@@ -112,6 +112,8 @@ class _Loop:
     def _is_number(self, value: cst.BaseExpression) -> bool:
         """Whether a value is a number, or several, that code of the program computes from the rows of the batch."""
         layout = inner(self.layouts.value(value))
+        if isinstance(layout, Unclear):
+            return layout.joint
         return isinstance(layout, ShardRow) or (isinstance(layout, Partial) and layout.host is True)
 
     def _deciding(self, total: Total) -> Iterator[cst.BaseExpression]:

@@ -16,7 +16,6 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Gather, Side
 from ...facts.roles import Origin, Role
-from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
@@ -24,7 +23,8 @@ from ..syntax.nodes import is_none, keyword
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
 from ..training.training import Training
-from .batch_figures import joint_figure, ratios
+from .batch_artifacts import drop_last
+from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
 from .engine.layout import holds_figure, is_figure
 from .loop_layouts import LoopLayouts
@@ -57,8 +57,8 @@ class Evaluation:
 
     alone: bool = False
     """By the script's own condition on the rank, only one process runs it."""
-    ratios: tuple[Finding, ...] = ()
-    """What is to be said of ratios of each batch that the loop collects, where its batches are joined."""
+    figures: tuple[BatchFigure, ...] = ()
+    """What the loop collects of each batch that is no sum over rows, where its batches are joined."""
 
     def leave(self, because: str, *, groups: bool = False) -> None:
         """Leave the loop as it is: every process evaluates the whole set."""
@@ -85,7 +85,9 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
                     groups=True,
                 )
             else:
-                answer.ratios = tuple(ratios(state, unit, loop, layouts))
+                found_here = BatchFigures(state, unit, loop, layouts, gathers).all()
+                same = drop_last(state, answer.loaders)  # all batches have as many rows
+                answer.figures = tuple(f for f in found_here if not (same and f.kind is Kind.MEAN))
         found.append(answer)
     return found
 

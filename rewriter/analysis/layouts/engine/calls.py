@@ -31,6 +31,8 @@ from .layout import (
     ShardRow,
     ShardSize,
     Unclear,
+    across_rows,
+    as_rows,
     holds_figure,
     inner,
     join,
@@ -47,8 +49,9 @@ _DEEPEST = 16
 _MOST_OF_A_MODEL = 10_000
 """Expressions: of one forward pass."""
 _BUILTINS = frozenset(
-    "len zip enumerate range sum list tuple reversed isinstance print type hasattr id str repr".split()
+    "len zip enumerate range sum list tuple set frozenset reversed isinstance print type hasattr id str repr".split()
 )
+_SETS = frozenset({"set", "frozenset"})
 _ASKS = frozenset("isinstance print type hasattr id str repr".split())
 _GROWS = frozenset("append extend insert add appendleft".split())
 _TAKES = frozenset("items values keys get pop copy popleft setdefault".split())
@@ -164,7 +167,8 @@ class Calls(Expressions):
         unknown = next((one for one in held if isinstance(one, Unclear)), None)
         if unknown is not None:
             return unknown
-        if all(isinstance(one, (ShardRow, Replicated)) for one in held):
+        of_several = any(isinstance(layout, Each) and layout.rows for layout in given.layouts())
+        if all(isinstance(one, (ShardRow, Replicated)) for one in held) and not of_several:
             return ShardRow()
         if all(isinstance(one, (ShardSize, Replicated)) for one in held):
             return held[0] if name in ("int", "float", "max", "min") else REPLICATED
@@ -189,15 +193,27 @@ class Calls(Expressions):
             return self._paired(Several((REPLICATED, elements(first, given.node))), first)
         if name == "zip":
             return self._paired(Several(tuple(elements(one, given.node) for one in held)), *held)
+        if name in _SETS:
+            listed = as_rows(first)
+            return Each(ShardRow(), rows=True, distinct=True) if across_rows(listed) else first
         if name == "sum":
+            first = as_rows(first)
             found = settled(inner(first), given.node)
             if isinstance(first, Shard):
-                return Partial("sum") if first.dim == 0 else Unclear("a sum over another dimension", given.node)
+                return (
+                    Partial("sum", host=first.host)
+                    if first.dim == 0
+                    else Unclear("a sum over another dimension", given.node)
+                )
             return found if isinstance(found, (Partial, Replicated, Unclear, Shard)) else Unclear("a sum", given.node)
         return first
 
     def _paired(self, element: Several, *sources: Layout) -> Layout:
-        return Each(element) if any(varies(item) for item in element.items) or not sources else Each(REPLICATED)
+        return (
+            Each(element, rows=any(map(across_rows, sources)))
+            if any(varies(item) for item in element.items) or not sources
+            else Each(REPLICATED)
+        )
 
     def _container(self, node: cst.Call, name: str, base: Layout | None, given: Arguments) -> Layout | None:
         """Methods of lists and dicts."""
@@ -207,7 +223,7 @@ class Calls(Expressions):
         if name in _GROWS and (held or isinstance(base, Replicated)) and given.plain:
             value = given.plain[-1][1]
             if varies(value) or held:
-                self._assign(node.func.value, Each(join(inner(base), inner(value))))
+                self._grow(node.func.value, base, value)
             return REPLICATED
         if name in _TAKES and held:
             return (
@@ -216,6 +232,15 @@ class Calls(Expressions):
                 else (inner(base) if name in ("get", "pop", "popleft", "setdefault") else base)
             )
         return None
+
+    def _grow(self, container: cst.BaseExpression, base: Layout, value: Layout) -> None:
+        """Put something into a list; one that is begun outside a loop over rows has something of each."""
+        binding = self._unit.names.binding(container) if isinstance(container, cst.Name) else None
+        begun = self._begun.get(binding, self._rows_deep) if binding is not None else self._rows_deep
+        rows = begun < self._rows_deep or (isinstance(base, Each) and base.rows)
+        self._assign(container, Each(join(inner(base), inner(value)), rows))
+        if binding is not None:
+            self._begun[binding] = begun
 
     def _module(self, module: Origin, given: Arguments) -> Layout:
         found = row(module.qualified) if module.qualified else None
@@ -352,6 +377,10 @@ def _length(of: Layout, node: cst.CSTNode) -> Layout:
     of = settled(of, node)
     if isinstance(of, Shard):
         return ShardSize() if of.dim == 0 else REPLICATED
+    if isinstance(of, Each) and of.rows and of.distinct:
+        return Unclear("how many different values there are is no sum over the rows", node, joint=True)
+    if isinstance(of, Each) and of.rows:
+        return Partial("sum", host=True)
     return of if isinstance(of, (Unclear, ShardRow)) else REPLICATED
 
 

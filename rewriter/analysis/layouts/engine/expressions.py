@@ -28,6 +28,7 @@ from .layout import (
     Unclear,
     Whole,
     WholeCount,
+    averaged,
     beside,
     inner,
     join,
@@ -116,7 +117,11 @@ class Expressions(Memory):
         return join(self._eval(node.left), self._eval(node.right))
 
     def _of_comparison(self, node: cst.Comparison) -> Layout:
-        return masking(pointwise([self._eval(node.left), *(self._eval(c.comparator) for c in node.comparisons)], node))
+        held = [self._eval(node.left), *(self._eval(c.comparator) for c in node.comparisons)]
+        among = isinstance(node.comparisons[0].operator, (cst.In, cst.NotIn))
+        if among and isinstance(held[1], Each) and held[1].rows:
+            return Unclear("it looks for a value among those of several rows", node, joint=True)
+        return masking(pointwise(held, node))
 
     def _of_ifexp(self, node: cst.IfExp) -> Layout:
         return join(self._eval(node.body), self._eval(node.orelse))
@@ -207,9 +212,13 @@ class Expressions(Memory):
         left, right = settled(left, node), settled(right, node)
         if isinstance(left, Unclear) and left.squared and isinstance(operator, cst.Power) and _is_two(node):
             return left.squared
-        if isinstance(left, Unclear) or isinstance(right, Unclear):
-            return left if isinstance(left, Unclear) else right
         kind = type(operator).__name__.removesuffix("Assign")
+        mean = averaged(left, right) if kind == "Multiply" else None
+        if mean is not None:
+            return mean
+        for one in (left, right):
+            if isinstance(one, Unclear):
+                return replace(one, per_row=False)
         if kind == "MatrixMultiply" and (isinstance(left, Shard) or isinstance(right, Shard)):
             return product(left, right, False, node)
         if kind == "Divide" and isinstance(left, (Partial, Shard)) and isinstance(right, Partial):
@@ -219,11 +228,8 @@ class Expressions(Memory):
         if isinstance(left, ShardSize) or isinstance(right, ShardSize):
             other = right if isinstance(left, ShardSize) else left
             if isinstance(other, Replicated) and kind in ("Multiply", "FloorDivide", "Divide"):
-                return (
-                    ShardSize()
-                    if isinstance(left, ShardSize) or kind == "Multiply"
-                    else Unclear("a part of the number of rows", node)
-                )
+                whole = isinstance(left, ShardSize) or kind == "Multiply"
+                return ShardSize() if whole else Unclear("a part of the number of rows", node, per_row=kind == "Divide")
         return pointwise([left, right], node)
 
     def _of_call(self, node: cst.Call) -> Layout:

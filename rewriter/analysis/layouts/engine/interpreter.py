@@ -22,6 +22,7 @@ from .layout import (
     Replicated,
     Shard,
     ShardRow,
+    across_rows,
     inner,
     join_all,
 )
@@ -152,12 +153,17 @@ class Interpreter(Calls):
 
     def _loop(self, node: cst.For | cst.While) -> None:
         for _ in range(2):
+            rows = False
             if isinstance(node, cst.For):
-                self._assign(node.target, elements(self._eval(node.iter), node.iter))
+                source = self._eval(node.iter)
+                rows = across_rows(source)
+                self._rows_deep += rows
+                self._assign(node.target, elements(source, node.iter))
             else:
                 self._eval(node.test)
             before = dict(self.values)
             self._block(node.body)
+            self._rows_deep -= rows
             self._meet({b: layout for b, layout in before.items() if b in self.values})
         if node.orelse is not None:
             self._block(node.orelse.body)
@@ -189,10 +195,12 @@ class Interpreter(Calls):
             place = next((i for i, e in enumerate(elements_) if e is parent), 0), len(elements_)
             parent = unit.names.parents.get(target) if target is not None else None
         assign = unit.names.parents.get(parent) if isinstance(parent, cst.AssignTarget) else None
-        if not isinstance(assign, cst.Assign):
+        if not isinstance(assign or parent, (cst.Assign, cst.AugAssign)):
             return REPLICATED
         if self._start and unit is self._units[0] and unit.names.order(definition) > self._start:
             return NEUTRAL  # the step itself sets it: its first turn sees what was before
+        if not isinstance(assign, cst.Assign):
+            return REPLICATED
         self._units.append(unit)
         layout = self._eval(assign.value)
         if place is not None:

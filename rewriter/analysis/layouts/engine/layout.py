@@ -124,6 +124,10 @@ class Each(Layout):
     """A container of any length whose elements have this layout."""
 
     element: Layout
+    rows: bool = False
+    """It holds something of each of several rows: a list that a loop over the rows fills."""
+    distinct: bool = False
+    """It is a set: what several rows have is in it once."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,8 @@ class Unclear(Layout):
     """What is made for the whole batch and meets rows, where that is the reason."""
     squared: Partial | None = None
     """What its square is, for the root of a sum of squares."""
+    per_row: bool = False
+    """It is a number divided by the number of this process's rows: the weight of one of them in a mean."""
     joint: bool = False
     """It is known: several rows go into each value, in another way than as a sum or a mean."""
 
@@ -172,6 +178,13 @@ def held(layout: Layout) -> Iterator[Layout]:
             yield from held(part.other)
         else:
             yield part
+
+
+def is_container(layout: Layout) -> bool:
+    """Whether a value is a tuple, a list, a dict on some path."""
+    if isinstance(layout, Mixed):
+        return is_container(layout.one) or is_container(layout.other)
+    return isinstance(layout, (Several, Each))
 
 
 def holds_figure(layout: Layout) -> bool:
@@ -227,9 +240,12 @@ def join(one: Layout, other: Layout) -> Layout:
 
 def beside(one: Layout, other: Layout) -> Layout:
     """What a container holds whose elements come of two: a figure among what is unknown is not forgotten."""
+    each = [layout for layout in (one, other) if isinstance(layout, Each)]
+    rows, distinct = any(layout.rows for layout in each), any(layout.distinct for layout in each)
     one, other = inner(one), inner(other)
     unknown = isinstance(one, Unclear) or isinstance(other, Unclear)
-    return Each(Mixed(one, other) if unknown and holds_figure(one) != holds_figure(other) else join(one, other))
+    element = Mixed(one, other) if unknown and holds_figure(one) != holds_figure(other) else join(one, other)
+    return Each(element, rows, distinct)
 
 
 def _same(one: Layout, other: Layout) -> Layout:
@@ -256,6 +272,19 @@ def _marked(found: Layout, one: Layout, other: Layout) -> Layout:
         both = isinstance(one, Shard) and isinstance(other, Shard) and one.mask and other.mask
         return replace(found, mask=both, uneven=uneven, least=max(getattr(one, "least", 0), getattr(other, "least", 0)))
     return replace(found, uneven=uneven) if isinstance(found, Partial) else found
+
+
+def across_rows(layout: Layout) -> bool:
+    """Whether what a loop over a value goes through is of one row after another, and not all of the same row."""
+    if isinstance(layout, Each):
+        return layout.rows
+    return isinstance(layout, Shard) and layout.dim == 0
+
+
+def as_rows(layout: Layout) -> Layout:
+    """A list with a value of each row, or of some, as what it is: rows."""
+    listed = isinstance(layout, Each) and layout.rows and isinstance(inner(layout), (ShardRow, Replicated))
+    return Shard(0, host=True) if listed else layout
 
 
 def join_all(layouts: Iterable[Layout]) -> Layout:
@@ -300,7 +329,7 @@ def mapped(layout: Layout, change: Callable[[Layout], Layout]) -> Layout:
     if isinstance(layout, Several):
         return Several(tuple(mapped(item, change) for item in layout.items))
     if isinstance(layout, Each):
-        return Each(mapped(layout.element, change))
+        return replace(layout, element=mapped(layout.element, change))
     return change(layout)
 
 
@@ -314,9 +343,12 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
         linear: a mean or a sum goes through it: a factor, a sign, another type.
     """
     held = [settled(inner(layout), node) for layout in layouts]
+    mean = averaged(*held) if linear and len(held) == 2 else None
+    if mean is not None:
+        return mean
     for layout in held:
         if isinstance(layout, Unclear):
-            return layout
+            return layout if len(held) == 1 else replace(layout, per_row=False)
     shards = [one for one in held if isinstance(one, (Shard, ShardRow, Partial, Shape))]
     whole = next((one for one in held if isinstance(one, Whole)), None)
     if whole is not None:
@@ -337,6 +369,14 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
     if isinstance(found, Partial) and not linear:
         return Unclear("a figure of the whole batch is changed by a function that is not linear", node, joint=True)
     return found
+
+
+def averaged(one: Layout, other: Layout) -> Partial | None:
+    """The mean that a sum over the rows gives, times the weight of one row: ``hits.mul(100.0 / len(y))``."""
+    for total, weight in ((one, other), (other, one)):
+        if isinstance(total, Partial) and total.op == "sum" and isinstance(weight, Unclear) and weight.per_row:
+            return replace(total, op="mean")
+    return None
 
 
 def meeting(layouts: Iterable[Layout], node: cst.CSTNode) -> Layout | None:

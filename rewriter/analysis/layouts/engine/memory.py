@@ -81,6 +81,10 @@ class Memory(ABC):
     _before_turns: bool = False
     """What is evaluated was set before the loop."""
     _steps: int = 0
+    _rows_deep: int = 0
+    """So many loops over rows are around what is evaluated."""
+    _begun: dict[Binding, int] = field(default_factory=dict)
+    """So many were around the last assignment to a variable."""
 
     @property
     def _unit(self) -> Unit:
@@ -103,6 +107,7 @@ class Memory(ABC):
             binding = self._unit.names.binding(target)
             if binding is not None:
                 self.values[binding] = self.seeds.rows.get(target, layout)
+                self._begun[binding] = self._rows_deep
                 self._note(target, self.values[binding])
         elif isinstance(target, (cst.Tuple, cst.List)):
             for place, element in enumerate(target.elements):

@@ -29,6 +29,7 @@ from .layout import (
     Unclear,
     Whole,
     WholeCount,
+    as_rows,
     hosted,
     inner,
     join_all,
@@ -39,7 +40,7 @@ from .layout import (
     settled,
     varies,
 )
-from .shapes import integer, integers, position, product, reshaped
+from .shapes import integer, integers, position, product, reshaped, shaped_as
 
 
 @dataclass
@@ -110,10 +111,13 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
     if isinstance(transfer, tensors.Structural):
         return _structure(operand, given)
     if isinstance(transfer, tensors.Reduce):
-        return _reduced(inner(operand), transfer, given)
+        return _reduced(inner(as_rows(operand)), transfer, given)
     if isinstance(transfer, tensors.AlongDim):
         return _along(operand, transfer, given)
     if isinstance(transfer, tensors.Reshape):
+        like = [inner(given.plain[place][1]) for place in transfer.shape_only if place < len(given.plain)]
+        if like and isinstance(like[0], Shard) and isinstance(rows := inner(operand), Shard):
+            return shaped_as(rows, like[0], given.node)
         arguments = given.from_place(transfer.dim)
         nodes, sizes = [node for node, _ in arguments], [layout for _, layout in arguments]
         return mapped(
@@ -164,13 +168,17 @@ _DIVIDES = frozenset("div div_ divide true_divide".split())
 
 def _is_linear(given: Arguments) -> bool:
     last = method_name(given.node)
-    terms = [one for one in map(inner, given.layouts()) if not isinstance(one, Replicated)]
+    held = list(map(inner, given.layouts()))
+    terms = [one for one in held if not isinstance(one, Replicated) and not (isinstance(one, Unclear) and one.per_row)]
     return last.rstrip("_") in _LINEAR and len(terms) == 1 and (isinstance(terms[0], Partial))
 
 
 def _structure(operand: Layout, given: Arguments) -> Layout:
     """``len(x)``, ``x.size()``, ``x.size(0)``, ``x.numel()``."""
     last = method_name(given.node)
+    asked = integer(given.plain[0][0]) if given.plain else None
+    if isinstance(operand, Unclear) and (last in ("numel", "nelement") or (last == "size" and not asked)):
+        return operand
     if not isinstance(operand, Shard):
         return (
             Unclear("the number of rows of a container is not known", given.node)
@@ -409,4 +417,6 @@ def collected(source: Layout, element: Layout) -> Layout:
     if isinstance(source, Shard) and source.dim == 0:
         if isinstance(inner(element), ShardRow):
             return Shard(0)
+    if isinstance(source, Each) and source.rows:
+        return Each(element, rows=True)
     return Each(element) if varies(element) or not isinstance(source, Shard) else Each(NEUTRAL)

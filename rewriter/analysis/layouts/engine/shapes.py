@@ -104,6 +104,13 @@ def reshaped(
     return rows
 
 
+def shaped_as(rows: Shard, other: Shard, node: cst.CSTNode) -> Layout:
+    """``target.view_as(guess)``, ``target.expand_as(guess)``: rows in the shape of others."""
+    if rows.merged or other.merged or rows.dim != other.dim:
+        return _lost(node)
+    return replace(rows, rank=other.rank, least=other.least)
+
+
 def _viewed(rows: Shard, how: str, numbers: Sequence[int | None], sizes: Sequence[Layout], node: cst.Call) -> Layout:
     counts = [place for place, size in enumerate(sizes) if isinstance(size, ShardSize)]
     if how == "repeat":
@@ -112,8 +119,8 @@ def _viewed(rows: Shard, how: str, numbers: Sequence[int | None], sizes: Sequenc
     if how == "expand":
         kept = counts == [rows.dim] or (len(numbers) > rows.dim and numbers[rows.dim] == -1)
         return replace(rows, rank=len(numbers)) if kept else _lost(node)
-    if list(numbers) == [-1]:
-        return _flat(rows)
+    if -1 in numbers and {-1, 1}.issuperset(numbers) and numbers.count(-1) == 1:
+        return replace(_flat(rows), dim=numbers.index(-1), rank=len(numbers))
     rank = len(sizes) if sizes else None
     if len(counts) == 1:
         place = counts[0]

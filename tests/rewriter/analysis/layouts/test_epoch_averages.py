@@ -241,10 +241,14 @@ def test_a_figure_that_a_table_of_the_step_hands_on_is_reduced(trained: Trained)
     assert findings == []
 
 
-def test_figures_that_a_function_makes_of_the_rows_are_told(trained: Trained) -> None:
+@pytest.mark.parametrize(("figure", "whole"), [("mean", True), ("median", False)])
+def test_figures_that_a_function_makes_of_the_rows(figure: str, whole: bool, trained: Trained) -> None:
+    """A mean of them is reduced, any other is told."""
     step = "figures = rates(model(x).argmax(1).tolist(), y.tolist())\n" + INTO_FOUND
-    text, findings = trained(top=RIGHT_OF, step=step, epoch='print(sum(found["right"]) / len(found["right"]))')
-    assert "reduce(" not in text and findings == ["metrics_gather"]
+    top, epoch = RIGHT_OF.replace("mean", figure), 'print(sum(found["right"]) / len(found["right"]))'
+    text, findings = trained(top=top, step=step, epoch=epoch)
+    assert ('append(accelerator.reduce(torch.tensor(figures["right"]' in text) is whole
+    assert findings == ([] if whole else ["metrics_gather"])
 
 
 def test_a_mean_is_reduced_beside_figures_that_stay(trained: Trained) -> None:

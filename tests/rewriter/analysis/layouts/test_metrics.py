@@ -177,7 +177,7 @@ def test_what_a_module_reduces_over_the_rows_is_reduced_and_not_gathered(
     """The figure of each process would become as many figures as there are processes."""
     text, findings = trained(top=JUDGE.format(more=""), end=JUDGED.format(judged=judged))
     assert becomes in text and "gather_for_metrics" not in text
-    assert findings == []
+    assert findings == ["mean-of-batches"]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ print(loss, hits)"""
     assert 'loss += accelerator.reduce(result[0].detach(), reduction="mean").item()\n' in text
     assert "hits += (accelerator.gather_for_metrics(result[1]).argmax(1) == y).sum().item()\n" in text
     assert "        y = accelerator.gather_for_metrics(y)\n" in text
-    assert findings == []
+    assert findings == ["mean-of-batches"]
 
 
 OVERLAP = """\
@@ -266,18 +266,127 @@ print(sum(rates) / max(len(rates), 1), total / max(rows, 1))"""
         ("some = y[y == 1].size(0)\n        total += hits.item() / some\n        rows += 1", ["mean-of-batches"]),
         ("rate = hits.item() / len(y)\n        total += rate * len(y)\n        rows += len(y)", []),
         ("total += hits.item()\n        rows += len(y)", []),
-        ("rates.append((out / out.sum(1, keepdim=True)).mean().item())", []),
+        ("rates.append((out / out.sum(1, keepdim=True)).mean().item())", ["mean-of-batches"]),
+        ("rates.append((out / out.sum(1, keepdim=True)).sum().item())", []),
         ("rates.append(hits.item() / 8)", []),
     ],
     ids=[
-        *("of the rows", "by a variable", "of the rows of a class"),
-        *("weighted by the rows", "both halves", "row by row", "by a constant"),
+        *("of the rows", "by a variable", "of the rows of a class", "weighted by the rows"),
+        *("both halves", "a mean of what is divided row by row", "a sum of it", "by a constant"),
     ],
 )
 def test_a_mean_of_the_batches_ratios_is_named(collected: str, findings: list[str], trained: Trained) -> None:
     """Joined batches are fewer, and a smaller last one weighs differently among them."""
     text, found = trained(end=RATIOS.format(collected=collected))
     assert "gather_for_metrics(" in text and found == findings
+
+
+METER = """\
+import numpy as np
+import statistics
+from sklearn.metrics import f1_score
+from elsewhere import judged
+class Meter:
+    def __init__(self):
+        self.total = self.rows = 0
+    def update(self, value, rows=1):
+        self.total += value * rows
+        self.rows += rows
+def precision(out, y):
+    rows = y.size(0)
+    hits = out.topk(1, 1)[1].t().eq(y.view(1, -1).expand_as(y.view(1, -1)))
+    return hits[:1].reshape(-1).float().sum(0, keepdim=True).mul_(100.0 / rows)
+"""
+TRAINED = """\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+COLLECTED = """\
+held = torch.utils.data.DataLoader(other, batch_size=8{options})
+first, kept, table, meter = 0.0, [], {{"loss": [], 0: np.zeros((2, 2))}}, Meter()
+with torch.no_grad():
+    for x, y in held:
+        out = model(x)
+        loss = torch.nn.functional.cross_entropy(out, y)
+        {collected}
+print(first, kept, np.mean(kept), table, meter.total / meter.rows)"""
+
+
+@pytest.mark.parametrize(
+    ("collected", "told"),
+    [
+        ("kept.append(loss.item())", "`kept` collects a mean"),
+        ("kept.append(loss)", "`kept` collects a mean"),
+        ("first = first + loss.item()", "`first` collects a mean"),
+        ("table['loss'].append(loss.item())", "`table['loss']` collects a mean"),
+        ("for k, v in {'loss': loss.item()}.items():\n            table[k].append(v)", "`table` collects a mean"),
+        ("meter.update(loss.item())", "`meter` collects a mean"),
+        ("meter.update(precision(out, y).item())", "`meter` collects a mean"),
+        ("meter.update(loss.item())\n        kept.append(loss.item())", "`meter`, `kept` collect means"),
+        (
+            "for c in np.unique(y.cpu()):\n            right = out[y == c].argmax(1).eq(c).sum()\n            "
+            "table[0][c, 0] += right.item() / float(x[y == c].size(0))",
+            "`table[0]` collects `right.item() / float(x[y == c].size(0))` of each batch",
+        ),
+        ("first += judged(out, y)", "`first` collects `judged(out, y)` of each batch"),
+        ("kept.append(judged(out, y))", "`kept` collects `judged(out, y)` of each batch"),
+        ("first += f1_score(y.cpu(), out.argmax(1).cpu())", "`first` collects `f1_score("),
+        ("meter.update(judged(out, y), len(y))", "`meter` collects `judged(out, y)` of each batch"),
+        ("meter.update(loss.item(), y.size(0))", ""),
+        ("meter.update(precision(out, y).item(), rows=x.size(0))", ""),
+        ("first += loss.item() * len(y)", ""),
+        ("first += out.argmax(1).eq(y.view_as(out.argmax(1))).sum().item()", ""),
+        ("first += judged(out, y).sum().item()", ""),
+        ("kept.extend(judged(out).tolist())", ""),
+        ("table['loss'].append(judged(out))", ""),
+        ("kept += judged(out)", ""),
+        ("for row, wanted in zip(out, y):\n            kept.append((row[wanted] - row[0]).item())", ""),
+        ("part = 0.0\n        part += loss.item()\n        print(part)", ""),
+    ],
+)
+def test_what_is_no_sum_of_rows_and_is_collected_over_joined_batches_is_named(collected: str, told: str) -> None:
+    """One that is weighed by the number of rows is the same of joined batches."""
+    text = METER + TRAINED + COLLECTED.format(collected=collected, options="")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"gather_for_metrics(" in file.after
+    found = [one for one in file.diagnoses if one.id == "mean-of-batches"]
+    assert len(found) == bool(told) and all(told in one.message for one in found)
+
+
+@pytest.mark.parametrize(("options", "found"), [("", ["mean-of-batches"]), (", drop_last=True", ["dropped-batches"])])
+def test_a_mean_over_batches_that_are_all_as_large(options: str, found: list[str], trained: Trained) -> None:
+    end = COLLECTED.format(collected="kept.append(loss.item())", options=options)
+    assert trained(top=METER, end=end)[1] == found
+
+
+OVERLAPPING = """\
+def overlap(out, y):
+    guessed, wanted = [], []
+    for place, one in enumerate(out.argmax(1).tolist()):
+        if one > 0:
+            guessed.append(place)
+    for place, one in enumerate(y.tolist()):
+        if one > 0:
+            wanted.append(place)
+    both = GIVEN
+    try:
+        return 2 * both / (len(guessed) + len(wanted))
+    except ZeroDivisionError:
+        return 0.0"""
+
+
+@pytest.mark.parametrize("both", ["len(set(guessed) & set(wanted))", "sum(place in wanted for place in guessed)"])
+def test_a_quotient_of_what_lists_and_sets_count_leaves_the_loop(both: str, trained: Trained) -> None:
+    epoch = OVERLAPS.replace("FIGURE", "overlap(model(x), y)")
+    text, findings = trained(top=OVERLAPPING.replace("GIVEN", both), epoch=epoch)
+    assert "gather" not in text and findings == ["prepare"]
 
 
 def test_rows_that_are_counted_by_the_first_of_all_sizes_are_those_of_the_labels(trained: Trained) -> None:
@@ -287,7 +396,7 @@ def test_rows_that_are_counted_by_the_first_of_all_sizes_are_those_of_the_labels
         epoch=evaluation.replace("right += (", "right += criterion(out, y) * 0 + ("), top=CRITERION
     )
     assert "seen += y.size()[0]\n" in text and "x, y = accelerator" not in text
-    assert findings == []
+    assert findings == ["mean-of-batches"]
 
 
 CRITERION = "criterion = torch.nn.CrossEntropyLoss()"
