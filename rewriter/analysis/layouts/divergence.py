@@ -32,6 +32,11 @@ _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ da
 _SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_grad_".split())
 _WRITING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Call)
 """The kinds of node by which something is written."""
+_HANDED_ON = (
+    *(cst.Arg, cst.Assign, cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.Del),
+    *(cst.For, cst.CompFor, cst.Element, cst.DictElement, cst.Return, cst.Yield),
+)
+"""Where a part of an object is set, or becomes another name's."""
 _STRIPPED = frozenset("tqdm trange track progress auto list iter islice reversed tqdm_notebook".split())
 
 
@@ -110,6 +115,8 @@ class Equality:
         self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
         self._summaries: dict[tuple[FunctionNode, int | None], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
+        self._changing: dict[FunctionNode, bool] = {}
+        """Whether methods change their objects."""
         for unit in reach.units:
             self._index(unit)
 
@@ -258,7 +265,7 @@ class Equality:
             return
         things = self.state.values.get(func.value)
         instances = [t for t in things.things if isinstance(t, Instance)] if things is not None else []
-        for thing in instances:
+        for thing in instances if self._keeps(call) else ():
             if not (isinstance(func.value, cst.Name) and func.value.value == "self"):
                 for arg in call.args:
                     self._note(thing, unit, arg.value)
@@ -267,6 +274,32 @@ class Equality:
         if not instances and not roles and not outside and isinstance(unit.names.parents.get(call), cst.Expr):
             for arg in call.args:
                 self._note(self._target(unit, func.value), unit, arg.value)
+
+    def _keeps(self, call: cst.Call) -> bool:
+        """Whether a method may keep what it is given: one that only computes something from it does not."""
+        functions = self.reach.called(call)
+        return not functions or any(self._writes_itself(function) for function in functions)
+
+    def _writes_itself(self, function: FunctionNode) -> bool:
+        """Whether a method changes its object, or hands it to code that may: it does more than read attributes."""
+        if function not in self._changing:
+            self._changing[function] = False  # one that calls itself
+            unit, own = self.reach.unit(function), positional(function)[:1]
+            held = [unit.names.scopes[function].bindings[param.name.value] for param in own]
+            reads = [read for binding in held for read in binding.reads]
+            self._changing[function] = any(self._changes(unit, read) for read in reads)
+        return self._changing[function]
+
+    def _changes(self, unit: Unit, read: cst.Name) -> bool:
+        """Whether what is done with an object is more than to read from it, or to call a method that reads."""
+        parents = unit.names.parents
+        part: cst.CSTNode = read
+        while isinstance(above := parents.get(part), (cst.Attribute, cst.Subscript)) and above.value is part:
+            part = above
+        call = parents.get(part)
+        if isinstance(call, cst.Call) and call.func is part:
+            return not (isinstance(part, cst.Attribute) and part.value is read) or self._keeps(call)
+        return part is read or isinstance(call, _HANDED_ON)
 
     # Where it comes from ----------------------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 Trained = Callable[..., tuple[str, list[str]]]
 
 
@@ -28,3 +30,43 @@ def test_what_another_method_of_that_name_joins_is_a_process_s_own(trained: Trai
     text, findings = trained(step="if x.reduce(loss).item() > 3:\n    break")
     assert "accelerator" not in text
     assert findings == ["local-decision"]
+
+
+SCORER = """\
+class Scorer:
+    def __init__(self):
+        self.scale, self.seen, self.last = 1.0, [], 0
+    def score(self, out, y):
+        {body}
+        return self.scale * self.right(out, y)
+    def right(self, out, y):
+        return (out.argmax(1) == y).sum().item()
+scorer = Scorer()
+def held(model):
+    hits = 0
+    with torch.no_grad():
+        for x, y in test_loader:
+            hits += scorer.score(model(x), y)
+    return hits"""
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("one = self.last + 1", []),
+        ("self.last = y", ["local-decision"]),
+        ("self.seen.append(y)", ["local-decision"]),
+        ("seen = self.seen\n        seen.append(y)", ["local-decision"]),
+        ("vars(self)['last'] = y", ["local-decision"]),
+    ],
+    ids=["only computes", "sets an attribute", "fills a list", "fills it by another name", "hands itself on"],
+)
+def test_an_object_that_training_and_evaluation_ask_keeps_what_its_method_keeps(
+    body: str, found: list[str], trained: Trained
+) -> None:
+    epoch = "hits = held(model)\nif hits > best:\n    torch.save(model.state_dict(), 'best.pt')\n    best = hits"
+    text, findings = trained(
+        top=SCORER.format(body=body), built="best = 0", step="print(scorer.score(model(x), y))", epoch=epoch
+    )
+    assert "gather_for_metrics" in text
+    assert findings == found
