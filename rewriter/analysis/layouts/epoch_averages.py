@@ -25,7 +25,7 @@ from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
 from ..training.training import Training, method_name
 from .batch_shapes import batch_sizes, divided_by
-from .engine.layout import Partial, ShardRow, ShardSize, Unclear, inner, is_figure, varies
+from .engine.layout import CHOSEN, Partial, ShardRow, ShardSize, Unclear, inner, is_figure, varies
 from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
 from .epoch_totals import Total, Totals, deciding
@@ -206,6 +206,8 @@ class _Loop:
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and method_name(value) == "item":
             tensor = self.layouts.value(value.func.value)
             value, layout = (value.func.value, tensor) if is_figure(tensor) else (value, layout)
+        if isinstance(layout, Partial) and layout.host is True and layout.uneven == CHOSEN:
+            return None  # a mean of as many entries as this process has chosen
         op = "sum" if isinstance(layout, ShardSize) else layout.op if isinstance(layout, Partial) else ""
         number = isinstance(layout, ShardSize) or (isinstance(layout, Partial) and layout.host is True)
         torch = torch_name(self.state, self.unit) if number else None

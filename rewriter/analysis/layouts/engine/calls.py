@@ -18,6 +18,7 @@ from ...training.training import method_name, outside_names
 from .expressions import MOST, Expressions
 from .layers import through_module
 from .layout import (
+    CHOSEN,
     NEUTRAL,
     REPLICATED,
     Absent,
@@ -236,9 +237,12 @@ class Calls(Expressions):
     def _grow(self, container: cst.BaseExpression, base: Layout, value: Layout) -> None:
         """Put something into a list; one that is begun outside a loop over rows has something of each."""
         binding = self._unit.names.binding(container) if isinstance(container, cst.Name) else None
-        begun = self._begun.get(binding, self._rows_deep) if binding is not None else self._rows_deep
-        rows = begun < self._rows_deep or (isinstance(base, Each) and base.rows)
-        self._assign(container, Each(join(inner(base), inner(value)), rows))
+        now = self._rows_deep, self._choices
+        begun = self._begun.get(binding, now) if binding is not None else now
+        held = base if isinstance(base, Each) else Each(NEUTRAL)
+        rows, chosen = held.rows or begun[0] < now[0], begun[1] < now[1]
+        uneven = CHOSEN if rows and chosen else held.uneven
+        self._assign(container, Each(join(inner(base), inner(value)), rows, uneven=uneven))
         if binding is not None:
             self._begun[binding] = begun
 

@@ -12,6 +12,7 @@ from ...syntax.nodes import dotted
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from .layout import (
+    CHOSEN,
     NEUTRAL,
     REPLICATED,
     Each,
@@ -28,6 +29,7 @@ from .layout import (
     Unclear,
     Whole,
     WholeCount,
+    across_rows,
     averaged,
     beside,
     inner,
@@ -37,6 +39,7 @@ from .layout import (
     normalised,
     pointwise,
     settled,
+    varies,
 )
 from .memory import Memory
 from .operations import collected, elements, sized
@@ -138,7 +141,11 @@ class Expressions(Memory):
 
     def _of_listcomp(self, node: cst.BaseSimpleComp) -> Layout:
         source = self._clauses(node.for_in)
-        return collected(source, self._eval(node.elt))
+        found = collected(source, self._eval(node.elt))
+        chosen = any(varies(self._eval(test.test)) for clause in _each_clause(node.for_in) for test in clause.ifs)
+        if chosen and isinstance(found, (Shard, Each)) and across_rows(found):
+            return replace(found, uneven=CHOSEN)
+        return found
 
     _of_generatorexp = _of_setcomp = _of_listcomp
 
@@ -236,6 +243,12 @@ class Expressions(Memory):
         layout = self._result(node)
         self.given[node] = join(self.given[node], layout) if node in self.given else layout
         return layout
+
+
+def _each_clause(clause: cst.CompFor | None) -> Iterator[cst.CompFor]:
+    while clause is not None:
+        yield clause
+        clause = clause.inner_for_in
 
 
 def _picks_rows(part: cst.BaseSlice, layout: Layout) -> bool:

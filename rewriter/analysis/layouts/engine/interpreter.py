@@ -25,6 +25,7 @@ from .layout import (
     across_rows,
     inner,
     join_all,
+    varies,
 )
 from .operations import elements
 
@@ -114,11 +115,18 @@ class Interpreter(Calls):
         return isinstance(node, (cst.Return, cst.Raise, cst.Continue, cst.Break))
 
     def _branches(self, node: cst.If) -> bool:
-        self._eval(node.test)
+        chooses = varies(self._eval(node.test))
         passes = self._passes(node.test)
         if passes is not None:
             taken = node if passes else node.orelse
             return self._branches(taken) if isinstance(taken, cst.If) and taken is not node else self._taken(taken)
+        self._choices += chooses
+        left, gone = self._both(node)
+        self._choices -= chooses and left == gone  # what follows ``if ...: continue`` is chosen, to the end of the loop
+        return left and gone
+
+    def _both(self, node: cst.If) -> tuple[bool, bool]:
+        """Go through both branches; which of them are left at their end."""
         before = dict(self.values)
         left = self._block(node.body)
         after = dict(self.values)
@@ -133,7 +141,7 @@ class Interpreter(Calls):
             self.values = after
         elif not left:
             self._meet(after)
-        return left and gone
+        return left, gone
 
     def _taken(self, way: cst.If | cst.Else | None) -> bool:
         return self._block(way.body) if way is not None else False
@@ -153,7 +161,7 @@ class Interpreter(Calls):
 
     def _loop(self, node: cst.For | cst.While) -> None:
         for _ in range(2):
-            rows = False
+            rows, choices = False, self._choices
             if isinstance(node, cst.For):
                 source = self._eval(node.iter)
                 rows = across_rows(source)
@@ -163,7 +171,7 @@ class Interpreter(Calls):
                 self._eval(node.test)
             before = dict(self.values)
             self._block(node.body)
-            self._rows_deep -= rows
+            self._rows_deep, self._choices = self._rows_deep - rows, choices
             self._meet({b: layout for b, layout in before.items() if b in self.values})
         if node.orelse is not None:
             self._block(node.orelse.body)

@@ -128,6 +128,8 @@ class Each(Layout):
     """It holds something of each of several rows: a list that a loop over the rows fills."""
     distinct: bool = False
     """It is a set: what several rows have is in it once."""
+    uneven: str = ""
+    """Why it has more entries on one process than on another, in words, where not every row gives as many."""
 
 
 @dataclass(frozen=True)
@@ -242,10 +244,11 @@ def beside(one: Layout, other: Layout) -> Layout:
     """What a container holds whose elements come of two: a figure among what is unknown is not forgotten."""
     each = [layout for layout in (one, other) if isinstance(layout, Each)]
     rows, distinct = any(layout.rows for layout in each), any(layout.distinct for layout in each)
+    uneven = next((layout.uneven for layout in each if layout.uneven), "")
     one, other = inner(one), inner(other)
     unknown = isinstance(one, Unclear) or isinstance(other, Unclear)
     element = Mixed(one, other) if unknown and holds_figure(one) != holds_figure(other) else join(one, other)
-    return Each(element, rows, distinct)
+    return Each(element, rows, distinct, uneven)
 
 
 def _same(one: Layout, other: Layout) -> Layout:
@@ -283,8 +286,9 @@ def across_rows(layout: Layout) -> bool:
 
 def as_rows(layout: Layout) -> Layout:
     """A list with a value of each row, or of some, as what it is: rows."""
-    listed = isinstance(layout, Each) and layout.rows and isinstance(inner(layout), (ShardRow, Replicated))
-    return Shard(0, host=True) if listed else layout
+    if isinstance(layout, Each) and layout.rows and isinstance(inner(layout), (ShardRow, Replicated)):
+        return Shard(0, uneven=layout.uneven, host=True)
+    return layout
 
 
 def join_all(layouts: Iterable[Layout]) -> Layout:

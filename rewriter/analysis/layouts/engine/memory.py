@@ -83,8 +83,10 @@ class Memory(ABC):
     _steps: int = 0
     _rows_deep: int = 0
     """So many loops over rows are around what is evaluated."""
-    _begun: dict[Binding, int] = field(default_factory=dict)
-    """So many were around the last assignment to a variable."""
+    _choices: int = 0
+    """So many conditions on rows are around it."""
+    _begun: dict[Binding, tuple[int, int]] = field(default_factory=dict)
+    """How many of both were around the last assignment to a variable."""
 
     @property
     def _unit(self) -> Unit:
@@ -107,7 +109,7 @@ class Memory(ABC):
             binding = self._unit.names.binding(target)
             if binding is not None:
                 self.values[binding] = self.seeds.rows.get(target, layout)
-                self._begun[binding] = self._rows_deep
+                self._begun[binding] = self._rows_deep, self._choices
                 self._note(target, self.values[binding])
         elif isinstance(target, (cst.Tuple, cst.List)):
             for place, element in enumerate(target.elements):

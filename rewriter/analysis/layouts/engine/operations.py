@@ -418,5 +418,5 @@ def collected(source: Layout, element: Layout) -> Layout:
         if isinstance(inner(element), ShardRow):
             return Shard(0)
     if isinstance(source, Each) and source.rows:
-        return Each(element, rows=True)
+        return Each(element, rows=True, uneven=source.uneven)
     return Each(element) if varies(element) or not isinstance(source, Shard) else Each(NEUTRAL)

@@ -241,12 +241,34 @@ def test_a_figure_that_a_table_of_the_step_hands_on_is_reduced(trained: Trained)
     assert findings == []
 
 
-@pytest.mark.parametrize(("figure", "whole"), [("mean", True), ("median", False)])
-def test_figures_that_a_function_makes_of_the_rows(figure: str, whole: bool, trained: Trained) -> None:
-    """A mean of them is reduced, any other is told."""
+ALL = "[a == b for a, b in zip(guess, wanted)]"
+LISTED = """
+    rights = []
+    for a, b in zip(guess, wanted):
+        {around}rights.append(a == b)
+    return {{"right": numpy.mean(rights)}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        (f"numpy.mean({ALL})", True),
+        (f"sum({ALL}) / len(wanted)", True),
+        (f"numpy.median({ALL})", False),
+        ("numpy.mean([a == b for a, b in zip(guess, wanted) if b > 0])", False),
+        (LISTED.format(around=""), True),
+        (LISTED.format(around="if b > 0:\n            "), False),
+        (LISTED.format(around="if b < 1:\n            continue\n        "), False),
+    ],
+    ids=["a mean", "a quotient", "a median", "of some", "in a list", "some in a list", "some, the others passed over"],
+)
+def test_figures_that_a_function_makes_of_the_rows(given: str, whole: bool, trained: Trained) -> None:
+    """A mean of them all is reduced; any other is told, also one of those that each process chooses."""
     step = "figures = rates(model(x).argmax(1).tolist(), y.tolist())\n" + INTO_FOUND
-    top, epoch = RIGHT_OF.replace("mean", figure), 'print(sum(found["right"]) / len(found["right"]))'
-    text, findings = trained(top=top, step=step, epoch=epoch)
+    made = RIGHT_OF[RIGHT_OF.index("    return") : RIGHT_OF.index("}") + 1]
+    top = RIGHT_OF.replace(made, given if "return" in given else f'    return {{"right": {given}}}')
+    text, findings = trained(top=top, step=step, epoch='print(sum(found["right"]) / len(found["right"]))')
     assert ('append(accelerator.reduce(torch.tensor(figures["right"]' in text) is whole
     assert findings == ([] if whole else ["metrics_gather"])
 
