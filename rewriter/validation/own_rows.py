@@ -76,6 +76,8 @@ class OwnRows:
         self._given: dict[cst.Param, Labels] = {}
         """What the calls of a function give to its parameters."""
         self._changed = False
+        self._counts = False
+        """Numbers of rows are added up: the number of one batch by itself is no figure."""
         self._solve()
 
     def of(self, unit: Unit, node: cst.CSTNode) -> frozenset[Rows]:
@@ -109,7 +111,9 @@ class OwnRows:
         elif isinstance(node, (cst.AnnAssign, cst.NamedExpr)) and node.value is not None:
             self._assign(unit, node.target, node.value)
         elif isinstance(node, cst.AugAssign):
+            self._counts = True
             labels = self._labels(unit, node.value) | self._labels(unit, node.target) | self._decides(unit, node)
+            self._counts = False
             self._bind(unit, node.target, labels)
         elif isinstance(node, (cst.For, cst.CompFor)):
             self._iterate(unit, node)
@@ -232,7 +236,8 @@ class OwnRows:
             and isinstance(node.value, cst.Attribute)
             and node.value.attr.value == "shape"
         ):
-            return self._labels(unit, node.value.value) if _is_first(node.slice[0].slice) else NONE
+            counted = self._counts and _is_first(node.slice[0].slice)
+            return self._labels(unit, node.value.value) if counted else NONE
         if isinstance(node, (cst.Lambda, cst.SimpleString, cst.Integer, cst.Float)):
             return NONE
         if isinstance(node, cst.Comparison) and any(
@@ -295,7 +300,9 @@ class OwnRows:
     def _result(self, unit: Unit, call: cst.Call) -> Labels:
         if self._joins(unit, call) or method_name(call) in _ASKS:
             return NONE
-        if method_name(call) == "size" and not (call.args and _is_zero(call.args[0].value)):
+        if method_name(call) == "size" and not (self._counts and call.args and _is_zero(call.args[0].value)):
+            return NONE
+        if method_name(call) == "len" and not self._counts:
             return NONE
         record = self._state.calls.get(call)
         functions = [f for f in self._reach.called(call) if isinstance(f, cst.FunctionDef)]
@@ -309,13 +316,18 @@ class OwnRows:
         if origins(self._state.values.get(call), Role.LOADER, Role.MODEL, Role.OPTIMIZER):
             return NONE
         found = self._of_arguments(unit, call)
-        if any(batch.source in self._program.prepared for batch in origins(self._state.values.get(call), Role.BATCH)):
-            found |= {Rows.TRAINING}  # ``next(batches)``
+        if method_name(call) == "next" and self._draws(call):
+            found |= {Rows.TRAINING}
         if isinstance(call.func, cst.Attribute):
             found |= self._labels(unit, call.func.value)
         elif not isinstance(call.func, cst.Name):
             found |= self._labels(unit, call.func)
         return found
+
+    def _draws(self, call: cst.Call) -> bool:
+        """Whether a call gives the next batch of a prepared loader."""
+        drawn = origins(self._state.values.get(call), Role.BATCH)
+        return any(batch.source in self._program.prepared for batch in drawn)
 
     def _of_arguments(self, unit: Unit, call: cst.Call) -> Labels:
         return self._all(unit, (arg.value for arg in call.args))

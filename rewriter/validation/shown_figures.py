@@ -14,6 +14,7 @@ from ..analysis.dataflow.values import Unit, origins
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.layouts.running_figures import is_logged
+from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import children
 from ..analysis.training.training import method_name
 from ..facts.effects import EffectKind
@@ -66,11 +67,14 @@ def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:
 
 def _figures(rows: OwnRows, unit: Unit, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """The variables and attributes in an argument that are computed from own rows."""
-    if isinstance(node, (cst.Name, cst.Attribute)):
+    if isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and dotted(node)):
         if rows.of(unit, node):
             yield node
     elif isinstance(node, cst.Call) and method_name(node) in ("len", "size"):
         return  # how many rows a batch has is no figure
+    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and rows.of(unit, node):
+        for part in (node.func.value, *(arg.value for arg in node.args)):
+            yield from _figures(rows, unit, part)
     elif not isinstance(node, cst.Call) or rows.of(unit, node):
         for child in children(node):
             yield from _figures(rows, unit, child)

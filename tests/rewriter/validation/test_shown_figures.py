@@ -49,7 +49,7 @@ for step, (x, y) in enumerate(loader):
 """
 
 PLACES = {
-    "a loss of a step": ("    accelerator.print(step, loss.item())\n", ["loss.item"]),
+    "a loss of a step": ("    accelerator.print(step, loss.item())\n", ["loss"]),
     "a mean in an object": (
         "    seen.update(loss.item(), len(x))\n    other.update(1.0)\naccelerator.print(seen.mean, other.mean)\n",
         ["seen.mean"],
@@ -59,10 +59,16 @@ PLACES = {
         "for name, values in found.items():\n    accelerator.print(name, sum(values) / len(values))\n",
         ["values", "values"],
     ),
+    "rows that are added up": ("    found['rows'] += x.size(0)\naccelerator.print(found['rows'])\n", ["found"]),
     "a count that a condition decides": (
         "    for guess, wanted in zip(output.argmax(1), y):\n        if guess == wanted:\n"
         "            found['hits'] = found.get('hits', 0) + 1\naccelerator.print(found)\n",
         ["found"],
+    ),
+    "what is drawn by hand": (
+        "    pass\nbatches = iter(loader)\nfor _ in range(3):\n    x, y = next(batches)\n"
+        "    accelerator.print(model(x).mean())\n",
+        ["x"],
     ),
     "what a function returns": (
         "    pass\ndef evaluate():\n    worst = []\n    for x, y in valid:\n"
@@ -77,7 +83,14 @@ WHOLE = {
         "    output, y = accelerator.gather_for_metrics((output, y))\n    found.update(share(output, y))\n"
         "accelerator.print(found)\n"
     ),
-    "counts of steps, shapes, weights": "    accelerator.print(step, x.shape[1], x.dtype, model.weight.norm())\n",
+    "what is computed from rows that are joined": (
+        "right = 0\nfor x, y in valid:\n    output = model(x)\n"
+        "    output, y = accelerator.gather_for_metrics((output, y))\n"
+        "    right += output.argmax(1).eq(y.view(-1)).sum().item()\naccelerator.print(right / len(rows))\n"
+    ),
+    "counts of steps, shapes, weights": (
+        "    many = len(x)\n    accelerator.print(step, x.shape, many, x.dtype, model.weight.norm())\n"
+    ),
     "what is reduced in an object": (
         "    seen.update(accelerator.reduce(loss.detach(), reduction='mean').item())\naccelerator.print(seen.mean)\n"
     ),
@@ -108,5 +121,5 @@ def test_figures_of_training_and_of_an_evaluation_are_told_apart() -> None:
     found = check([ModuleTexts(ENTRY, tree, tree)], (), ModulePaths({ENTRY: Place(ENTRY)})).figures
     assert {figure.words: figure.invariant for figure in found} == {
         "result": "evaluation-figures",
-        "loss.item": "training-figures",
+        "loss": "training-figures",
     }

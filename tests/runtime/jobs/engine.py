@@ -334,6 +334,85 @@ def a_hook_hears_nothing_of_parameters_that_a_pass_does_not_reach(backward):
     same_everywhere([part.grad for part in net.parts])
 
 
+def two_models_in_one_loss_of_which_one_process_reaches_a_part(backward):
+    """During the pass their exchanges would come in another order on that process."""
+    hasty = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(bucket_cap_mb=1)])
+    first, second = hasty.prepare(Wide(), Wide())
+    own = backward if backward is plain else hasty.backward
+
+    def loss_of(models, x, r):
+        hidden = models[0](x) if r == 0 else models[0].head.weight.sum() * x[:, :1]
+        return models[1](hidden.expand(-1, 3)).square().mean()
+
+    for _ in range(2):
+        first.zero_grad()
+        second.zero_grad()
+        twins = [copy.deepcopy(first), copy.deepcopy(second)]
+        for r in range(size):
+            (loss_of(twins, rows(r), r) / size).backward()
+        own(loss_of((first, second), rows(), rank))
+        for model, twin in zip((first, second), twins, strict=True):
+            check(model, [part.grad for part in twin.parameters()])
+
+
+def a_part_is_frozen_and_one_process_fails(_backward):
+    """A reducer that is made anew makes the calls of the others."""
+    net = HASTY.prepare(Wide())
+    for frozen in (False, True):
+        net.middle.requires_grad_(not frozen)
+        handle = net.body.weight.register_hook(lambda _: 1 / 0) if rank == 0 and frozen else None
+        try:
+            HASTY.backward(net(rows()).square().mean())
+        except ZeroDivisionError:
+            assert handle is not None
+            handle.remove()
+    compare(net, lambda m, x: m(x).square().mean(), HASTY.backward)
+
+
+def a_table_of_sparse_gradients_beside_a_part_that_one_process_does_not_reach(backward):
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head, self.side = nn.Embedding(7, 4, sparse=True), nn.Linear(4, 1), nn.Linear(4, 1)
+            self.double()
+
+    def loss_of(model, x):
+        found = model.table(torch.arange(3))
+        side = model.side(found).sum() if x[0, 0] > 0 else 0  # of the rows of some processes
+        return model.head(found).square().sum() + side
+
+    net = accelerator.prepare(Both())
+    wanted = expected(net, loss_of)
+    backward(loss_of(net, rows()))
+    for part, want in zip(net.parameters(), wanted, strict=True):
+        assert (part.grad is None) == (want is None)
+        assert want is None or torch.allclose(part.grad.to_dense(), want.to_dense(), atol=1e-9)
+
+
+def a_collective_of_the_script_in_a_hook(_backward):
+    """It keeps its place among the exchanges, also where a process does not reach what travels first."""
+    net, sums = HASTY.prepare(Wide()), []
+
+    def added(_gradient):
+        one = torch.ones(400, dtype=torch.float64)
+        torch.distributed.all_reduce(one)
+        sums.append(one.mean().item())
+
+    def loss_of(model, x, r):
+        hidden = torch.tanh(model.middle(torch.tanh(model.body(x))))
+        output = model.head(hidden) if r == 0 else hidden
+        if model is net:
+            output.register_hook(added)
+        return output.square().mean()
+
+    twin = copy.deepcopy(net)
+    for r in range(size):
+        (loss_of(twin, rows(r), r) / size).backward()
+    HASTY.backward(loss_of(net, rows(), rank))
+    check(net, [part.grad for part in twin.parameters()])
+    assert sums == [size]
+
+
 def weights_that_thaw_are_exchanged_at_once(backward):
     """Also where no forward pass of the model in training mode comes by, and in the middle of a window."""
     for mode in (True, False):
