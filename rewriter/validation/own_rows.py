@@ -17,6 +17,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import Instance, Unit, origins
 from ..analysis.distributed.tracing import argument_of
+from ..analysis.layouts.loop_step import is_synchronised
 from ..analysis.layouts.running_figures import is_logged
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.nodes import counter, parameters
@@ -35,17 +36,17 @@ class Field(NamedTuple):
     name: str
 
 
-class Rows(Enum):
-    """The rows of one process."""
+class RowsOf(Enum):
+    """What one process reads its rows for."""
 
     TRAINING = "training"
     EVALUATION = "evaluation"
 
 
-Label = Rows | cst.Param | Field
+Label = RowsOf | cst.Param | Field
 Labels = frozenset[Label]
 """What a value is computed from: own rows, a parameter of its function, a field of its object."""
-_ROWS: Labels = frozenset(Rows)
+_ROWS: Labels = frozenset(RowsOf)
 NONE: Labels = frozenset()
 _ASKS = frozenset({"isinstance", "issubclass", "type", "id", "hasattr", "callable", "is_tensor"})
 """Calls whose answer says nothing of the rows."""
@@ -80,7 +81,7 @@ class OwnRows:
         """Numbers of rows are added up: the number of one batch by itself is no figure."""
         self._solve()
 
-    def of(self, unit: Unit, node: cst.CSTNode) -> frozenset[Rows]:
+    def of(self, unit: Unit, node: cst.CSTNode) -> frozenset[RowsOf]:
         """The rows of one process that the value of an expression is computed from."""
         return self._resolved(self._labels(unit, node))
 
@@ -137,7 +138,7 @@ class OwnRows:
         number = counter(loop) if isinstance(loop, cst.For) else None
         if self._reads(loop):
             evaluates = loop in self._evaluations
-            labels: Labels = frozenset({Rows.EVALUATION if evaluates else Rows.TRAINING})
+            labels: Labels = frozenset({RowsOf.EVALUATION if evaluates else RowsOf.TRAINING})
         else:
             labels = self._labels(unit, loop.iter)
         target: cst.BaseExpression = loop.target
@@ -176,6 +177,8 @@ class OwnRows:
             return
         if origins(record.receiver, *_TOOLS) or outside_names(record) or is_logged(self._state, call):
             return
+        if is_synchronised(self._state, call):
+            return  # a metric that joins the processes by itself
         labels = self._of_arguments(unit, call)
         if labels:
             self._collect(unit, call.func.value, labels | self._decides(unit, call))
@@ -317,7 +320,7 @@ class OwnRows:
             return NONE
         found = self._of_arguments(unit, call)
         if method_name(call) == "next" and self._draws(call):
-            found |= {Rows.TRAINING}
+            found |= {RowsOf.TRAINING}
         if isinstance(call.func, cst.Attribute):
             found |= self._labels(unit, call.func.value)
         elif not isinstance(call.func, cst.Name):
@@ -374,9 +377,9 @@ class OwnRows:
 
     # ------------------------------------------------------------ the answer
 
-    def _resolved(self, labels: Labels) -> frozenset[Rows]:
+    def _resolved(self, labels: Labels) -> frozenset[RowsOf]:
         """The rows on the way to a value, for some call of its function."""
-        found: set[Rows] = set()
+        found: set[RowsOf] = set()
         seen: set[Label] = set()
         pending = list(labels)
         while pending:
@@ -384,7 +387,7 @@ class OwnRows:
             if label in seen:
                 continue
             seen.add(label)
-            if isinstance(label, Rows):
+            if isinstance(label, RowsOf):
                 found.add(label)
             elif isinstance(label, cst.Param):
                 pending += self._given.get(label, NONE)

@@ -19,7 +19,7 @@ from ..analysis.syntax.walk import children
 from ..analysis.training.training import method_name
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
-from .own_rows import OwnRows, Rows
+from .own_rows import OwnRows, RowsOf
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -42,7 +42,7 @@ def shown(program: EmittedProgram) -> Iterator[Violation]:
                 if (unit.names.function(call), text) in told:
                     continue
                 told.add((unit.names.function(call), text))
-                evaluated = Rows.EVALUATION in rows.of(unit, node)
+                evaluated = RowsOf.EVALUATION in rows.of(unit, node)
                 yield Violation(EVALUATION if evaluated else TRAINING, CodePlace(unit, node), text)
 
 

@@ -241,7 +241,7 @@ def test_a_figure_that_a_table_of_the_step_hands_on_is_reduced(trained: Trained)
     assert findings == []
 
 
-ALL = "[a == b for a, b in zip(guess, wanted)]"
+OF_ALL = "[a == b for a, b in zip(guess, wanted)]"
 LISTED = """
     rights = []
     for a, b in zip(guess, wanted):
@@ -253,9 +253,9 @@ LISTED = """
 @pytest.mark.parametrize(
     ("given", "whole"),
     [
-        (f"numpy.mean({ALL})", True),
-        (f"sum({ALL}) / len(wanted)", True),
-        (f"numpy.median({ALL})", False),
+        (f"numpy.mean({OF_ALL})", True),
+        (f"sum({OF_ALL}) / len(wanted)", True),
+        (f"numpy.median({OF_ALL})", False),
         ("numpy.mean([a == b for a, b in zip(guess, wanted) if b > 0])", False),
         (LISTED.format(around=""), True),
         (LISTED.format(around="if b > 0:\n            "), False),
