@@ -76,6 +76,8 @@ class OwnRows:
         """What a method stores in the attributes of its object."""
         self._given: dict[cst.Param, Labels] = {}
         """What the calls of a function give to its parameters."""
+        self._seen: dict[cst.Name, tuple[cst.CSTNode, ...]] = {}
+        """The definitions that each read can see."""
         self._changed = False
         self._counts = False
         """Numbers of rows are added up: the number of one batch by itself is no figure."""
@@ -260,7 +262,9 @@ class OwnRows:
         if binding is None:
             return NONE
         found = self._collected.get(binding, NONE)
-        for definition in unshadowed(unit.names, binding, name) or tuple(binding.definitions):
+        if name not in self._seen:
+            self._seen[name] = unshadowed(unit.names, binding, name) or tuple(binding.definitions)
+        for definition in self._seen[name]:
             found |= self._defined.get(definition, NONE)
             parent = unit.names.parents.get(definition)
             for param in (definition, parent):
