@@ -7,8 +7,9 @@ when that says so; any other one when autograd does.
 
 There are two ways, equal in what they do. One exchanges when a pass is over. The other one exchanges during the pass
 (`during`); it is taken where it is faster, and where everything that it must know beforehand is known: the loss (so it
-is one of `Accelerator.backward`), and a graph without functions of the script. Each process decides by itself: for a
-model that has the second way, the first one makes the same calls. Small models have no second way (`averages`).
+is one of `Accelerator.backward`), a graph without functions of the script, and that it reaches no other prepared model.
+Each process decides by itself: for a model that has the second way, the first one makes the same calls. Small models,
+and those with sparse gradients, have no second way (`averages`).
 """
 
 from __future__ import annotations

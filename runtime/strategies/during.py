@@ -6,9 +6,9 @@ parameters a pass will reach, and may reach each once. Where that is not certain
 the pass is over: by the same calls, because another process may have its gradients exchanged during the pass.
 
 Which parameters were reached is not asked of all processes at every step, as DDP does that expects unreached ones. The
-graph of a loss tells beforehand which ones this process will not reach: they give zeros at once. One number more in the
-last bucket says whether a process has come by all of them. Only where none has, a call of its own adds up who was
-reached by whom.
+graph of a loss tells beforehand which ones this process will not reach: they give zeros when the first gradient comes.
+One number more in the last bucket says whether a process has come by all of them. Only where none has, a call of its
+own adds up who was reached by whom.
 """
 
 from __future__ import annotations
