@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 import libcst as cst
@@ -72,7 +73,7 @@ class OwnRows:
         self._fields: dict[tuple[object, str], Labels] = {}
         """What the attributes of an object hold."""
         self._returned: dict[Code, Labels] = {}
-        self._stored: dict[tuple[Code, str], Labels] = {}
+        self._stored: dict[Code, dict[str, Labels]] = {}
         """What a method stores in the attributes of its object."""
         self._given: dict[cst.Param, Labels] = {}
         """What the calls of a function give to its parameters."""
@@ -170,11 +171,10 @@ class OwnRows:
                 if value is not None:
                     self._grow(self._given, param, self._labels(unit, value))
             receivers = [*(record.receiver.things if record.receiver is not None else ()), *record.result.things]
-            for (code, name), labels in list(self._stored.items()):
-                if code is function:
-                    found = self._put_in(unit, call, function, labels)
-                    for thing in receivers:
-                        self._grow(self._fields, (thing, name), found)
+            for name, labels in list(self._stored.get(function, {}).items()):
+                found = self._put_in(unit, call, function, labels)
+                for thing in receivers:
+                    self._grow(self._fields, (thing, name), found)
         if functions or not isinstance(call.func, cst.Attribute) or record is None:
             return
         if origins(record.receiver, *_TOOLS) or outside_names(record) or is_logged(self._state, call):
@@ -217,7 +217,7 @@ class OwnRows:
             for thing in slot.things if slot is not None else ():
                 self._grow(self._fields, (thing, place.attr.value), labels & _ROWS)
             if isinstance(place.value, cst.Name) and place.value.value == "self":
-                self._grow(self._stored, (unit.names.function(place), place.attr.value), labels)
+                self._grow(self._stored.setdefault(unit.names.function(place), {}), place.attr.value, labels)
             elif slot is None or not slot.things:
                 self._collect(unit, place.value, labels)
 
@@ -381,6 +381,16 @@ class OwnRows:
 
     # ------------------------------------------------------------ the answer
 
+    @cached_property
+    def _of_class(self) -> dict[Field, Labels]:
+        """What an attribute holds in any object of a class."""
+        found: dict[Field, Labels] = {}
+        for (thing, name), held in self._fields.items():
+            if isinstance(thing, Instance):
+                field = Field(thing.klass.node, name)
+                found[field] = found.get(field, NONE) | held
+        return found
+
     def _resolved(self, labels: Labels) -> frozenset[RowsOf]:
         """The rows on the way to a value, for some call of its function."""
         found: set[RowsOf] = set()
@@ -396,9 +406,7 @@ class OwnRows:
             elif isinstance(label, cst.Param):
                 pending += self._given.get(label, NONE)
             else:
-                for (thing, name), held in self._fields.items():
-                    if name == label.name and isinstance(thing, Instance) and thing.klass.node is label.klass:
-                        pending += held
+                pending += self._of_class.get(label, NONE)
         return frozenset(found)
 
 
