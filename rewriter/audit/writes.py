@@ -24,8 +24,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ..analysis.dataflow.values import Unit, origins
-from ..analysis.effects.effects import opens_to_write, output
-from ..analysis.effects.existing_guards import Together
+from ..analysis.effects.effects import opens_to_write
 from ..analysis.effects.memory import into_memory
 from ..analysis.effects.written import written
 from ..analysis.syntax.nodes import keyword
@@ -49,8 +48,7 @@ def unguarded_writes(program: AuditedProgram) -> Found:
     """The files, runs and downloads that every process makes."""
     if not program.training.backwards:
         return  # a script that starts other scripts runs once
-    together = Together(program.state, program.reach, program.training, ())
-    effects = [effect for unit in program.reach.units for effect in _effects(program, unit, together)]
+    effects = [effect for unit in program.reach.units for effect in _effects(program, unit)]
     own = {effect.node for effect in effects if not effect.elsewhere}
     told: set[cst.CSTNode] = set()
     for unit, node, verb, elsewhere in effects:
@@ -92,7 +90,7 @@ class _AuditedEffect(NamedTuple):
     """It is a question for a file; what creates that is an effect of its own, if it was found."""
 
 
-def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterator[_AuditedEffect]:
+def _effects(program: AuditedProgram, unit: Unit) -> Iterator[_AuditedEffect]:
     """What a module writes, fetches and tracks."""
     for call in unit.names.calls:
         record = program.state.calls.get(call)
@@ -100,7 +98,7 @@ def _effects(program: AuditedProgram, unit: Unit, together: Together) -> Iterato
             reached = unit.names.function(call) in program.reach.reachable and program.unfollowed is None
             if reached and not into_memory(program.state, unit, program.reach, call):
                 yield _AuditedEffect(unit, call, "writes")
-    found = output(program.state, unit, program.reach, program.training, together)
+    found = program.outputs[unit]
     for effect in found.effects:
         calls = [n for n in descendants(effect.node) if isinstance(n, cst.Call)]
         if effect.kind in _ONCE and not any(_is_quiet(program, effect.kind, call) for call in calls):

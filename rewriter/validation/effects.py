@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.distributed.guards import Guards
 from ..analysis.effects import checkpoints
-from ..analysis.effects.effects import output
-from ..analysis.effects.existing_guards import Together
 from ..analysis.training.training import outside_names
 from ..facts.effects import EffectKind
 from ..facts.torch_api import questions
@@ -26,10 +24,8 @@ def is_distributed(program: EmittedProgram) -> bool:
 
 def repeated(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
     """The writes that every process makes."""
-    together = Together(program.state, program.reach, program.training, ())
     for unit in program.reach.units:
-        found = output(program.state, unit, program.reach, program.training, together)
-        for effect in found.effects:
+        for effect in program.outputs[unit].effects:
             if effect.kind in _ONCE and not effect.optional and not guards.always(unit, effect.node):
                 words = "every process does this, and once is enough"
                 yield Violation("effect-once", CodePlace(unit, effect.node), words)

@@ -159,7 +159,7 @@ class OwnRows:
 
     def _call(self, unit: Unit, call: cst.Call) -> None:
         """What a call gives to parameters, and leaves in objects."""
-        if self._joins(unit, call):
+        if self._joins(call):
             return
         record = self._state.calls.get(call)
         functions = [f for f in self._reach.called(call) if isinstance(f, cst.FunctionDef)] if record else []
@@ -305,7 +305,7 @@ class OwnRows:
         return frozenset(found)
 
     def _result(self, unit: Unit, call: cst.Call) -> Labels:
-        if self._joins(unit, call) or method_name(call) in _ASKS:
+        if self._joins(call) or method_name(call) in _ASKS:
             return NONE
         if method_name(call) == "size" and not (self._counts and call.args and _is_zero(call.args[0].value)):
             return NONE
@@ -357,7 +357,7 @@ class OwnRows:
                 found |= self._of_arguments(unit, call)
         return found
 
-    def _joins(self, unit: Unit, call: cst.Call) -> bool:
+    def _joins(self, call: cst.Call) -> bool:
         record = self._state.calls.get(call)
         if record is None or method_name(call) not in self._joining:
             return False

@@ -15,6 +15,8 @@ from ..analysis.dataflow.solver import Slot
 from ..analysis.dataflow.values import CallRecord, State, Unit, origins
 from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.distributed.tracing import Tracer
+from ..analysis.effects.effects import Output, output
+from ..analysis.effects.existing_guards import Together
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import GradientPath
@@ -61,6 +63,13 @@ class EmittedProgram:
         calls = [call for call in training.forwards if call in self.gradient_path.nodes]
         outside = [call for call in calls if not self.in_class(self.state.calls[call])]
         return list(dict.fromkeys(whole(self.state, training.forwards[call]) for call in outside))
+
+    @cached_property
+    def outputs(self) -> dict[Unit, Output]:
+        """What the reached code of each module prints, writes and downloads."""
+        state, reach, training = self.state, self.reach, self.training
+        together = Together(state, reach, training, ())
+        return {unit: output(state, unit, reach, training, together) for unit in reach.units}
 
     @cached_property
     def records(self) -> list[CallRecord]:

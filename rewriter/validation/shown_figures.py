@@ -11,9 +11,7 @@ import libcst as cst
 
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import Unit, origins
-from ..analysis.effects.effects import output
-from ..analysis.effects.existing_guards import Together
-from ..analysis.layouts.running_figures import is_logged
+from ..analysis.layouts.running_figures import is_logged, line_of
 from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import children
 from ..analysis.training.training import method_name
@@ -48,11 +46,7 @@ def shown(program: EmittedProgram) -> Iterator[Violation]:
 
 def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:
     """The calls that print, log or write, and those that give a figure to a scheduler."""
-    together = Together(program.state, program.reach, program.training, ())
-    found: dict[cst.CSTNode, None] = {}
-    for effect in output(program.state, unit, program.reach, program.training, together).effects:
-        if effect.kind in _LEAVE:
-            found[unit.names.parents[effect.node] if effect.kind is EffectKind.PRINT else effect.node] = None
+    found = {line_of(unit, effect): None for effect in program.outputs[unit].effects if effect.kind in _LEAVE}
     for call in unit.names.calls:
         record = program.state.calls.get(call)
         if record is None:

@@ -201,7 +201,7 @@ class DuringPass:
         """
         made, self._armed = self._armed, None
         here = [one.grad is not None and id(one) in reached for one, _ in self._members]
-        without = {*map(id, self._without), *(id(one) for one, _ in self._members if one.grad is None)}
+        without = set() if all(here) else {*self._without, *(one for one, _ in self._members if one.grad is None)}
         self._whole.grad = None
         try:  # the last number of the last bucket: the reducer waits for all that is on its way
             torch.autograd.backward(self._whole, self._whole.new_full((1,), all(here)))
@@ -211,9 +211,11 @@ class DuringPass:
         done = finished(self._ddp.reducer)
         if done:
             assert self._whole.grad is not None
-            for (one, _), anywhere in zip(self._members, self._anywhere(here, self._whole.grad), strict=True):
-                if not anywhere and id(one) in without:
-                    one.grad = None
+            anywhere = self._anywhere(here, self._whole.grad)
+            if without:
+                for (one, _), somewhere in zip(self._members, anywhere, strict=True):
+                    if not somewhere and one in without:
+                        one.grad = None
         elif made is not None:
             self._complete(made)
         watched_calls.done()

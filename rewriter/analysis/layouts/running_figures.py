@@ -246,7 +246,7 @@ def _shown(state: State, unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.
     lines: list[cst.CSTNode] = []
     for effect in effects:
         if effect.node in unit.names.parents and effect.kind in (EffectKind.PRINT, EffectKind.CONSOLE):
-            lines.append(unit.names.parents[effect.node] if effect.kind is EffectKind.PRINT else effect.node)
+            lines.append(line_of(unit, effect))
     lines += [call for call in unit.names.calls if method_name(call) in _ON_BARS or is_logged(state, call)]
     for line in lines:
         for name in (n for n in descendants(line) if isinstance(n, cst.Name)):
@@ -256,6 +256,11 @@ def _shown(state: State, unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.
                 parts = list(descendants(value))
                 if any(isinstance(part, _TEXTS) for part in parts):
                     yield from (n for n in parts if isinstance(n, cst.Name))
+
+
+def line_of(unit: Unit, effect: Effect) -> cst.CSTNode:
+    """What an effect shows: of a print its whole call, of which the effect names the function."""
+    return unit.names.parents[effect.node] if effect.kind is EffectKind.PRINT else effect.node
 
 
 def is_logged(state: State, call: cst.Call) -> bool:
