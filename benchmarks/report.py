@@ -20,7 +20,8 @@ Made by `make bench` from `benchmarks/results`; do not edit. The plot shows time
 multiples of the runtime's own: what is longer than 1 is slower than torchlift, or takes more. Calls are made in turn,
 so that all meet the same machine, and the fastest tenth is shown, because other load makes a measurement longer and
 never shorter. Steps of models of 25 million parameters come first: each is timed right before or after one of the
-others, and the value shown is the median of the ratios of such pairs, with the bounds that it is between (95 % each).
+others, in eight runs; the value shown is the median of the runs' median ratios, with the bounds that it is between
+(95 % each).
 With more processes than free cores even that is rough: judge by ratios, and run it where it matters to you. Peers that
 are not installed are left out.
 

@@ -8,24 +8,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from math import ceil, sqrt
+from math import sqrt
 from typing import Any
 
 from .measure import Row, missing, processes
 from .together import Call, step_of
 
 TITLE = "A training step of 25 million parameters, on the CPU"
-PAIRS = {1: 200, 2: 200, 4: 60}
+PAIRS = {1: 200, 2: 200, 4: 64}
 """By the number of processes."""
-ROUNDS = 4
-"""Processes that the pairs are spread over: where a model lies in memory moves its steps by some per cent, and each
-round makes the models in another order."""
+ROUNDS = 8
+"""Processes that the pairs are spread over: where a model lies in memory moves all of its steps by one per cent (four
+equal models of raw DDP, beside each other, differed by that), and each round makes the models in another order."""
 LIMITS = {1: 1.01, 2: 1.03, 4: None}
 """Of the time of raw torch, by the number of processes. Four have no budget: there are machines with fewer cores."""
 ADDED, ADDED_EACH = 150e-6, 0.5e-6
 """Seconds of CPU time that a step may cost more, and more for each parameter tensor: noise may hide a small ratio."""
 _BOUND = 1.645
-"""Standard deviations up to the upper bound, one-sided, of 95 %."""
+"""Standard deviations up to the upper bound, one-sided, of 95 %. Of eight values, that is the second highest."""
 
 
 def mlp() -> tuple[Any, Any]:
@@ -139,31 +139,33 @@ def child(name: str, count: int, pairs: int, turn: int) -> None:
 
 def median_between(values: Sequence[float]) -> tuple[float, float, float]:
     """The median, and the bounds that it is above, and below, with 95 % each."""
-    ordered, middle = sorted(values), len(values) / 2
-    reach = _BOUND * sqrt(len(values)) / 2
-    last = len(ordered) - 1
-    return (
-        ordered[max(0, int(middle - reach))],
-        statistics.median(ordered),
-        ordered[min(last, ceil(middle + reach))],
-    )
+    ordered = sorted(values)
+    below = max(0, int(len(values) / 2 - _BOUND * sqrt(len(values)) / 2))
+    return ordered[below], statistics.median(ordered), ordered[-1 - below]
 
 
-def row_of(what: str, found: Mapping[str, Any], limit: float | None) -> Row:
+def ratio(mine: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """
+    The median ratio of the pairs of a round, of all rounds, with its bounds.
+
+    Not of all pairs as if they were independent: what moves a round moves all of its pairs.
+    """
+    pairs = [zip(ours, others, strict=True) for ours, others in zip(mine, theirs, strict=True)]
+    return median_between([statistics.median(our / other for our, other in found) for found in pairs])
+
+
+def row_of(what: str, rounds: Sequence[Mapping[str, Any]], limit: float | None) -> Row:
     """Within its budget where the ratio to raw torch is, and no peer is faster; or where little CPU time is added."""
-    wall, cpu = found["wall"], found["cpu"]
-    ratios = {
-        who: median_between([mine / other for mine, other in zip(wall["torchlift"], times, strict=True)])
-        for who, times in wall.items()
-        if who != "torchlift"
-    }
-    added = statistics.median(mine - other for mine, other in zip(cpu["torchlift"], cpu["raw torch"], strict=True))
-    allowed = ADDED + ADDED_EACH * found["tensors"]
+    wall = {who: [found["wall"][who] for found in rounds] for who in rounds[0]["wall"]}
+    ratios = {who: ratio(wall["torchlift"], times) for who, times in wall.items() if who != "torchlift"}
+    more = [zip(found["cpu"]["torchlift"], found["cpu"]["raw torch"], strict=True) for found in rounds]
+    added = statistics.median(mine - other for pairs in more for mine, other in pairs)
+    allowed = ADDED + ADDED_EACH * rounds[0]["tensors"]
     faster = any(low > 1 for who, (low, _, _) in ratios.items() if who != "raw torch")
-    shown = [f"{statistics.median(wall['torchlift']) * 1e3:.1f} ms"]
+    seconds = {who: statistics.median(second for found in times for second in found) for who, times in wall.items()}
+    shown = [f"{seconds['torchlift'] * 1e3:.1f} ms"]
     shown += [f"{middle:.3f} x {who} ({low:.3f} to {high:.3f})" for who, (low, middle, high) in ratios.items()]
     measured = "; ".join([*shown, f"CPU time {added * 1e6:+.0f} us"])
-    seconds = {who: statistics.median(times) for who, times in wall.items()}
     if limit is None:
         return Row(what, measured, figures=seconds)
     budget = f"<= {limit:g} x raw torch and no peer faster, or CPU time <= +{allowed * 1e6:.0f} us"
@@ -171,25 +173,14 @@ def row_of(what: str, found: Mapping[str, Any], limit: float | None) -> Row:
     return Row(what, measured, budget, kept or added <= allowed, seconds)
 
 
-def together(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What several rounds have measured, as if it were one."""
-    joined = {
-        kind: {who: [seconds for found in rounds for seconds in found[kind][who]] for who in rounds[0][kind]}
-        for kind in ("wall", "cpu")
-    }
-    return {**joined, "tensors": rounds[0]["tensors"]}
-
-
 def rows() -> list[Row]:
     """Measure every model on one process, on two and on four."""
     table = []
     for count, limit in LIMITS.items():
         for name in MODELS:
-            found = together(
-                [
-                    processes(f"training.child({name!r}, {count}, {PAIRS[count] // ROUNDS}, {turn})", count)
-                    for turn in range(ROUNDS)
-                ]
-            )
-            table.append(row_of(f"{name}, {count} process{'es' if count > 1 else ''}", found, limit))
+            rounds = [
+                processes(f"training.child({name!r}, {count}, {PAIRS[count] // ROUNDS}, {turn})", count)
+                for turn in range(ROUNDS)
+            ]
+            table.append(row_of(f"{name}, {count} process{'es' if count > 1 else ''}", rounds, limit))
     return [*table, *missing("accelerate", "lightning_fabric")]
