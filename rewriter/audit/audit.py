@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import libcst as cst
@@ -30,18 +30,23 @@ def audit(
     each: Mapping[Path, Config] | None = None,
     *,
     notebook: bool = False,
+    taken_off_elsewhere: Collection[str] = (),
+    parse: Callable[[Source], tuple[cst.Module, str]] = module_of,
 ) -> Result | None:
     """
     Report what is wrong with a program: its entry script first, with the modules that it imports; None if it is not
-    distributed. The code of a ``notebook`` is only checked if a cell starts processes.
+    distributed. The code of a ``notebook`` is only checked if a cell starts processes. Other files take
+    ``taken_off_elsewhere`` off the names of weights: prefixes that begin with a wrapper's. ``parse`` remembers trees.
 
     Raises ``SourceError`` for a file that is not valid Python.
     """
     if sources and skips(sources[0].text).whole:
         return None
     try:
-        trees = {name: module_of(source)[0] for name, source in zip(layout.places, sources, strict=True)}
-        program = AuditedProgram(list(trees.items()), config.assume, layout, notebook=notebook)
+        trees = {name: parse(source)[0] for name, source in zip(layout.places, sources, strict=True)}
+        program = AuditedProgram(
+            list(trees.items()), config.assume, layout, notebook=notebook, taken_off_elsewhere=taken_off_elsewhere
+        )
         if not program.dialects:
             return None
         found = [(unit, finding) for rule in RULES for unit, finding in rule.body(program)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cached_property
 
@@ -57,7 +57,10 @@ class AuditedProgram(EmittedProgram):
         layout: ModulePaths,
         *,
         notebook: bool = False,
+        taken_off_elsewhere: Collection[str] = (),
     ) -> None:
+        self.taken_off_elsewhere = taken_off_elsewhere
+        """Prefixes that begin with a wrapper's, and that other files of the command take off the names of weights."""
         self.notebook = notebook
         """Its entry is a notebook: one process, until a cell starts others."""
         fabrics = {name for _, tree in trees for name in _fabrics(tree)}

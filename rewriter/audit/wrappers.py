@@ -9,7 +9,7 @@ needs an open process group to be loaded at all.
 
 With Accelerate: `accelerator.unwrap_model(model).state_dict()`, or `accelerator.get_state_dict(model)`. A script that
 loads what it saved into the wrapper again gets a `review`: the script itself works, but other programs cannot load the
-file. A program that takes the prefix off where it loads is left alone.
+file. Where this program, or another file of the same command, takes the prefix off when it loads, nothing is said.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def saved_wrappers(program: AuditedProgram) -> Found:
     """The saves of a wrapper, and of its state dict."""
     if program.dialects & {Dialect.OURS, Dialect.FABRIC} or program.unfollowed is not None:
         return  # torchlift wraps nothing, and Fabric's wrapper gives the plain names
-    prefixes = set(_taken_off(program))
+    prefixes = {*_taken_off(program), *program.taken_off_elsewhere}
     again = [record for record in program.reached_calls("load_state_dict") if _loads_wrapper(program, record)]
     for record in _saves(program):
         data = record.node.args[0].value

@@ -25,14 +25,19 @@ def element(state: State, source: Slot) -> Slot:
             else:
                 layers(state, thing, result)
         elif isinstance(thing, Sequence):
-            for item in thing.items:
-                state.solver.flow(item, result)
-            state.solver.flow(thing.rest, result)
+            elements(state, thing, result)
         elif isinstance(thing, Instance):
             _handed_out(state, thing, result)
 
     state.solver.watch(source, arrive)
     return result
+
+
+def elements(state: State, sequence: Sequence, result: Slot) -> None:
+    """All that a sequence holds flows to a slot."""
+    for item in sequence.items:
+        state.solver.flow(item, result)
+    state.solver.flow(sequence.rest, result)
 
 
 def _handed_out(state: State, thing: Instance, result: Slot) -> None:
@@ -83,12 +88,17 @@ def at(state: State, source: Slot, position: int) -> Slot:
         elif isinstance(thing, Origin):
             layers(state, thing, result)
         elif isinstance(thing, Sequence):
-            if -len(thing.items) <= position < len(thing.items):
-                state.solver.flow(thing.items[position], result)
-            state.solver.flow(thing.rest, result)
+            at_position(state, thing, position, result)
 
     state.solver.watch(source, arrive)
     return result
+
+
+def at_position(state: State, sequence: Sequence, position: int, result: Slot) -> None:
+    """What a sequence holds at one position flows to a slot."""
+    if -len(sequence.items) <= position < len(sequence.items):
+        state.solver.flow(sequence.items[position], result)
+    state.solver.flow(sequence.rest, result)
 
 
 def members(state: State, source: Slot) -> Slot:

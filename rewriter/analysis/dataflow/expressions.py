@@ -14,7 +14,7 @@ from ..syntax.walk import children
 from . import modules, ranks, registries
 from .call_binding import trailing
 from .calls import call_of
-from .containers import at, bind_self, element, key_of, layers, members
+from .containers import at, at_position, bind_self, element, elements, key_of, layers, members
 from .solver import Slot, Thing
 from .values import External, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
 
@@ -287,7 +287,7 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
         elif isinstance(thing, Trace):
             state.solver.add(slot, thing)
         elif isinstance(thing, Sequence) and isinstance(index, cst.Integer):
-            state.solver.flow(at(state, base, index.evaluated_value), slot)
+            at_position(state, thing, index.evaluated_value, slot)
         elif isinstance(thing, Mapping) and index is not None and (key := key_of(index)) is not None:
             state.solver.flow(state.entry(thing, key), slot)
             state.solver.flow(thing.rest, slot)
@@ -296,7 +296,7 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
         elif isinstance(thing, Sequence) and index is None:
             state.solver.add(slot, thing)  # some of its elements
         elif isinstance(thing, Sequence):
-            state.solver.flow(element(state, base), slot)
+            elements(state, thing, slot)
         elif isinstance(thing, Unknown):
             state.solver.flow(state.field(thing, "[]"), slot)
         elif isinstance(thing, External) and thing.qualified == "sys.modules" and dotted(index) == "__name__":

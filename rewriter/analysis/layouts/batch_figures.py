@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from enum import Enum
+from itertools import chain
 from typing import NamedTuple
 
 import libcst as cst
@@ -104,12 +105,23 @@ class BatchFigures:
     def all(self) -> Iterator[BatchFigure]:
         """One for each place that is collected in."""
         told: set[str] = set()
-        for total in collecting(self.state, self.unit, descendants(self.loop.body)):
+        for total in chain(collecting(self.state, self.unit, descendants(self.loop.body)), self._handed_out()):
             name = self._text(total.kept_in)
             figure = self._figure(total, name) if name not in told and self._outlives_turns(total) else None
             if figure is not None:
                 told.add(name)
                 yield figure
+
+    def _handed_out(self) -> Iterator[Total]:
+        """What a generator gives of each batch is collected by who calls it, under its name."""
+        for node in descendants(self.loop.body):
+            function = self.unit.names.function(node)
+            if isinstance(node, cst.Yield) and isinstance(node.value, cst.BaseExpression):
+                given = (
+                    [part.value for part in node.value.elements] if isinstance(node.value, cst.Tuple) else [node.value]
+                )
+                if isinstance(function, cst.FunctionDef):
+                    yield Total(node, given, function.name)
 
     def _figure(self, total: Total, name: str) -> BatchFigure | None:
         for value in total.value:
@@ -124,7 +136,8 @@ class BatchFigures:
                 filled = not self.averaged.isdisjoint(descendants(value))
                 if mean or (unclear and filled):
                     return BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value), filled=filled)
-                if isinstance(one, Unclear) and unclear and not self._is_sum(value):
+                handed = isinstance(total.node, cst.Yield)  # what is done with it is not known
+                if isinstance(one, Unclear) and unclear and not handed and not self._is_sum(value):
                     return BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
         return None
 

@@ -68,6 +68,38 @@ def test_a_backward_pass_in_a_library(folder: Path, capsys: pytest.CaptureFixtur
     assert "1 distributed program audited" in err
 
 
+@pytest.mark.parametrize(
+    ("entry", "programs"),
+    [
+        ("from right import main\n\nRATE = 0.1\noptions = dict(rate=RATE)\n", 1),
+        ("import right\n\nif right.RATE:\n    options = dict(rate=0.1)\n", 1),
+        ("from right import main\n\nmain()\n", 2),
+        ("from right import main\n\nif __name__ == '__main__':\n    main()\n", 2),
+        ("from right import main\n\nfor seed in range(3):\n    result = main()\n", 2),
+    ],
+)
+def test_a_file_that_only_configures_is_no_program(
+    folder: Path, entry: str, programs: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "wrong.py").unlink()
+    (folder / "start.py").write_text(entry)
+    run("--audit", ".")
+    assert f"{programs} distributed program{'s' * (programs > 1)} audited" in capsys.readouterr().err
+
+
+def test_another_file_that_takes_the_prefix_off(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The files are written for readers of the same project."""
+    text = (SCRIPTS / "ddp_torchrun.py").read_text().replace("model.module.state_dict()", "model.state_dict()")
+    (folder / "train.py").write_text(text)
+    reader = "import torch\n\nnames = {name.CUT: w for name, w in torch.load('last.pt').items()}\n"
+    (folder / "export.py").write_text(reader.replace("CUT", "replace('encoder.', '')"))
+    run("--audit", "train.py", "export.py")
+    assert "[saved-wrapper]" in capsys.readouterr().err
+    (folder / "export.py").write_text(reader.replace("CUT", "replace('module.', '')"))
+    assert run("--audit", "train.py", "export.py") == 0
+    assert "[saved-wrapper]" not in capsys.readouterr().err
+
+
 def test_nothing_is_written(folder: Path) -> None:
     run("--audit", ".")
     assert sorted(p.name for p in folder.iterdir()) == ["plain.py", "right.py", "wrong.py"]

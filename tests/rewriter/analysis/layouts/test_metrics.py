@@ -366,6 +366,31 @@ def test_a_mean_over_batches_that_are_all_as_large(options: str, found: list[str
     assert trained(top=METER, end=end)[1] == found
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("loss(model(x), y).item()", ["mean-of-batches"]),
+        ("'loss', 2 * loss(model(x), y).item()", ["mean-of-batches"]),
+        ("len(y), loss(model(x), y).item()", []),  # its caller can weigh it
+        ("loss(model(x), y).item() * len(y)", []),
+        ("(model(x).argmax(1) == y).sum().item()", []),
+        ("model(x).argmax(1), y", []),
+    ],
+)
+def test_what_a_generator_gives_of_each_batch_is_collected_by_its_caller(
+    given: str, found: list[str], trained: Trained
+) -> None:
+    top = f"""\
+loss = torch.nn.CrossEntropyLoss()
+@torch.no_grad()
+def figures(loader):
+    model.eval()
+    for x, y in loader:
+        yield {given}"""
+    end = "held = torch.utils.data.DataLoader(other, batch_size=8)\nprint(list(figures(held)))"
+    assert trained(top=top, end=end)[1] == found
+
+
 OVERLAPPING = """\
 def overlap(out, y):
     guessed, wanted = [], []
