@@ -81,7 +81,8 @@ def gathered(notebook: Notebook, needing: Sequence[int], prepared: Collection[st
     shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared)
     shown.check()
     plain = {position: for_function(texts[position]) for position in chosen}
-    body = "\n\n".join(_indented(_printed(text, returning)) for text, _ in plain.values() if text.strip())
+    valued = returning | frozenset(prepared)
+    body = "\n\n".join(_indented(_printed(text, valued)) for text, _ in plain.values() if text.strip())
     returned, moved = shown.returned(), shown.moved()
     plain |= {position: for_function(texts[position]) for position in moved}
     for position in (*chosen, *moved):
@@ -156,12 +157,12 @@ def _check(cell: Cell, text: str) -> None:
         raise displays(cell, name, "the training processes cannot display anything")
 
 
-def _printed(text: str, returning: Collection[str]) -> str:
+def _printed(text: str, valued: Collection[str]) -> str:
     """
     A cell that displays the value of its last line prints it instead: inside a function nothing is displayed.
 
-    Of calls only those of ``returning`` certainly have a value, and those of a class: its object (``Image(path)``) may
-    be more than a text, and is displayed by the main process.
+    Of calls only those of ``valued`` certainly have a value, as that of a model, and those of a class: its object
+    (``Image(path)``) may be more than a text, and is displayed by the main process.
     """
     tree = ast.parse(text)
     last = tree.body[-1] if tree.body else None
@@ -169,7 +170,7 @@ def _printed(text: str, returning: Collection[str]) -> str:
         return text
     called = last.value.func if isinstance(last.value, ast.Call) else None
     made = called is not None and _is_class(called)
-    if called is not None and not made and getattr(called, "id", "") not in returning:
+    if called is not None and not made and getattr(called, "id", "") not in valued:
         return text
     lines = text.encode().split(b"\n")
     start, end = last.lineno - 1, (last.end_lineno or last.lineno) - 1

@@ -9,6 +9,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import CallRecord, Unit
+from ..analysis.devices.device_fields import follows_field
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
@@ -276,7 +277,7 @@ class Collected:
         found += [s.call for s in self.state_dicts]
         found += [ld.call for ld in self.loads if ld.needed and not ld.copied]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE)]
-        moves = [p for p in moves if not self._given_with_default(p)]
+        moves = [p for p in moves if not self._given_with_default(p) and not follows_field(p, self.program.given)]
         found += [p.node for p in moves if not self.program.constants.followed(p)]
         found += [t.node for t in self.legacy if not t.placed]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []

@@ -7,7 +7,7 @@ from functools import cached_property
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.constants import Constant, Constants, constants, lent
-from ..analysis.devices.device_fields import device_fields
+from ..analysis.devices.device_fields import device_fields, given_fields
 from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, device_names
 from ..analysis.diagnostics.refusals import refusals
@@ -64,6 +64,8 @@ class ProgramFacts:
             (unit, name) for unit, name in found if name.binding.scope.function.node in self.reach.reachable
         ]
         """The variables that hold the device that the script chose."""
+        self.given = given_fields(self.reach, self.fields, {name.binding for _, name in self.devices})
+        """Attributes that hold what a caller gives: the accelerator's device, where the caller has it."""
         self.tops: list[Constant] = constants(state, self.reach, self.devices)
         self.lent = {top.name.binding for top in self.tops if lent(top)}
         self.constants = Constants(state)

@@ -191,7 +191,8 @@ class ReachedModule:
         if placement.move is Move.PLACE:
             return self.here(placement.node)
         if placement.move is Move.RETARGET:
-            stays = follows_field(placement, self._program.redefined) or self._program.constants.followed(placement)
+            fields = self._program.redefined | self._program.given
+            stays = follows_field(placement, fields) or self._program.constants.followed(placement)
             return self.here(placement.node) and not stays
         code, program = self._unit.names.function(placement.node), self._program
         return code not in program.shared or (self.here(placement.node) and code not in program.optional)

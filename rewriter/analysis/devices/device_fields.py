@@ -9,9 +9,13 @@ import libcst as cst
 
 from ...facts.module import DeviceRead, Move, Placement
 from ...facts.roles import Origin, Role
+from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
 from ..syntax.scopes import Binding
 from .device_names import DeviceName, numbered
+
+_DEPTH = 4
+"""Parameters are followed through so many calls."""
 
 
 @dataclass(eq=False)
@@ -62,6 +66,35 @@ def redefined(field: DeviceField, state: State, gone: Collection[cst.CSTNode]) -
     if field.value not in gone and not any(numbered(field.unit, read) for read in reads):
         word = all(o.qualified == "str" for o in origins(state.values.get(field.value), Role.DEVICE))
         yield DeviceRead(field.value, word)
+
+
+def given_fields(reach: Reach, fields: Iterable[DeviceField], devices: Collection[Binding]) -> set[str]:
+    """
+    The attributes that only ever get what a caller gives: one of the variables that hold the script's device.
+
+    Where such a variable has become the accelerator's device, so has the attribute, and nothing that reads it needs
+    the accelerator.
+    """
+    named: dict[str, list[DeviceField]] = {}
+    for field in fields:
+        named.setdefault(field.target.attr.value, []).append(field)
+    return {name for name, found in named.items() if all(_is_given(reach, f.unit, f.value, devices) for f in found)}
+
+
+def _is_given(
+    reach: Reach, unit: Unit, value: cst.BaseExpression, devices: Collection[Binding], depth: int = _DEPTH
+) -> bool:
+    """Whether a value is a parameter for which every call gives one of some variables."""
+    binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
+    params = binding.definitions if binding is not None else ()
+    if binding is None or not params or not all(isinstance(p, cst.Param) and p.default is None for p in params):
+        return False
+    given = list(reach.given(binding))
+    return bool(given) and all(
+        (isinstance(one, cst.Name) and caller.names.binding(one) in devices)
+        or (depth > 0 and _is_given(reach, caller, one, devices, depth - 1))
+        for caller, one in given
+    )
 
 
 def follows_field(placement: Placement, names: Collection[str]) -> bool:

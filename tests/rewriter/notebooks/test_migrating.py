@@ -168,6 +168,7 @@ def test_strings_of_several_lines_are_not_indented() -> None:
         ("größe = 2\n'ä', (model,\n größe)", "accelerator.print(('ä', (model,\n     größe)))"),
         ("(model, 1)", "accelerator.print((model, 1))"),
         ("(model), (1)", "accelerator.print(((model), (1)))"),
+        ("model(torch.ones(1, 1))", "accelerator.print(model(torch.ones(1, 1)))"),
         ("model;", "    model;"),
         ("model.eval()", "    model.eval()"),
     ],

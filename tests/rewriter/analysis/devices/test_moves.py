@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -370,3 +376,44 @@ def test_the_device_that_a_constructor_keeps_is_asked_by_the_method_that_prepare
     after, findings = trained_project(train=head + OF_OBJECT.format(made=made, noise=noise))
     assert f"        self.accelerator = {accelerator}\n" in after["train"]
     assert (GIVEN in after["train"]) is given and findings == []
+
+
+KEEPING = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self, {given}):
+        super().__init__()
+        {keeps}
+        self.layer = torch.nn.Linear(8, 2)
+    def forward(self, x):
+        return self.layer(x) + torch.zeros(len(x), 2).to(self.place)
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    data = torch.utils.data.TensorDataset(torch.randn(8, 8), torch.randn(8, 2))
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    model = {made}.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x.to(device)), y.to(device)).backward()
+        optimizer.step()
+main()
+"""
+"""A model that keeps a device, in a script whose `main` makes the accelerator."""
+
+
+@pytest.mark.parametrize(
+    ("given", "keeps", "made", "follows"),
+    [
+        ("place", "self.place = place", "Net(device)", True),
+        ("where", "self.place = where", "Net(where=device)", True),
+        ("place", "self.place = torch.device(place)", "Net('cuda')", False),
+        ("place='cuda'", "self.place = place", "Net()", False),
+    ],
+)
+def test_an_object_that_keeps_the_device_that_it_is_given_needs_no_accelerator(
+    given: str, keeps: str, made: str, follows: bool
+) -> None:
+    text = KEEPING.format(given=given, keeps=keeps, made=made)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert (b".to(self.place)" in file.after and b"\naccelerator = Accelerator()" not in file.after) is follows
