@@ -227,16 +227,20 @@ def _loose(state: State, reach: Reach, optimizer: Origin) -> Iterator[tuple[Unit
 
 def _unprepared(evaluation: Evaluation, moved: set[Origin]) -> Finding:
     """``moved``: the loaders whose batches the script moves by itself."""
-    stays = "" if moved.issuperset(evaluation.loaders) else ", and nothing moves its batches to a GPU"
+    stays = moved.issuperset(evaluation.loaders)
+    share = (
+        'prepare the loader, and average the figures of its batches with accelerator.reduce(..., reduction="mean")'
+        if evaluation.groups
+        else "prepare the loader, and gather the inputs of the metric with accelerator.gather_for_metrics(...)"
+    )
     return Finding(
         "prepare",
         evaluation.loop,
         f"this evaluation loop was not understood: {evaluation.because}. Its loader is not prepared, so every process "
-        f"evaluates the whole set{stays}",
-        'prepare the loader, and average the figures of its batches with accelerator.reduce(..., reduction="mean")'
-        if evaluation.groups
-        else "prepare the loader, and gather the inputs of the metric with accelerator.gather_for_metrics(...)",
-        Severity.REVIEW,
+        f"evaluates the whole set{'' if stays else ', and nothing moves its batches to a GPU'}",
+        f"{'no action needed' if stays else 'to run on GPUs, move its batches to accelerator.device'}: its figures are "
+        f"those of the original, and take as long. Only to share the work, where its rows add up: {share}",
+        Severity.NOTE if stays else Severity.REVIEW,
     )
 
 
