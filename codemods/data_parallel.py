@@ -59,7 +59,8 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for node in facts.of_wrappers:
         yield Finding(
             ID, node, f"{facts.module.code_for_node(node)} is an attribute of the wrapper, which is removed",
-            "remove it: each process has one device, accelerator.device", Severity.BLOCKED,
+            "assign the model to the variable of the wrapper" if node.attr.value == "module"
+            else "remove it: each process has one device, accelerator.device", Severity.BLOCKED,
         )  # fmt: skip
     wrapped = bool(facts.unwrapped) and not facts.abilities.transparent_models
     for node in facts.inner_models:

@@ -83,8 +83,9 @@ class Collected:
         self.hand = program.hand
         self.wrappers = mover.unwrapped(unit, questions.wrappers("threads"))
         self.unwrapped = mover.unwrapped(unit, questions.wrappers("processes")) if self.hand is not None else []
-        self.inner_models = mover.inner(unit)
         gone = questions.wrappers("threads") | (questions.wrappers("processes") if self.hand is not None else set())
+        self.inner_models = mover.inner(unit, gone)
+        self.twofold = list(mover.twofold(self.inner_models))
         self.of_wrappers = mover.of_wrappers(unit, gone)
         probes = {record.node for record in training.probes}
         asked = [c for c in unit.names.calls if c in state.calls and called_name(state.calls[c]) in _ASKED]
@@ -125,6 +126,7 @@ class Collected:
             *(chosen_for_others(s) for s in chosen if s not in self.visible),
             *contradictions(state, unit, reach),
             *(f for u, f in weighted(state, reach, training) if u is unit),
+            *self.twofold,
             *kept_batches(state, unit, reach, training),
             *remarks(state, unit, reach, training),
             *same_noise(state, unit, reach, training),
@@ -167,6 +169,7 @@ class Collected:
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in self.plan.findings if u is unit),
             *(without_prefix(call) for call in prefixed),
+            *self.twofold,
             *(f for u, f in (self.hand.told if self.hand is not None else ()) if u is unit),
             *contradictions(program.state, unit, program.reach),
             *of_apex(program.state, unit),

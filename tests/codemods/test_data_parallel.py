@@ -10,10 +10,12 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
+from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.source import decode
 
 Lines = Callable[..., tuple[list[str], list[str], list[str]]]
+Migrated = Callable[[str], str]
 
 NOOPS: dict[str, dict[str, Any]] = {
     "a class of that name of the script": {"top": "class DataParallel:\n    pass\nx = DataParallel()"},
@@ -92,6 +94,69 @@ def test_what_is_read_of_a_wrapper_alone_is_no_matter(lines: Lines) -> None:
 def test_a_state_that_is_the_model_s_either_way_keeps_its_keys(lines: Lines) -> None:
     state = "model.module.state_dict() if many else model.state_dict()"
     assert lines(built=f"many = 2\nif many:\n    {WRAP}", end=f"torch.save({state}, 'm.pt')")[2] == ["data_parallel"]
+
+
+SCALED = """\
+import torch
+class Scaled(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+    def forward(self, x):
+        return self.module(x) * 2
+"""
+LOOP = """\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in torch.utils.data.DataLoader(data, batch_size=4):
+    optimizer.zero_grad()
+    loss = (model(x) - y).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+"""
+SCALES = "model = torch.nn.Sequential(Scaled(torch.nn.Linear(2, 2)))"
+OWN = {
+    "in a class of the script": ([SCALES, WRAP], [SCALES]),
+    "inside the wrapper": (
+        [SCALES, WRAP, "width = model.module[0].module.in_features"],
+        [SCALES, "width = model[0].module.in_features"],
+    ),
+    "of a model that is not wrapped": (
+        [SCALES, "other = Scaled(torch.nn.Linear(2, 2))", "width = other.module.in_features", WRAP],
+        [SCALES, "other = Scaled(torch.nn.Linear(2, 2))", "width = other.module.in_features"],
+    ),
+    "of what a function wraps": (
+        ["def many(net):", "    return torch.nn.DataParallel(net).eval()", SCALES, "model = many(model)",
+         "width = model.train().module[0].module.in_features"],
+        ["def many(net):", "    return net.eval()", SCALES, "model = many(model)",
+         "width = model.train()[0].module.in_features"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("built", "out"), OWN.values(), ids=OWN)
+def test_an_own_attribute_that_is_called_module_stays(built: list[str], out: list[str], migrated: Migrated) -> None:
+    """Only what may be the wrapper loses its `.module`."""
+    after = migrated("\n".join([SCALED + built[0], *built[1:], LOOP]))
+    assert SCALED.replace("import torch\n", "") in after
+    assert "\n".join(out) in after
+
+
+def test_a_wrapped_model_with_an_own_attribute_that_is_called_module_is_named() -> None:
+    """Which of the two is read is not known: the wrapper's is taken."""
+    lines = [SCALED + "model = Scaled(torch.nn.Linear(2, 2))", WRAP, "width = model.module.module.in_features", LOOP]
+    (file,) = migrate([decode("\n".join(lines).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"width = model.module.in_features" in file.after
+    told = [found.message for found in file.diagnoses if found.severity is Severity.REVIEW]
+    assert told == ["this `.module` is taken for the removed wrapper's, but Scaled has one of its own"]
+
+
+def test_the_model_inside_the_wrapper_is_not_replaced() -> None:
+    """`model = net` would leave the model that others hold as it was."""
+    text = f"{WRAP}\nmodel.module = torch.nn.Linear(8, 2)\n"
+    top = "import torch\nmodel = torch.nn.Linear(8, 2)\n"
+    (file,) = migrate([decode((top + text + LOOP).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    told = [found.message for found in file.diagnoses if found.severity is Severity.BLOCKED]
+    assert told == ["model.module is an attribute of the wrapper, which is removed"]
 
 
 BY_HAND = """\

@@ -35,6 +35,8 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         _imported(call, qualified)
     elif questions.same_model(qualified):
         state.solver.flow(call.first(), call.result)
+        if questions.is_wrapper(qualified):
+            state.solver.add(call.result, state.wrapped(call.node))
     elif questions.spawns(qualified):
         ranks.spawned(call)
         return

@@ -10,7 +10,7 @@ from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind
 from .containers import element, key_of, merge, put_in
 from .solver import Slot, Thing
-from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Trace, Trail, Unknown
+from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Trace, Trail, Unknown, Wrapped
 
 _INNER = frozenset({"modules", "children", "named_modules", "named_children"})
 
@@ -34,6 +34,9 @@ def method_call(call: EvaluatedCall, bound: Bound) -> None:
         _unknown_method(call, receiver, name)
     elif isinstance(receiver, Trace):
         _followed_method(call, receiver, name)
+    elif isinstance(receiver, Wrapped):
+        if name in questions.keeps_module():
+            state.solver.add(call.result, receiver)
     elif isinstance(receiver, Inner):
         _inner_method(call, receiver, name)
     elif isinstance(receiver, Klass):

@@ -158,6 +158,14 @@ class Inner:
 
 
 @dataclass(eq=False)
+class Wrapped:
+    """A wrapper around a model, by the call that makes it. It goes wherever the model goes until ``.module`` takes the
+    model out of it."""
+
+    node: cst.Call
+
+
+@dataclass(eq=False)
 class Unit:
     """One module of the program under analysis."""
 
@@ -339,6 +347,12 @@ class State:
         """What is followed from a place on."""
         thing = self._memo.setdefault(("trace", node, trail), Trace(node, trail))
         assert isinstance(thing, Trace)
+        return thing
+
+    def wrapped(self, node: cst.Call) -> Wrapped:
+        """The wrapper that a call puts around a model."""
+        thing = self._memo.setdefault(("wrapped", node), Wrapped(node))
+        assert isinstance(thing, Wrapped)
         return thing
 
     def inner(self, model: Origin) -> Inner:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import libcst as cst
 
@@ -10,8 +10,9 @@ from ...facts.module import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
 from ...facts.spellings import GPU_NUMBERS
 from ...facts.torch_api import questions
+from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
-from ..dataflow.values import State, Unit, Unknown, origins
+from ..dataflow.values import State, Unit, Unknown, Wrapped, origins
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name, outside_name, whole
 from .batch_moves import copy_of
@@ -97,32 +98,49 @@ class Mover:
                 break
         return len(assign.targets) == 1 and bool(assign.targets[0].target.deep_equals(node))
 
-    def inner(self, unit: Unit) -> list[cst.Attribute]:
-        """``model.module`` where the model is no longer wrapped."""
-        if not any(questions.is_wrapper(outside_name(r)) for r in self.state.calls.values()):
-            return []
+    def _wrapping(self, node: cst.BaseExpression, wrappers: frozenset[str]) -> set[str]:
+        """Those of some wrappers that a value may be in."""
+        slot = self.state.values.get(node)
+        held = [thing for thing in slot.things if isinstance(thing, Wrapped)] if slot is not None else []
+        return {outside_name(self.state.calls[wrapper.node]) for wrapper in held} & wrappers
+
+    def inner(self, unit: Unit, wrappers: frozenset[str]) -> list[cst.Attribute]:
+        """``model.module`` where the model may come from one of the wrappers that are removed."""
         return [
             node
             for node in self.state.values
             if isinstance(node, cst.Attribute)
             and node in unit.names.parents
             and node.attr.value == "module"
-            and origins(self.state.values.get(node.value), Role.MODEL)
+            and not isinstance(unit.names.parents[node], cst.AssignTarget)
+            and self._wrapping(node.value, wrappers)
         ]
 
     def of_wrappers(self, unit: Unit, wrappers: frozenset[str]) -> list[cst.Attribute]:
-        """``model.device_ids`` where the model is no longer wrapped: nothing has that attribute any more."""
-        made = {outside_name(record) for record in self.state.calls.values()} & wrappers
-        own = {attribute for name in made for attribute in questions.wrapper_attributes(name)}
+        """``model.device_ids`` and ``model.module = net`` where the model is no longer wrapped: nothing has that
+        attribute any more."""
         found = []
-        for node in unit.names.every(cst.Attribute) if own else ():
+        for node in unit.names.every(cst.Attribute) if wrappers else ():
             assert isinstance(node, cst.Attribute)
-            held = origins(self.state.values.get(node.value), Role.MODEL)
-            if node.attr.value in own and held and not _asked_before(unit, node):
+            around = self._wrapping(node.value, wrappers)
+            if node.attr.value == "module":
+                if around and isinstance(unit.names.parents[node], cst.AssignTarget):
+                    found.append(node)
+            elif any(node.attr.value in questions.wrapper_attributes(name) for name in around):
                 slot = self.state.values.get(node)
                 if slot is None or all(isinstance(thing, Unknown) for thing in slot.things):
-                    found.append(node)
+                    found += [node] if not _asked_before(unit, node) else []
         return found
+
+    def twofold(self, nodes: Iterable[cst.Attribute]) -> Iterator[Finding]:
+        """Findings for those of some ``model.module`` that may as well be an attribute of the model's own."""
+        for node in nodes:
+            for thing in self.state.slot(node.value).things:
+                if not isinstance(thing, Wrapped) and self.state.field(thing, "module").things:
+                    whose = thing.qualified if isinstance(thing, Origin) and thing.qualified else "the model"
+                    cause = f"this `.module` is taken for the removed wrapper's, but {whose} has one of its own"
+                    yield Finding("data_parallel", node, cause, "if the model's own is meant, write `.module` again")
+                    break
 
     def pins(self, unit: Unit) -> list[Placement]:
         """Statements that pin the process to one GPU by number: the launcher gives each process its own."""
