@@ -18,7 +18,7 @@ from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition
 from ..analysis.distributed.init_sites import Start
-from ..analysis.syntax.definitions import attribute_assignments
+from ..analysis.syntax.definitions import attribute_assignments, deletions, taken_out
 from ..analysis.syntax.nodes import is_docstring, positional
 from ..analysis.syntax.scopes import Binding, Scope
 from ..analysis.syntax.walk import children, descendants
@@ -117,6 +117,7 @@ class Homes:
         if first is not None and unit.names.order(first) < ready:
             around = getattr(unit.names.parents[first], "body", ())
             first = next((s for s in around if unit.names.order(s) > ready), None)
+        first = self._still(unit, code, first, texts, ready) if first is not None else None
         if first is not None:
             removed = (home.node, *home.removed) if home.side is Side.INSTEAD else home.removed
             because = "before all code that needs it"
@@ -178,6 +179,34 @@ class Homes:
                     found = max(found, unit.names.order(definition))
         return max([found, *(self._set_by(unit, scope.node, text) for text in texts)])
 
+    def _still(
+        self, unit: Unit, code: Code, node: cst.CSTNode, texts: Iterable[str], ready: int = -1
+    ) -> cst.CSTNode | None:
+        """
+        A statement, or one before it, where the code has not deleted yet what some expressions read.
+
+        None where there is none after ``ready``, the position from which they are known, and where an expression can be
+        evaluated only once: ``options.pop("gpu")``.
+        """
+        names, scope = unit.names, unit.names.scopes[code]
+        expressions = [cst.parse_expression(text) for text in texts]
+        if any(isinstance(n, cst.Call) and taken_out(n) for each in expressions for n in (each, *descendants(each))):
+            return None
+        gone = {deletion for each in expressions for deletion in deletions(names, each, scope)}
+        if not gone:
+            return node
+        below = node
+        for around in names.ancestors(node):
+            for statement in around.body if isinstance(around, (cst.IndentedBlock, cst.Module)) else ():
+                if names.order(statement) >= names.order(below):
+                    break
+                if not gone.isdisjoint(self.reach.runs(statement, unit)):
+                    return statement if names.order(statement) > ready else None
+            if around in (code, getattr(code, "body", None)):
+                break
+            below = around
+        return node
+
     def _set_by(self, unit: Unit, code: Code, text: str) -> int:
         """The position in the source after which some code has set all attributes that an expression reads:
         ``args.cuda = ...``; -1 where it sets none."""
@@ -217,11 +246,14 @@ class Homes:
         """The home of an accelerator that takes over the flag on which the script's moves hang: where it is known."""
         if self.flag is None or not self.flag.settled:
             return None
-        made, wanted = self.flag.constructor, self.flag.text
+        made, said = self.flag.constructor, self.flag.said(unit)
         if made is not None:
-            wanted = self._said_above(wanted, made, anchor) or ""
-        if (made is not None and not wanted) or (made is None and self.flag.unit is not unit and wanted != "True"):
+            said = self._said_above(self.flag.text, made, anchor) or None
+        elif self.flag.text == "True":
+            said = "True"
+        if said is None:
             return None
+        wanted = said
         scope, order = unit.names.scopes[anchor], unit.names.order
         behind = self.flag.behind
         text = self.flag.gives.partition(" =")[0] or wanted
@@ -237,6 +269,7 @@ class Homes:
         block = getattr(unit.names.parents[first], "body", ())
         node = next((s for s in block if order(s) > ready and order(s) >= order(first)), None)
         places = [order(p.wraps or p.node) for p in prepares if unit.names.function(p.node) is anchor]
+        node = self._still(unit, anchor, node, [wanted], ready) if node is not None and wanted else node
         if node is None or any(place < order(node) for place in places):
             return None
         because = "after its flag is known; it replaces the choice of the device"

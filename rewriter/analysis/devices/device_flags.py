@@ -13,8 +13,9 @@ from ...facts.roles import Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import External, State, Unit, origins
+from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from .device_names import refused
+from .device_names import asked_of, refused
 
 _SPEAKS = re.compile("cuda|gpu|cpu|device", re.IGNORECASE)
 
@@ -37,6 +38,12 @@ class Flag(NamedTuple):
     """The condition is known wherever its names are; else it can only be reported."""
     constructor: cst.FunctionDef | None = None
     """The condition is on the parameters of this constructor."""
+    elsewhere: tuple[tuple[Unit, str], ...] = ()
+    """The same condition, as other modules say it."""
+
+    def said(self, unit: Unit) -> str | None:
+        """The condition as a module says it; None where none of its code asks it."""
+        return self.text if self.unit is unit else dict(self.elsewhere).get(unit)
 
 
 def cpu_flag(
@@ -46,11 +53,16 @@ def cpu_flag(
     found: dict[str, Flag] = {}
     for unit, test in [*_around_moves(placements), *_of_types(state, reach)]:
         text = refused(state, unit, test)
-        said = f"{text} {unit.names.module.code_for_node(test)}"
+        said = f"{text} {unit.names.module.code_for_node(test)} {asked_of(state, unit, test)}"
         if text is not None and _SPEAKS.search(said) and not _asks_tensor(state, test):
             callers = _at_the_callers(reach, unit, test) or text
-            if callers not in found or found[callers].text != callers == text:  # a parameter is known in one function
-                found[callers] = Flag(unit, text, test)
+            same, here = found.get(callers), Flag(unit, text, test)
+            if same is None:
+                found[callers] = here
+            elif same.text != callers == text:  # a parameter is known in one function
+                found[callers] = here._replace(elsewhere=((same.unit, same.text), *same.elsewhere))
+            elif same.said(unit) is None:
+                found[callers] = same._replace(elsewhere=(*same.elsewhere, (unit, text)))
     if len(found) < 2:
         return next(iter(found.values()), None), []
     told = ", ".join(f"{text}" for text in found)
@@ -89,13 +101,26 @@ def unread(state: State, flag: Flag) -> Finding | None:
     )
 
 
-def _at_the_callers(reach: Reach, unit: Unit, test: cst.BaseExpression) -> str | None:
-    """What the condition is for those who call the function: for ``use_cuda``, a parameter, what all of them give."""
-    binding = unit.names.binding(test) if isinstance(test, cst.Name) else None
-    if binding is None or not all(isinstance(definition, cst.Param) for definition in binding.definitions):
+def _at_the_callers(
+    reach: Reach, unit: Unit, test: cst.BaseExpression, seen: frozenset[Binding] = frozenset()
+) -> str | None:
+    """What the condition is for those who call the function: for ``use_cuda`` or ``args.cuda``, a parameter or part of
+    one, what all of them give, and get from their own callers."""
+    root = test
+    while isinstance(root, cst.Attribute):
+        root = root.value
+    binding = unit.names.binding(root) if isinstance(root, cst.Name) else None
+    if binding is None or binding in seen or not all(isinstance(d, cst.Param) for d in binding.definitions):
         return None
-    texts = {refused(reach.state, caller, value) for caller, value in reach.given(binding)}
+    asked = ((caller, _with_root(test, value)) for caller, value in reach.given(binding))
+    above = seen | {binding}
+    texts = {_at_the_callers(reach, u, each, above) or refused(reach.state, u, each) for u, each in asked}
     return texts.pop() if len(texts) == 1 else None
+
+
+def _with_root(node: cst.BaseExpression, root: cst.BaseExpression) -> cst.BaseExpression:
+    """``args.cuda`` with another object in the place of the first."""
+    return cst.Attribute(_with_root(node.value, root), node.attr) if isinstance(node, cst.Attribute) else root
 
 
 def _asks_tensor(state: State, test: cst.BaseExpression) -> bool:

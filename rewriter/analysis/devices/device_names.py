@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -10,7 +10,7 @@ import libcst as cst
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.values import Function, State, Unit, origins
-from ..syntax.definitions import attribute_assignments
+from ..syntax.definitions import attribute_assignments, deletions
 from ..syntax.nodes import is_none
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
@@ -319,22 +319,33 @@ def refused(state: State, unit: Unit, test: cst.BaseExpression) -> str | None:
     return " or ".join(_negated(unit, part) for part in parts)
 
 
-def _wanted(state: State, unit: Unit, test: cst.BaseExpression, depth: int) -> list[cst.BaseExpression]:
+def asked_of(state: State, unit: Unit, test: cst.BaseExpression) -> str:
+    """What a condition asks of the script in the end, also where that can be read there no more."""
+    return " ".join(_text(unit, part) for part in _wanted(state, unit, test, 0, value_of=_given_once))
+
+
+def _wanted(
+    state: State,
+    unit: Unit,
+    test: cst.BaseExpression,
+    depth: int,
+    value_of: Callable[[Unit, cst.Name | cst.Attribute], cst.BaseExpression | None] | None = None,
+) -> list[cst.BaseExpression]:
     """The conditions joined by ``and``, without those that ask whether a device is there."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return [*_wanted(state, unit, test.left, depth), *_wanted(state, unit, test.right, depth)]
+        return [p for side in (test.left, test.right) for p in _wanted(state, unit, side, depth, value_of)]
     if isinstance(test, cst.IfExp) and _is_word(test.body, "True") and _is_word(test.orelse, "False"):
-        return _wanted(state, unit, test.test, depth)
+        return _wanted(state, unit, test.test, depth, value_of)
     asked = test.left if isinstance(test, cst.Comparison) else test
     if isinstance(asked, cst.Call) and asked in state.calls:
         if questions.asks_availability(outside_name(state.calls[asked])):
             return []
     if isinstance(test, (cst.Name, cst.Attribute)) and depth < 3:
-        value = _set_once(unit, test)
+        value = (value_of or _set_once)(unit, test)
         constant = isinstance(value, cst.Name) and value.value in ("True", "False", "None")
         renamed = isinstance(value, (cst.Name, cst.Attribute)) and not constant  # ``cuda = args.cuda``
         if value is not None and (renamed or _asks_availability(state, value)):
-            return _wanted(state, unit, value, depth + 1)
+            return _wanted(state, unit, value, depth + 1, value_of)
     return [test]
 
 
@@ -343,7 +354,23 @@ def _is_word(node: cst.BaseExpression, word: str) -> bool:
 
 
 def _set_once(unit: Unit, flag: cst.Name | cst.Attribute) -> cst.BaseExpression | None:
-    """The only value that a flag is given: ``args.cuda = not args.no_cuda``; None where it is made of itself."""
+    """The only value that a flag is given, ``args.cuda = not args.no_cuda``; None where it is made of itself, or of
+    what may be gone or changed when the flag is read."""
+    value = _given_once(unit, flag)
+    return value if value is not None and not _goes(unit, value) else None
+
+
+def _goes(unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether something that a value reads is deleted, or set again after it."""
+    names, here = unit.names, unit.names.order(value)
+    scope = names.scopes[names.function(value)]
+    if deletions(names, value, scope):
+        return True
+    read = [n for n in (value, *descendants(value)) if isinstance(n, cst.Attribute)]
+    return any(names.order(again) > here for node in read for again in attribute_assignments(names, node))
+
+
+def _given_once(unit: Unit, flag: cst.Name | cst.Attribute) -> cst.BaseExpression | None:
     if isinstance(flag, cst.Name):
         binding = unit.names.binding(flag)
         return _only_value(unit, binding) if binding is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from .names import Names
-from .scopes import Binding
+from .scopes import Binding, Scope
 from .walk import descendants
 
 
@@ -128,6 +128,43 @@ def attribute_assignments(names: Names, attribute: cst.Attribute) -> list[cst.As
     """The assignments that give an attribute a value under the same name: ``args.cuda = ...``."""
     found = (assign for assign in names.every(cst.Assign) if isinstance(assign, cst.Assign))
     return [assign for assign in found if any(target.target.deep_equals(attribute) for target in assign.targets)]
+
+
+def deletions(names: Names, expression: cst.BaseExpression, scope: Scope) -> list[cst.CSTNode]:
+    """What deletes something that an expression reads, as a scope sees its names: ``del args.no_cuda``,
+    ``delattr(args, "no_cuda")``, ``options.pop("no_cuda")``."""
+    read = [
+        n for n in (expression, *descendants(expression)) if isinstance(n, (cst.Name, cst.Attribute, cst.Subscript))
+    ]
+
+    def is_read(gone: cst.CSTNode) -> bool:
+        if isinstance(gone, cst.Name):
+            binding = scope.lookup(gone.value)
+            return binding is not None and binding is names.binding(gone) and any(gone.deep_equals(n) for n in read)
+        return any(gone.deep_equals(node) for node in read)
+
+    dropped = (node.target for node in names.every(cst.Del) if isinstance(node, cst.Del))
+    found = [t for target in dropped for t in _targets(target) if is_read(t)]
+    inside = {n for n in (expression, *descendants(expression)) if isinstance(n, cst.Call)}
+    taken = (
+        call for call in names.calls if (gone := taken_out(call)) is not None and (call in inside or is_read(gone))
+    )
+    return [*found, *taken]
+
+
+def _targets(target: cst.BaseExpression) -> list[cst.BaseExpression]:
+    return [e.value for e in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else [target]
+
+
+def taken_out(call: cst.Call) -> cst.BaseExpression | None:
+    """What a call takes out of an object or a dict, as an expression that reads it."""
+    values = [arg.value for arg in call.args]
+    if isinstance(call.func, cst.Name) and call.func.value == "delattr" and len(values) == 2:
+        word = values[1].evaluated_value if isinstance(values[1], cst.SimpleString) else None
+        return cst.Attribute(values[0], cst.Name(word)) if isinstance(word, str) and word.isidentifier() else None
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "pop" and values:
+        return cst.Subscript(call.func.value, [cst.SubscriptElement(cst.Index(values[0]))])
+    return None
 
 
 def _unpacked(names: Names, element: cst.Element) -> list[cst.BaseExpression]:

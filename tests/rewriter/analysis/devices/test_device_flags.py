@@ -1,0 +1,152 @@
+"""The condition on which a script keeps to the CPU: it is there where the accelerator reads it, and counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import RawConfig
+from torchlift.rewriter.project.scan import Surveyor
+
+Project = Callable[..., tuple[dict[str, str], list[str]]]
+
+SCRIPT = """
+import argparse
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args()
+{top}
+model = torch.nn.Linear(3, 1)
+if {test}:
+    model.cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{later}
+loader = DataLoader(TensorDataset(torch.randn(16, 3)), batch_size=4)
+for (x,) in loader:
+    if {test}:
+        x = x.cuda()
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+FOUND = "not args.no_cuda and torch.cuda.is_available()"
+GONE = {
+    "an option that another keeps": (f"args.fast = {FOUND}\ndel args.no_cuda", "args.fast", "", "cpu=not args.fast"),
+    "an option that a variable keeps": (f"gpu = {FOUND}\ndelattr(args, 'no_cuda')", "gpu", "", "cpu=not gpu"),
+    "an option that is set again": (f"gpu = {FOUND}\nargs.no_cuda = None", "gpu", "", "cpu=not gpu"),
+    "an entry": (
+        f"options = vars(args)\ngpu = {FOUND.replace('args.no_cuda', 'options[no]')}".replace("[no]", "['no_cuda']")
+        + "\noptions.pop('no_cuda')",
+        "gpu",
+        "",
+        "cpu=not gpu",
+    ),
+    "a value that can be taken once": (
+        "options = vars(args)\ngpu = not options.pop('no_cuda') and torch.cuda.is_available()",
+        "gpu",
+        "",
+        "cpu=not gpu",
+    ),
+    "an option, after the training's model is built": ("", "not args.no_cuda", "del args.no_cuda", "cpu=args.no_cuda"),
+    "an option that a function removes": (
+        "def tidy(args):\n    del args.no_cuda",
+        "not args.no_cuda",
+        "tidy(args)",
+        "cpu=args.no_cuda",
+    ),
+}
+
+
+@pytest.mark.parametrize(("top", "test", "later", "argument"), GONE.values(), ids=GONE)
+def test_what_the_accelerator_reads_is_still_there(
+    top: str, test: str, later: str, argument: str, trained_project: Project
+) -> None:
+    before = SCRIPT.format(top=top, test=test, later=later)
+    if later:  # nothing needs the accelerator before the option goes
+        before = before.replace(f"if {test}:\n    model.cuda()\n", "")
+    after, findings = trained_project(train=before)
+    assert f"accelerator = Accelerator({argument})\n" in after["train"]
+    assert "device-flag" not in findings
+    if later:
+        assert after["train"].index("Accelerator(cpu") < after["train"].index(f"\n{later}\n")
+
+
+def test_a_condition_that_can_be_asked_once_is_reported(trained_project: Project) -> None:
+    test = "not options.pop('no_cuda', False)"
+    before = SCRIPT.format(top="options = vars(args)", test="True", later="").replace(
+        "if True:\n    m", f"if {test}:\n    m"
+    )
+    after, findings = trained_project(train=before.replace("    if True:\n        x = x.cuda()\n", ""))
+    assert "Accelerator()" in after["train"] and "device-flag" in findings
+
+
+HELPER = """
+import torch
+
+def train(loader, model, args):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in loader:
+        if args.cuda:
+            x = x.cuda()
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+
+def count(loader, model, args):
+    total = 0.0
+    for (x,) in loader:
+        if args.cuda:
+            x = x.cuda()
+        total += model(x).sum().item()
+    print(total)
+"""
+CALLS = """
+import argparse
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+import loop
+
+def run(options):
+    loader = DataLoader(TensorDataset(torch.randn(16, 3)), batch_size=4)
+    model = torch.nn.Linear(3, 1)
+    if args.cuda:
+        model.cuda()
+    loop.train(loader, model, options)
+    loop.count(loader, model, options)
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args()
+args.cuda = {value}
+{end}
+"""
+
+
+@pytest.mark.parametrize("value", ["not args.no_cuda", FOUND, f"{FOUND}; del args.no_cuda"])
+def test_a_condition_that_two_modules_ask_is_one(value: str, tmp_path: Path) -> None:
+    """An attribute of a parameter is what the callers' object has."""
+    after, findings = _migrated(tmp_path, CALLS.format(value=value, end="run(args)"))
+    assert "device-flag" not in findings
+    assert "accelerator = Accelerator(cpu=not options.cuda)\n" in after["train"]
+
+
+def test_conditions_of_several_objects_are_several(tmp_path: Path) -> None:
+    end = "other = parser.parse_args()\nother.cuda = other.no_cuda\nrun(args)\nrun(other)"
+    after, findings = _migrated(tmp_path, CALLS.format(value=FOUND, end=end))
+    assert "device-flag" in findings and "Accelerator()" in after["train"]
+
+
+def _migrated(folder: Path, script: str) -> tuple[dict[str, str], list[str]]:
+    """The texts of a script and of the loop that it calls, migrated, and the ids of all findings."""
+    (folder / "train.py").write_text(script)
+    (folder / "loop.py").write_text(HELPER)
+    files = Surveyor(CATALOGUE, RawConfig()).look([folder / "train.py"]).files
+    assert any(b"accelerator.backward(" in file.after for file in files)
+    after = {file.source.path.stem: file.after.decode() for file in files}
+    return after, [finding.id for file in files for finding in file.diagnoses]
