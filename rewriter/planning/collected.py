@@ -33,7 +33,7 @@ from ..analysis.layouts.batch_artifacts import (
     mean_of_batches,
     one_share,
 )
-from ..analysis.layouts.batch_figures import told
+from ..analysis.layouts.batch_figures import BatchFigure, told
 from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.decisions import decisions
@@ -101,6 +101,7 @@ class Collected:
         self.figures = [figure for e in understood for figure in e.figures]
         totals = averages(state, unit, reach, training, program.gradient_path)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
+        self.figures += [a for a in totals if isinstance(a, BatchFigure)]
         self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
         self.effects, self.handles = self.output.effects, self.output.handles
         self.gathers = metrics.outside_guards(self.gathers, self.effects)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from torchlift.rewriter.result import FileResult
+
 Migrated = Callable[..., str]
 Findings = Callable[..., list[str]]
 
@@ -294,8 +296,9 @@ def test_a_loop_that_also_evaluates_says_how_near_its_loss_is(test: str, finding
     assert findings(PHASES.format(test=test), keep_global_batch=True) == []
 
 
-def test_a_loop_that_only_trains_does_not(findings: Callable[..., list[str]]) -> None:
-    assert findings(PHASES.format(test="epoch > 0")) == []
+def test_a_loop_that_only_trains_speaks_of_its_own_average(result: Callable[..., FileResult]) -> None:
+    (found,) = result(PHASES.format(test="epoch > 0")).diagnoses
+    assert found.id == "filled-batch" and "evaluat" not in found.message
 
 
 DRAWN = {

@@ -220,7 +220,7 @@ def _evaluated(state: State, training: Training, loop: cst.CSTNode) -> Iterable[
     if loop in training.eval_loops:
         return loaders
     unit = next((unit for unit in state.units.values() if loop in unit.names.parents), None)
-    if unit is None or loop not in training.train_loops or not _has_phases(unit, training, loop):
+    if unit is None or loop not in training.train_loops or not has_phases(unit, training, loop):
         return ()
     return loaders[1:] if drop_last(state, loaders) else ()
 
@@ -231,7 +231,7 @@ def drop_last(state: State, loaders: Iterable[Origin]) -> bool:
     return bool(found) and all(home is not None and _drops_last(home, node) for home, node in found)
 
 
-def _has_phases(unit: Unit, training: Training, loop: cst.CSTNode) -> bool:
+def has_phases(unit: Unit, training: Training, loop: cst.CSTNode) -> bool:
     """Whether a loop trains in one phase and evaluates in another."""
     inside = set(descendants(loop))
     backwards = [record.node for record in training.backwards if record.node in inside]
@@ -256,7 +256,7 @@ def filled_batches(unit: Unit, training: Training, gathers: Iterable[Gather]) ->
         if loop is None or loop in told or gather.form is not Form.REDUCE:
             continue
         total = next(unit.names.enclosing(gather.node, cst.AugAssign, cst.Expr), None)
-        if total is not None and _has_phases(unit, training, loop):
+        if total is not None and has_phases(unit, training, loop):
             told.add(loop)
             what = "averages the loss over" if gather.reduction == "mean" else "adds up the loss of"
             yield Finding(

@@ -45,7 +45,7 @@ _DEPTH = 3
 
 def joint_figure(layouts: LoopLayouts, figures: Iterable[cst.BaseExpression]) -> cst.BaseExpression | None:
     """
-    The first of some expressions in an evaluation loop that is a figure of one batch: a PSNR, an F1, the best row.
+    The first of some expressions in a loop that is a figure of one batch: a PSNR, an F1, the best row.
 
     ``figures``: what the loop collects, and what decides whether it does.
     """
@@ -84,7 +84,7 @@ class BatchFigure(NamedTuple):
 
 class BatchFigures:
     """
-    Finds what an evaluation loop collects that is no sum over rows.
+    Finds what a loop over joined batches collects that is no sum over rows.
 
     Args:
         state: the solved program.

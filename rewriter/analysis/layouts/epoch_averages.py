@@ -3,7 +3,8 @@ Totals of training: losses and counts that are collected over an epoch's steps a
 
 A loss is averaged over the processes where it is collected. Whatever else is collected (hits, counts) is computed
 from tensors of the batch: these are gathered before the first statement that collects, when everything that the
-step computes from them is done by then. What is collected and read inside the loop only, for a log line every few
+step computes from them is done by then. A figure of one whole batch (an F1) is not computed from joined rows: it
+stays that of each process, and is named. What is collected and read inside the loop only, for a log line every few
 steps, stays that of the process that prints it.
 """
 
@@ -15,7 +16,7 @@ import libcst as cst
 
 from ...facts.module import Form, Gather, Side
 from ...facts.roles import SHARES, TENSORS, Role
-from ...findings import Finding, Severity
+from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.modules import torch_name
 from ..dataflow.values import State, Unit, origins
@@ -24,8 +25,11 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
 from ..training.training import Training, method_name
+from .batch_artifacts import drop_last, has_phases
+from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by
 from .engine.layout import CHOSEN, Partial, ShardRow, ShardSize, Unclear, inner, is_figure, varies
+from .epoch_findings import counts_filled, stays, stays_joint, weighed_filled
 from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
 from .epoch_totals import Total, Totals, deciding
@@ -40,15 +44,18 @@ from .rowwise import by_rows
 _EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
-def averages(state: State, unit: Unit, reach: Reach, training: Training, path: GradientPath) -> list[Gather | Finding]:
+Answer = Gather | Finding | BatchFigure
+
+
+def averages(state: State, unit: Unit, reach: Reach, training: Training, path: GradientPath) -> list[Answer]:
     """What must be made whole in the training loops of a module; what is trained on stays as it is."""
-    found: list[Gather | Finding] = []
+    found: list[Answer] = []
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
             found.extend(_Loop(state, unit, reach, training, loop).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
             found.extend(_Loop(state, unit, reach, training, loop).collected())
-    return [_stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
+    return [stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
 
 
 class _Loop:
@@ -62,18 +69,20 @@ class _Loop:
         self.totals = Totals(state, unit, reach, loop)
         self.layouts = LoopLayouts(state, reach, unit, loop)
         self.statements = [] if isinstance(loop, cst.CompFor) else plain(loop.body)
+        self.joint: dict[Total, cst.BaseExpression] = {}
+        """The totals of a figure that the rows of one batch make together, and which that is."""
 
-    def collected(self) -> Iterator[Gather | Finding]:
+    def collected(self) -> Iterator[Answer]:
         """The losses of ``[step(batch) for batch in loader]``."""
         around = self.unit.names.parents[self.loop]
         if isinstance(around, (cst.ListComp, cst.SetComp, cst.GeneratorExp)) and self._local(around.elt):
             found = list(self._returned(around.elt, "collected over the epoch, by each process for its own shard"))
             yield from found
             if not found:
-                yield _stays(around)
+                yield stays(around)
 
-    def answers(self) -> Iterator[Gather | Finding]:
-        """The reductions and the gather of this loop, or a finding for what stays local."""
+    def answers(self) -> Iterator[Answer]:
+        """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
         totals = [t for t in self.totals.among(self.statements) if self._is_of_batch(t)]
         if not totals or self._done_already():
             return
@@ -81,6 +90,7 @@ class _Loop:
         rest = [t for t in totals if t not in alone]
         plan = EpochPlan({t: list(self._losses(t)) for t in rest})
         others = [t for t in rest if self._tensors_in(t) or self._has_numbers_alone(t, plan)]
+        self.joint = {t: f for t in totals if (f := joint_figure(self.layouts, t.value)) is not None}
         plan.gather_for([t for t in others if self._is_gathered(t)], self._gather)
         for total in (t for t in others if t not in plan.gathered):
             numbers = self._by_numbers(total, plan.reduced[total])
@@ -90,12 +100,47 @@ class _Loop:
                 plan.reduced[total] = numbers
         quotients = Quotients(self.state, self.unit, self.reach.loaders(self.loop), totals)
         alone = self._halves(alone, plan, quotients)
-        yield from (_stays(t.node, quotients.told(t)) for t in totals if t in alone)
-        summed = [t for t in others if t not in alone and any(g.reduction == "sum" for g in plan.reduced[t])]
-        yield from (_counts_filled(t.node, text) for t in summed if (text := quotients.by_all_rows(t)))
+        yield from (self._left(t, quotients) for t in totals if t in alone)
+        yield from self._filled([t for t in rest if t not in alone], plan, quotients)
         yield from {gather.node: gather for gathers in plan.reduced.values() for gather in gathers}.values()
         if plan.gather is not None:
             yield plan.gather
+            yield from self._joined(plan.gather, plan.gathered)
+
+    def _left(self, total: Total, quotients: Quotients) -> Finding:
+        """What is said of a total that stays that of each process."""
+        if self.joint.keys().isdisjoint((total, *quotients.beside(total))):
+            return stays(total.node, quotients.told(total))
+        figure = self.joint.get(total)
+        text = self.unit.names.module.code_for_node(figure) if figure is not None else ""
+        return stays_joint(total.node, text, quotients.told(total))
+
+    def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding]:
+        """What counts the repeated rows that fill up the last shards, and is shown as if it did not."""
+        if drop_last(self.state, self.reach.loaders(self.loop)):
+            return
+        weighed: dict[str, Total] = {}
+        for total in totals:
+            text = quotients.by_all_rows(total)
+            means = [gather for gather in plan.reduced[total] if gather.reduction != "sum"]
+            if text and len(means) < len(plan.reduced[total]):
+                yield counts_filled(total.node, text)
+            elif means and self._is_weighed(total):
+                weighed.update((name, total) for gather in means for name in gather.names if name not in weighed)
+        if weighed and not has_phases(self.unit, self.training, self.loop):
+            yield weighed_filled(next(iter(weighed.values())).node, list(weighed))
+
+    def _is_weighed(self, total: Total) -> bool:
+        """Whether the number of rows weighs what is added: ``loss.item() * len(y)``, ``meter.update(mean, len(y))``."""
+        parts = (part for value in total.value for part in descendants(value) if isinstance(part, _EXPRESSIONS))
+        return any(isinstance(inner(self.layouts.value(part)), ShardSize) for part in parts)
+
+    def _joined(self, gather: Gather, totals: list[Total]) -> Iterator[BatchFigure]:
+        """What is computed from the rows of all, and perhaps is no sum over them."""
+        if isinstance(self.loop, cst.For):
+            nodes = {total.node for total in totals}
+            figures = BatchFigures(self.state, self.unit, self.loop, self.layouts, [gather]).all()
+            yield from (figure for figure in figures if figure.kind is Kind.UNKNOWN and figure.node in nodes)
 
     # Which totals are of the batch ------------------------------------------------------------------------------------
 
@@ -160,7 +205,7 @@ class _Loop:
     def _is_gathered(self, total: Total) -> bool:
         """Whether the rows can be gathered from which a total is computed."""
         tensors = self._tensors_in(total)
-        if self._adds_whole(total) or not tensors or not all(self._has_rows(b) for b in tensors):
+        if total in self.joint or self._adds_whole(total) or not tensors or not all(self._has_rows(b) for b in tensors):
             return False
         return self._first([total]) is not None
 
@@ -172,9 +217,19 @@ class _Loop:
             return None
         because = "totals of the epoch are computed from them, and each process holds only its shard"
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
+        if any(self._reads(total, names, behind) for total in self.joint):
+            return None
         names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
         return None if ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather
+
+    def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:
+        """Whether some code computes what a total adds from variables, by way of others too."""
+        read = [n for n in self._names(total) if n in behind]
+        numbers = {number for n in read if (b := self.unit.names.binding(n)) for number in self._numbers_behind(b)}
+        made = [s for s in self.statements if s in behind and not numbers.isdisjoint(bound(self.unit, s))]
+        read += [n for statement in made for n in descendants(statement) if isinstance(n, cst.Name)]
+        return any(self.unit.names.binding(name) in names for name in read)
 
     def _by_numbers(self, total: Total, losses: list[Gather]) -> list[Gather] | None:
         """
@@ -497,24 +552,3 @@ class _Loop:
             if makes_loss:
                 return False
         return True
-
-
-def _counts_filled(node: cst.CSTNode, quotient: str) -> Finding:
-    return Finding(
-        "filled-batch",
-        node,
-        f"at the end of the data a shard is padded with repeated rows, and this sum over the processes counts them: "
-        f"`{quotient}` may be slightly larger than over the rows of the data",
-        "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
-        Severity.NOTE,
-    )
-
-
-def _stays(node: cst.CSTNode, figure: str = "") -> Finding:
-    return Finding(
-        "metrics_gather",
-        node,
-        f"each process totals only its own shard of the data here{figure}",
-        "gather the values it is computed from, in the training step: accelerator.gather_for_metrics(...)",
-        Severity.REVIEW,
-    )

@@ -68,10 +68,14 @@ def _rows(loop: cst.For) -> dict[cst.CSTNode, Layout]:
     number = counter(loop)
     pending: list[cst.CSTNode] = [loop.target]
     names: list[cst.Name] = []
+    unpacked: set[cst.CSTNode] = set()
     while pending:
         node = pending.pop()
         if isinstance(node, cst.Name) and node is not number:
             names.append(node)
         elif isinstance(node, (cst.Tuple, cst.List)):
-            pending.extend(element.value for element in node.elements)
-    return {name: Each(Shard(0)) if len(names) == 1 else Shard(0) for name in names}
+            parts = [element.value for element in node.elements]
+            pending.extend(parts)
+            unpacked.update(parts if number not in parts else ())
+    whole = len(names) == 1 and names[0] not in unpacked
+    return {name: Each(Shard(0)) if whole else Shard(0) for name in names}

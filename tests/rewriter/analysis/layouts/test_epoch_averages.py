@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ def test_what_a_criterion_counts_is_summed_beside_its_loss(more: str, added: str
 LOOP = """\
 import torch
 model = torch.nn.Linear(8, 2)
-loader = torch.utils.data.DataLoader(data, batch_size=32)
+loader = torch.utils.data.DataLoader(data, batch_size=32{options})
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 total = hits = 0
 for x, y in loader:
@@ -107,10 +108,11 @@ for x, y in loader:
 """
 
 
-def migrated(loss: str, step: str, epoch: str) -> tuple[str, list[str]]:
+def migrated(loss: str, step: str, epoch: str, *, options: str = "", keep: bool = False) -> tuple[str, list[str]]:
     """The new text, and the messages of all findings."""
-    text = LOOP.format(step=indent(f"{loss}\n{step}", "    "), epoch=epoch)
-    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = LOOP.format(step=indent(f"{loss}\n{step}", "    "), epoch=epoch, options=options)
+    config = Config(keep_global_batch=keep)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
     return file.after.decode(), [found.message for found in file.diagnoses]
 
 
@@ -158,7 +160,8 @@ def test_a_loss_that_is_divided_by_all_rows_is_summed_beside_hits_that_stay(trai
     text, findings = trained(
         built="hits = 0", loss=f"out = model(x)\n{ALL}", step=step, epoch="print(total / len(data), hits)"
     )
-    assert f"total += {SUMMED.format('loss')}\n" in text and findings == ["metrics_gather"]
+    assert f"total += {SUMMED.format('loss')}\n" in text
+    assert findings == ["filled-batch", "metrics_gather"]
 
 
 @pytest.mark.parametrize("divided", ["right / 32", "score"])
@@ -280,4 +283,69 @@ def test_a_mean_is_reduced_beside_figures_that_stay(trained: Trained) -> None:
     text, findings = trained(top=top, loss=f"n = y.size(0)\n{SCORED}", step=step, epoch="print(losses.avg, top.avg)")
     mean = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
     assert f"losses.update({mean}, {NUMBER.format('n', 'sum')})\n" in text
-    assert findings == ["metrics_gather"]
+    assert findings == ["filled-batch", "metrics_gather"]
+
+
+WEIGHED = "total += loss.item() * len(y)\nhits += len(y)", "print(total / hits)"
+
+
+@pytest.mark.parametrize(
+    ("step", "epoch", "options", "told"),
+    [
+        (*WEIGHED, {}, True),
+        ("total += loss.item()", "print(total / len(loader))", {}, False),
+        (*WEIGHED, {"options": ", drop_last=True"}, False),
+        (*WEIGHED, {"keep": True}, False),
+    ],
+    ids=["in the last shards", "not weighed", "whole batches alone", "exact shards"],
+)
+def test_a_mean_that_rows_weigh_counts_those_that_fill_up_a_shard(
+    step: str, epoch: str, options: dict[str, Any], told: bool
+) -> None:
+    text, messages = migrated(
+        "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)", step, epoch, **options
+    )
+    assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in text
+    assert [("mean of `loss`" in one and "padded with repeated rows" in one) for one in messages] == [True] * told
+
+
+def test_the_rows_of_a_batch_of_one_tensor_are_counted(trained: Trained) -> None:
+    text, findings = trained(
+        batch="(x,)", loss="loss = model(x).mean()", top="from meters import Meter\nlosses = Meter()",
+        step="losses.update(loss.item(), len(x))", epoch="print(losses.avg)",
+    )  # fmt: skip
+    assert "len(x)" in text and findings == ["filled-batch"]
+
+
+SHARE = """\
+def share(out, y):
+    best = out == out.max()
+    return float((best == y).sum()) / float(len(y))"""
+RATIO = "total += share(out, y)\nn += len(y)"
+
+
+@pytest.mark.parametrize("more", ["", "hits += (out.argmax(1) == y).sum().item()\n"], ids=["alone", "beside hits"])
+def test_a_figure_of_one_batch_is_not_taken_of_joined_batches(more: str) -> None:
+    """A sum of them that is divided by the number of rows would be N times too small."""
+    step = f"{SHARE}\n{more}{RATIO}".replace("n +=", "rows +=")
+    loss = "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)"
+    text = LOOP.replace("total = ", "rows = total = ").format(
+        step=indent(f"{loss}\n{step}", "    "), epoch="print(total / rows, hits)", options=""
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "gather" not in file.after.decode()
+    messages = [found.message for found in file.diagnoses]
+    assert any("`share(out, y)` is a figure of one whole batch" in one for one in messages)
+    assert all("`total / rows` is the figure of its own rows, not of all" in one for one in messages)
+    remedies = " ".join(found.remedy for found in file.diagnoses)
+    assert "gather_for_metrics" not in remedies and "average the result over the processes" in remedies
+
+
+@pytest.mark.parametrize(("step", "told"), [(RATIO, True), ("total += right(out, y).sum()\nn += len(y)", False)])
+def test_what_a_function_elsewhere_makes_of_joined_rows_is_not_known(step: str, told: bool, trained: Trained) -> None:
+    text, findings = trained(
+        top="from elsewhere import right, share", built="n = 0", loss=SCORED.replace("scores", "out"), step=step,
+        epoch="print(total / n)",
+    )  # fmt: skip
+    assert "out, y = accelerator.gather_for_metrics((out, y))" in text
+    assert findings == (["mean-of-batches"] if told else [])
