@@ -157,6 +157,53 @@ def test_what_the_main_process_has_written_is_waited_for(
     assert text[text.index(reading) - 1] == WAIT
 
 
+ELSEWHERE = """\
+import json
+
+
+class Answers:
+    def __init__(self, place):
+        self.place = place
+
+    def known(self):
+        return json.load(open(self.place))
+
+
+def known(options):
+    with open(options.answers) as file:
+        return json.load(file)
+
+
+def known_at(place):
+    return json.load(open(place))
+"""
+READ_ELSEWHERE = {
+    "an attribute": ("args.answers", "judge.known(args)", True),
+    "what is handed on": ("args.answers", "judge.known_at(args.answers)", True),
+    "a variable": ("out", "judge.known_at(out)", True),
+    "a text": ("'answers.json'", "judge.known_at('answers.json')", True),
+    "joined": ("args.folder + '/a.json'", "judge.known_at(args.folder + '/a.json')", True),
+    "kept by an object": ("args.answers", "judge.Answers(args.answers).known()", True),
+    "another attribute": ("args.guesses", "judge.known(args)", False),
+    "another text": ("'answers.json'", "judge.known_at('known.json')", False),
+    "another file of the folder": ("args.folder + '/a.json'", "judge.known_at(args.folder + '/b.json')", False),
+}
+
+
+@pytest.mark.parametrize(("path", "read", "waits"), READ_ELSEWHERE.values(), ids=READ_ELSEWHERE)
+def test_what_another_file_reads_by_the_same_path_is_waited_for(path: str, read: str, waits: bool) -> None:
+    """Its parameter has a name of its own, and holds the same object, or was given the same path."""
+    parsed = "import argparse\nimport judge\nargs = argparse.ArgumentParser().parse_args()\nout = args.answers"
+    write = f"with open({path}, 'w') as file:\n    json.dump(1, file)"
+    train = f"{IMPORTS}\n{parsed}\n{TRAINS}{write}\nprint({read})\n"
+    texts = [decode(text.encode(), Path(name)) for name, text in (("train.py", train), ("judge.py", ELSEWHERE))]
+    file = next(file for file in migrate(texts, CATALOGUE, Config()).files if file.source.path == Path("train.py"))
+    lines = file.after.decode().splitlines()
+    assert (WAIT in lines) is waits
+    if waits:
+        assert read in lines[lines.index(WAIT) + 1]
+
+
 FILM = """\
 def film(folder, name):
     parts = [cv2.imread(str(part)) for part in sorted(pathlib.Path(folder).glob("*.png"))]

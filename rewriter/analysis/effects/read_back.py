@@ -1,7 +1,7 @@
 """
 Files that the main process has just written, and that every process reads: all of them wait in between.
 
-Told by the text of the path, or for what lists a folder by where the path starts, where whoever reads, or calls what
+Told by the names of the path, or for what lists a folder by where the path starts, where whoever reads, or calls what
 reads, has come past the writing, or past a call of what writes, in the same function.
 """
 
@@ -21,6 +21,7 @@ from ..training.training import made_names, method_name, outside_name
 from .checkpoints import waits
 from .effects import opens_to_write
 from .existing_guards import guarded
+from .path_names import PathNames, text
 from .path_roots import Root, Roots
 
 _LOADS = "torch.load"
@@ -73,6 +74,7 @@ class ReadBack:
         turns: Iterable[cst.CSTNode],
     ) -> None:
         self.state, self.reach, self.roots = state, reach, Roots(state, reach)
+        self.names = PathNames(state, reach)
         self._turns = {below for node in turns for below in descendants(node)}
         self._inside = {below for nodes in written.values() for node in nodes for below in descendants(node)}
         self._writes = [use for unit, nodes in written.items() for node in nodes for use in self._written(unit, node)]
@@ -106,10 +108,10 @@ class ReadBack:
     def _written(self, unit: Unit, node: cst.CSTNode) -> Iterator[_Use]:
         for call in (n for n in descendants(node) if isinstance(n, cst.Call)):
             for path in _given(call):
-                yield _Use(unit, node, {_text(unit, path)}, path)
+                yield _Use(unit, node, {text(unit, path)}, path)
             for path in self._paths(call):
                 starts = frozenset(self.roots.of(unit, path))
-                yield _Use(unit, node, {root.text for root in starts}, path, starts)
+                yield _Use(unit, node, {*self.names.of(unit, path), *(root.text for root in starts)}, path, starts)
 
     def _paths(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
         """The paths that a call writes to, as far as it says which of its arguments is one; a method may write to its
@@ -139,7 +141,7 @@ class ReadBack:
                 if code in rows or code not in self.reach.reachable or guarded(self.state, unit, call):
                     continue
                 if path is not None and not opens_to_write(call, 1):
-                    yield _Use(unit, call, {_text(unit, path)}, path)
+                    yield _Use(unit, call, self.names.of(unit, path), path)
                 elif path is None and folder is not None:
                     starts = frozenset(self.roots.of(unit, folder, file=_is_pattern(self.state, call)))
                     yield _Use(unit, call, {root.text for root in starts}, folder, starts)
@@ -280,8 +282,3 @@ def _listed(state: State, call: cst.Call) -> cst.BaseExpression | None:
         return call.args[0].value if call.args else None
     lists = any(map(questions.lists, made_names(record)))
     return call.func.value if lists and isinstance(call.func, cst.Attribute) else None
-
-
-def _text(unit: Unit, node: cst.BaseExpression) -> tuple[str, str]:
-    """A path by its text: a literal one is the same in all modules."""
-    return "" if isinstance(node, cst.SimpleString) else unit.name, unit.names.module.code_for_node(node)

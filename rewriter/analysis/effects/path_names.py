@@ -1,0 +1,125 @@
+"""By what paths are known to be the same: their text, what their variables were given, whose attribute they are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import product
+
+import libcst as cst
+
+from ..dataflow.call_graph import Reach
+from ..dataflow.modules import imported, unit_named
+from ..dataflow.values import State, Unit
+from ..syntax.definitions import bindings_value
+from ..syntax.scopes import Binding
+from ..training.training import method_name, outside_name
+
+_MOST = 16
+"""A path with more spellings than that is known by its text alone."""
+
+
+class PathNames:
+    """Answers for one program."""
+
+    def __init__(self, state: State, reach: Reach) -> None:
+        self.state, self.reach = state, reach
+        self._kept: dict[str, list[tuple[Unit, cst.Attribute, cst.BaseExpression]]] = {}
+        for unit in reach.units:
+            for node in unit.names.every(cst.Assign):
+                for target in node.targets if isinstance(node, cst.Assign) else ():
+                    if isinstance(node, cst.Assign) and isinstance(target.target, cst.Attribute):
+                        kept = (unit, target.target, node.value)
+                        self._kept.setdefault(target.target.attr.value, []).append(kept)
+
+    def of(self, unit: Unit, path: cst.BaseExpression) -> set[Hashable]:
+        """The names of a path, of which it shares one with another that may be the same."""
+        return {text(unit, path), *self._names(unit, path, set())}
+
+    def _names(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable]) -> set[Hashable]:
+        """Names that mean the same in all modules. ``seen``: the variables and attributes looked into so far."""
+        if isinstance(path, cst.SimpleString):
+            return {("text", path.evaluated_value)}
+        if isinstance(path, cst.Name):
+            return set(self._of_variable(unit, path, seen))
+        if isinstance(path, cst.Attribute):
+            return set(self._of_attribute(unit, path, seen))
+        parts = _parts(self.state, path)
+        if parts is None:
+            return set()
+        kind, below = parts
+        spellings = [[part] if isinstance(part, str) else list(self._names(unit, part, seen)) for part in below]
+        count = 1
+        for one in spellings:
+            count *= len(one)
+        return {(kind, *one) for one in product(*spellings)} if count <= _MOST else set()
+
+    def _of_variable(self, unit: Unit, name: cst.Name, seen: set[Hashable]) -> Iterator[Hashable]:
+        found = _definition(self.state, unit, unit.names.binding(name))
+        if found is None:
+            return
+        home, binding = found
+        yield binding
+        if binding in seen:
+            return
+        seen.add(binding)
+        values: Iterable[tuple[Unit, cst.BaseExpression]] = (
+            *((home, value) for value in bindings_value(home.names, binding)),
+            *self.reach.given(binding),
+        )
+        for at, value in values:
+            yield from self._names(at, value, seen)
+
+    def _of_attribute(self, unit: Unit, path: cst.Attribute, seen: set[Hashable]) -> Iterator[Hashable]:
+        name, holders = path.attr.value, self._things(path.value)
+        names = {(holder, name) for holder in holders}
+        yield from names
+        if names <= seen:
+            return
+        seen |= names
+        for at, kept, value in self._kept.get(name, ()):
+            if not holders.isdisjoint(self._things(kept.value)):
+                yield from self._names(at, value, seen)
+
+    def _things(self, holder: cst.CSTNode) -> set[Hashable]:
+        slot = self.state.values.get(holder)
+        return set(slot.things if slot is not None else ())
+
+
+def text(unit: Unit, node: cst.BaseExpression) -> tuple[str, str]:
+    """A path by its text: a literal one is the same in all modules."""
+    return "" if isinstance(node, cst.SimpleString) else unit.name, unit.names.module.code_for_node(node)
+
+
+def _definition(state: State, unit: Unit, binding: Binding | None) -> tuple[Unit, Binding] | None:
+    """A variable in the module that gives it its value."""
+    for _ in range(_MOST):
+        aliases = [d for d in binding.definitions if isinstance(d, cst.ImportAlias)] if binding is not None else []
+        if binding is None or not aliases:
+            break
+        module, _, name = imported(unit, aliases[-1]).rpartition(".")
+        home = unit_named(state, module)
+        if home is None:
+            return None
+        unit, binding = home, home.names.scope.bindings.get(name)
+    return None if binding is None else (unit, binding)
+
+
+def _parts(state: State, path: cst.CSTNode) -> tuple[str, list[cst.CSTNode | str]] | None:
+    """How a path is put together, and of what."""
+    if isinstance(path, cst.ConcatenatedString):
+        return "text", [path.left, path.right]
+    if isinstance(path, cst.FormattedString):
+        return "text", [
+            part.expression if isinstance(part, cst.FormattedStringExpression) else getattr(part, "value", "")
+            for part in path.parts
+        ]
+    if isinstance(path, cst.BinaryOperation):
+        return type(path.operator).__name__, [path.left, path.right]
+    if isinstance(path, cst.Call) and not any(arg.star for arg in path.args):
+        given: list[cst.CSTNode | str] = [arg.value for arg in path.args]
+        called = outside_name(state.calls[path]) if path in state.calls else ""
+        if called:
+            return called, given
+        if isinstance(path.func, cst.Attribute):
+            return method_name(path), [path.func.value, *given]
+    return None
