@@ -236,7 +236,7 @@ class Collected:
             self.findings.extend(means.values())
             self.findings.extend(early_lengths(state, self.unit, equality.shared, self._before_prepare))
             self.findings.extend(filled_batches(self.unit, training, self.gathers))
-            self.findings.extend(dropped_batches(state, self.unit, training, equality.shared))
+            self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
 
     def _before_prepare(self, call: cst.Call) -> bool:
         """Whether a call that is given a variable comes before what prepares that."""

@@ -13,14 +13,16 @@ from ...facts.effects import Effect, EffectKind
 from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import bindings_value, unshadowed
+from ..syntax.definitions import bindings_value, seen_values, unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training, method_name
 from .divergence import Equality
 from .epoch_quotients import counts_rows, datasets
+from .last_batches import drops_last, option
 from .losses import read_off
 from .reductions import reduces_rows, reduction_of
 
@@ -192,43 +194,42 @@ def _divides(unit: Unit, read: cst.Name) -> bool:
     return isinstance(above, cst.BinaryOperation) and above.right is read and isinstance(above.operator, cst.Divide)
 
 
-def dropped_batches(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
+def dropped_batches(reach: Reach, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
     """Evaluations of a loader that leaves out what does not fill a batch: here, a batch of each process."""
-    for loop in state.loaders:
-        for loader in _evaluated(state, training, loop) if loop in shared else ():
-            if loader.node in unit.names.parents and _drops_last(unit, loader.node):
+    for loop in reach.state.loaders:
+        for loader in _evaluated(reach, training, loop) if loop in shared else ():
+            if loader.node in unit.names.parents and True in (answers := drops_last(reach, loader)):
+                given = option(loader.node)
+                named = f" (`drop_last={unit.names.module.code_for_node(given)}`)" if given is not None else ""
+                told = "this loader has drop_last=True and an evaluation reads it:"
+                if False in answers:
+                    told = f"this loader may have drop_last=True{named}, and an evaluation reads it: if it has,"
                 yield Finding(
                     "dropped-batches",
                     loader.node,
-                    "this loader has drop_last=True and an evaluation reads it: N processes take batches in turns of "
-                    "N, and leave out the last turn where it is not full. So up to N batches are not evaluated, where "
-                    "one process leaves out only a part of one",
+                    f"{told} N processes take batches in turns of N, and "
+                    "leave out the last turn where it is not full. So up to N batches are not evaluated, where one "
+                    "process leaves out only a part of one",
                     "evaluate every row: drop_last=False; the processes' shards are filled up, and gather_for_metrics "
                     "takes out what was filled in",
                 )
                 return
 
 
-def _evaluated(state: State, training: Training, loop: cst.CSTNode) -> Iterable[Origin]:
+def _evaluated(reach: Reach, training: Training, loop: cst.CSTNode) -> Iterable[Origin]:
     """
     The loaders that a loop reads for an evaluation.
 
     A loop that trains in one phase and evaluates in another does not say which loader is for which. Where all but one
     leave out batches, that one may be the evaluation's; where all do, the first is taken to be for training.
     """
-    loaders = list(state.loaders[loop])
+    loaders = list(reach.loaders(loop))
     if loop in training.eval_loops:
         return loaders
-    unit = next((unit for unit in state.units.values() if loop in unit.names.parents), None)
+    unit = next((unit for unit in reach.units if loop in unit.names.parents), None)
     if unit is None or loop not in training.train_loops or not has_phases(unit, training, loop):
         return ()
-    return loaders[1:] if drop_last(state, loaders) else ()
-
-
-def drop_last(state: State, loaders: Iterable[Origin]) -> bool:
-    """Whether all of some loaders leave out what does not fill a batch, or may do so."""
-    found = [(next((u for u in state.units.values() if o.node in u.names.parents), None), o.node) for o in loaders]
-    return bool(found) and all(home is not None and _drops_last(home, node) for home, node in found)
+    return loaders[1:] if all(True in drops_last(reach, loader) for loader in loaders) else ()
 
 
 def has_phases(unit: Unit, training: Training, loop: cst.CSTNode) -> bool:
@@ -236,16 +237,6 @@ def has_phases(unit: Unit, training: Training, loop: cst.CSTNode) -> bool:
     inside = set(descendants(loop))
     backwards = [record.node for record in training.backwards if record.node in inside]
     return bool(backwards) and all(_in_a_phase(unit, b, inside) for b in backwards)
-
-
-def _drops_last(unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether `drop_last` is or may be true in the call that makes a loader."""
-    for arg in node.args if isinstance(node, cst.Call) else ():
-        if arg.keyword is not None and arg.keyword.value == "drop_last":
-            binding = unit.names.binding(arg.value) if isinstance(arg.value, cst.Name) else None
-            values = bindings_value(unit.names, binding) if binding is not None else [arg.value]
-            return any(isinstance(value, cst.Name) and value.value == "True" for value in values)
-    return False
 
 
 def filled_batches(unit: Unit, training: Training, gathers: Iterable[Gather]) -> Iterator[Finding]:
@@ -314,7 +305,7 @@ class _Counts:
                 "the index of the last batch, one less than their number: that is more of a difference the fewer "
                 "batches a process has, and a division by zero where it has one"
             )
-        for value in bindings_value(self.unit.names, binding) if binding is not None else [node]:
+        for value in seen_values(self.unit.names, node) if isinstance(node, cst.Name) else [node]:
             fewer = "on N processes there are N times fewer batches, so the result is N times smaller"
             if counts_rows(self.state, value, self.given):
                 return f"the number of samples: {fewer}"

@@ -9,7 +9,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import bindings_value
+from ..syntax.definitions import bindings_value, seen_values
 from ..syntax.walk import descendants
 from ..training.training import method_name
 from .epoch_totals import Total
@@ -96,8 +96,7 @@ class Quotients:
 
     def _is_number_of_rows(self, divisor: cst.BaseExpression) -> bool:
         """``len(data)``, ``len(loader.dataset)``, and a variable that holds it."""
-        binding = self.unit.names.binding(divisor) if isinstance(divisor, cst.Name) else None
-        values = bindings_value(self.unit.names, binding) if binding is not None else [divisor]
+        values = seen_values(self.unit.names, divisor) if isinstance(divisor, cst.Name) else [divisor]
         return bool(values) and all(counts_rows(self.state, value, self.data) for value in values)
 
 

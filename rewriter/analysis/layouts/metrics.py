@@ -23,10 +23,10 @@ from ..syntax.nodes import is_none, keyword
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
 from ..training.training import Training
-from .batch_artifacts import drop_last
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
 from .engine.layout import holds_figure, is_figure
+from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
@@ -86,7 +86,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
                 )
             else:
                 found_here = BatchFigures(state, unit, loop, layouts, gathers).all()
-                same = drop_last(state, answer.loaders)  # all batches have as many rows
+                same = always_drops_last(reach, answer.loaders)  # all batches have as many rows
                 answer.figures = tuple(f for f in found_here if not (same and f.kind is Kind.MEAN))
         found.append(answer)
     return found

@@ -15,7 +15,7 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, Function, Instance, Klass, State, Unit, origins
-from ..syntax.definitions import bindings_value, plain_values, unshadowed
+from ..syntax.definitions import bindings_value, plain_values, seen_values, unshadowed
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -164,8 +164,7 @@ class _ReductionReader:
         """``1 / len(x)``, and a variable that holds it: what makes a mean of a sum."""
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
             return self._is_of_batch(node.right)
-        binding = unit.names.binding(node) if isinstance(node, cst.Name) and depth < _DEPTH else None
-        values = bindings_value(unit.names, binding) if binding is not None else []
+        values = seen_values(unit.names, node) if isinstance(node, cst.Name) and depth < _DEPTH else []
         return bool(values) and all(self._is_weight(unit, value, _DEPTH) for value in values)
 
     def _call(self, unit: Unit, node: cst.Call, depth: int, place: int | None = None) -> set[str]:

@@ -104,6 +104,12 @@ def bindings_value(
     return found
 
 
+def seen_values(names: Names, read: cst.Name) -> list[cst.BaseExpression]:
+    """The values that plain assignments give a variable and that one of its reads can see."""
+    binding = names.binding(read)
+    return bindings_value(names, binding, unshadowed(names, binding, read)) if binding is not None else []
+
+
 def entered_values(names: Names, binding: Binding) -> list[cst.BaseExpression]:
     """What ``with ... as name`` gives a variable, as far as it can be seen: what is entered."""
     found: list[cst.BaseExpression] = []

@@ -82,6 +82,57 @@ def test_an_evaluation_that_leaves_out_batches(drop: str, findings: list[str], t
     assert found == findings
 
 
+CHOSEN = """\
+def feed(rows, part):
+    {chosen}
+    return torch.utils.data.DataLoader(rows, batch_size=32, drop_last=fill)
+held = feed(other, {part})
+model.eval()
+kept = []
+with torch.no_grad():
+    for x, y in held:
+        kept.append(torch.nn.functional.cross_entropy(model(x), y).item())
+print(sum(kept) / len(kept))"""
+
+EITHER = "fill = True\n    if part == 'held':\n        fill = False"
+
+
+@pytest.mark.hazard("U14")
+@pytest.mark.parametrize(
+    ("chosen", "part", "findings"),
+    [
+        ("fill = True", "'held'", ["dropped-batches"]),
+        ("fill = False\n    fill = part == 'held'\n    fill = False", "'held'", ["mean-of-batches"]),
+        (EITHER, "'held'", ["dropped-batches", "mean-of-batches"]),
+        ("fill = part", "False", ["mean-of-batches"]),
+        ("fill = not part", "False", ["dropped-batches"]),
+        ("fill = True if part == 'train' else False", "'held'", ["dropped-batches", "mean-of-batches"]),
+        ("fill = bool(part)", "'held'", ["dropped-batches", "mean-of-batches"]),
+    ],
+    ids=["one value", "set again", "in a branch", "given", "given, and turned", "one of two", "not known"],
+)
+def test_a_loader_whose_last_batch_is_decided_by_a_variable(
+    chosen: str, part: str, findings: list[str], trained: Trained
+) -> None:
+    assert trained(end=CHOSEN.format(chosen=chosen, part=part))[1] == findings
+
+
+@pytest.mark.hazard("U14")
+@pytest.mark.parametrize(
+    ("options", "findings"),
+    [("{'drop_last': True}", ["dropped-batches"]), ("dict(num_workers=2)", ["mean-of-batches"])],
+)
+def test_a_loader_whose_options_are_spread(options: str, findings: list[str], trained: Trained) -> None:
+    end = CHOSEN.replace("drop_last=fill", "**fill").format(chosen=f"fill = {options}", part="1")
+    assert trained(end=end)[1] == findings
+
+
+def test_a_count_that_is_taken_again_is_the_one_that_is_seen(trained: Trained) -> None:
+    built = "count = len(data)\nprint(count)\ncount = 1"
+    shown = "count = len(loader)\nprint(total / count)"
+    assert trained(built=built, step="total += loss.item()", epoch=shown)[1] == []
+
+
 def test_a_training_that_leaves_out_batches_is_what_the_script_asks_for(trained: Trained) -> None:
     built = "loader = torch.utils.data.DataLoader(data, batch_size=32, drop_last=True)"
     assert trained(built=built, step="total += loss.item()", epoch="print(total / len(loader))")[1] == []
