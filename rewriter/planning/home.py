@@ -24,6 +24,7 @@ from ..analysis.syntax.scopes import Binding, Scope
 from ..analysis.syntax.walk import children, descendants
 from ..facts.module import Home, Prepare, Side
 from .accelerator_path import Way
+from .holders import Holders, lineage
 
 
 @dataclass(eq=False, kw_only=True)
@@ -64,19 +65,10 @@ class Homes:
             way.joins = True
             way.home = joined
             return joined[0], joined[0].names.function(joined[1].node)
-        for unit, name in self.devices:
-            code = owner(name)
-            if code in above and name.definitions:
-                home = self._instead(unit, name, needs)
-                if not self._late(unit, code, home, prepares):
-                    way.home = (unit, home)
-                    return unit, code
-        for field_ in self.fields:
-            if field_.code in above and field_.code in self.reach.reachable:
-                home = self._beside(field_, needs)
-                if not self._late(field_.unit, field_.code, home, prepares):
-                    way.home = (field_.unit, home)
-                    return field_.unit, field_.code
+        for among in (above, self._constructors(above)):
+            chosen = self._chosen(among, needs, prepares, way, built=among is not above)
+            if chosen is not None:
+                return chosen
         if anchor is None:
             return None
         unit = self.reach.unit(anchor)
@@ -92,6 +84,28 @@ class Homes:
         if flagged is not None:
             way.home = (unit, flagged)
         return unit, anchor
+
+    def _chosen(
+        self, among: Sequence[Code], needs: dict[Code, None], prepares: list[Prepare], way: Way, *, built: bool
+    ) -> tuple[Unit, Code] | None:
+        """The code among some that chooses the device; ``built``: constructors, where what is kept says the choice."""
+        for unit, name in self.devices:
+            code = owner(name)
+            if code in among and name.definitions:
+                home = self._instead(unit, name, needs)
+                if not self._late(unit, code, home, prepares):
+                    way.home = (unit, home)
+                    return unit, code
+        for field_ in self.fields:
+            if field_.code in among and field_.code in self.reach.reachable:
+                home = self._beside(field_, needs)
+                if built and not home.arguments:
+                    kept = self._flagged(field_.unit, field_.code, field_.statement, prepares)
+                    home = kept if kept is not None and kept.arguments else home
+                if not self._late(field_.unit, field_.code, home, prepares):
+                    way.home = (field_.unit, home)
+                    return field_.unit, field_.code
+        return None
 
     def higher(self, way: Way, code: Code, needs: dict[Code, None], prepares: list[Prepare]) -> Way:
         """A home in code that calls that of the home of a way; none where it cannot be there."""
@@ -126,6 +140,18 @@ class Homes:
             guarded = any(_is_entry_guard(around) for around in unit.names.ancestors(first))
             found.handed = guarded and isinstance(code, cst.Module) and not self.stamps
         return found
+
+    def _constructors(self, above: Sequence[Code]) -> list[Code]:
+        """The constructors that run for all objects whose methods the training runs in: they run before that."""
+        holders = Holders(self.state, self.reach)
+        found: dict[Code, None] = {}
+        for _, klass in filter(None, map(holders.method, above)):
+            runs = [self.reach.below(init) for init in holders.inits(klass)]
+            for base in lineage(klass):
+                init = base.method("__init__")
+                if init is not None and runs and all(init.node in codes for codes in runs):
+                    found[init.node] = None
+        return [code for code in found if code not in above]
 
     def _said_above(self, text: str, lower: Code, code: Code) -> str | None:
         """What a condition on a function's parameters reads in the code that calls it; None where it cannot be said."""

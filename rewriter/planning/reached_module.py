@@ -98,7 +98,9 @@ class ReachedModule:
         reads = list(device_reads(program.state, program.reach, unit, way, gone))
         gone.update(read.node for read in reads)
         fields = [f for f in program.fields if f.unit is unit and here(f.target)]
-        reads.extend(read for field in fields for read in redefined(field, program.state, gone))
+        kept = [read for field in fields for read in redefined(field, program.state, gone)]
+        whole = {n for read in kept for n in descendants(read.node)}  # what is read in it goes with it
+        reads = [*(read for read in reads if read.node not in whole), *kept]
         reads.extend(DeviceRead(v, n.word) for u, n in way.redefined if u is unit for v in n.values if v not in gone)
         new = program.existing is None
         told.extend(program.constants.findings(unit, way.home[0] if way.home else None) if new else ())

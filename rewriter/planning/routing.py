@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.running_order import without
 from ..analysis.dataflow.values import Klass
 from ..analysis.syntax.scopes import Scope
 from ..facts.module import Prepare, Side
@@ -41,6 +42,7 @@ class Router:
         """Classes whose objects keep the accelerator."""
         self._runs_early: set[Code] | None = None
         self._orders: dict[Code, dict[cst.CSTNode, int]] = {}
+        self._without: dict[Code, set[Code]] = {}
 
     def route(
         self, needs: dict[Code, None], essential: Container[Code], anchor: Code | None, prepares: list[Prepare]
@@ -160,7 +162,7 @@ class Router:
             home = way.code
             assert home is not None
             constructor = isinstance(home, cst.FunctionDef) and home.name.value == "__init__"
-            if method in self._early(way) or not (constructor or method in self.reach.below(home)):
+            if method in self._early(way) or not (constructor or self._runs_after(method, home)):
                 return False
         else:
             inits = self.holders.inits(klass)
@@ -173,6 +175,12 @@ class Router:
         way.reaches.add(code)
         way.spelled[code] = receiver(method)
         return True
+
+    def _runs_after(self, method: cst.FunctionDef, home: Code) -> bool:
+        """Whether a method runs in the method that makes the accelerator, and nowhere before it."""
+        if home not in self._without:
+            self._without[home] = without(self.reach, home)
+        return method in self.reach.below(home) and method not in self._without[home]
 
     def _handed_to(self, code: Code, method: cst.FunctionDef, way: Way, trail: tuple[Code, ...]) -> bool:
         """Hand the accelerator to a method whose object cannot keep it, a module of torch: ``model.fit(loader)``."""

@@ -13,6 +13,7 @@ from ..analysis.dataflow.values import Unit
 from ..analysis.distributed.guards import Guards
 from ..facts.module_paths import ModulePaths
 from . import (
+    bound_attributes,
     bound_names,
     collectives,
     coverage,
@@ -39,6 +40,7 @@ _SIMPLE: tuple[Callable[[EmittedProgram], Iterator[Violation]], ...] = (
     gradients.joined,
     signatures.misfits,
     signatures.strangers,
+    bound_attributes.kept,
 )
 
 

@@ -364,3 +364,124 @@ def test_a_constructor_that_takes_any_arguments(lines: Lines) -> None:
 def test_methods_of_a_script_without_main_read_the_global(lines: Lines) -> None:
     text = WITHOUT.replace("def main():\n", "if True:\n")
     assert "accelerator.backward(loss)" in lines(text)[0]
+
+
+TWO_WAYS = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+
+def rows(part):
+    print(part)
+    return DataLoader(data, batch_size=4, shuffle=part == "train")
+
+
+class Base:
+    def __init__(self, args):
+        self.args = args
+        {device}
+        self.model = torch.nn.Linear(4, 2).to(self.device)
+
+    def choose(self):
+        if self.args.gpu:
+            return torch.device("cuda:" + str(self.args.number))
+        return torch.device("cpu")
+
+
+class Run(Base):
+    def rows(self, part):
+        return rows(part)
+
+    def train(self):
+        loader = self.rows("train")
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(self.model(x.to(self.device)), y.to(self.device))
+            loss.backward()
+            optimizer.step()
+
+    def test(self):
+        loader = self.rows("test")
+        print(len(loader))
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", type=int, default=0)
+parser.add_argument("--number", type=int, default=0)
+parser.add_argument("--train", type=int, default=1)
+args = parser.parse_args()
+run = Run(args)
+{calls}
+"""
+SKIPS = "if args.train:\n    run.train()\nrun.test()"
+
+
+@pytest.mark.hazard("U22")
+@pytest.mark.parametrize(
+    ("device", "made"),
+    [
+        ('self.device = torch.device("cuda" if args.gpu else "cpu")', "cpu=not args.gpu"),
+        ('device = "cuda" if args.gpu else "cpu"\n        self.device = torch.device(device)', "cpu=not args.gpu"),
+        ("self.device = self.choose()", 'cpu=self.device.type == "cpu"'),
+    ],
+    ids=["chosen in it", "by a variable", "by a method"],
+)
+def test_the_constructor_that_keeps_the_device_makes_the_accelerator(device: str, made: str, lines: Lines) -> None:
+    """Also a method that runs without the training finds it there."""
+    text = TWO_WAYS.format(device=device, calls=SKIPS)
+    came, _ = lines(text)
+    after = result(text).after.decode()
+    assert f"self.accelerator = Accelerator({made})" in came
+    assert after.index("Accelerator(cpu") < after.index("class Run")
+    assert "return rows(part, self.accelerator)" in came and "self.accelerator.print(len(loader))" in came
+
+
+ALWAYS = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Run:
+    def __init__(self):
+        self.model = torch.nn.Linear(4, 2)
+
+    def rows(self, part):
+        print(part)
+        return DataLoader(data, batch_size=4, shuffle=True)
+
+    def train(self):
+        loader = self.rows("train")
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x, y in loader:
+            torch.nn.functional.cross_entropy(self.model(x), y).backward()
+            optimizer.step()
+
+    def test(self):
+        return len(self.rows("test"))
+
+
+run = Run()
+"""
+
+
+@pytest.mark.hazard("U22")
+@pytest.mark.parametrize(
+    ("calls", "everywhere"),
+    [
+        ("run.train()\nrun.test()", True),
+        ("if go:\n    run.train()\n    run.test()", True),
+        ("if go:\n    run.train()\nrun.test()", False),
+        ("run.test()\nrun.train()", False),
+        ("run.train()\nrun = Run()\nrun.test()", False),
+        ("other = Run()\nrun.train()\nother.test()", False),
+        ("go and run.train()\nrun.test()", False),
+    ],
+)
+def test_a_method_reads_the_accelerator_only_where_it_is_made_before(
+    calls: str, everywhere: bool, lines: Lines
+) -> None:
+    came, found = lines(ALWAYS + calls + "\n")
+    assert "self.accelerator = Accelerator()" in came
+    assert ("self.accelerator.print(part)" in came) is everywhere
+    assert ("main_process" in found) is not everywhere and "output-check" not in found

@@ -486,3 +486,41 @@ def test_an_error_of_the_main_process_ends_the_job() -> None:
     assert broken(f"{AFTER}{error}torch.save({{}}, 'a')\n") == {"effect-once"}
     left = error.replace("raise RuntimeError('a is there')", "raise SystemExit(0)")
     assert broken(f"{AFTER}{left}accelerator.wait_for_everyone()\n") == {"collective-apart"}
+
+
+KEPT = """\
+class Run:
+    def __init__(self):
+        self.model = nn.Linear(2, 2)
+    def show(self, text):
+        self.accelerator.print(text)
+    def train(self, loader):
+        FIRST
+        self.accelerator = Accelerator()
+        optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+        self.model, optimizer, loader = self.accelerator.prepare(self.model, optimizer, loader)
+        for x, y in loader:
+            self.accelerator.backward(F.cross_entropy(self.model(x), y))
+            optimizer.step()
+        self.show("done")
+run = Run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "calls", "wrong"),
+    [
+        ("pass", "run.train(DataLoader(data, 8))", False),
+        ("pass", "run.train(DataLoader(data, 8))\nrun.show('all')", False),
+        ("pass", "if data:\n    run.train(DataLoader(data, 8))\nrun.show('all')", True),
+        ("print(self.accelerator.device)", "run.train(DataLoader(data, 8))", True),
+    ],
+)
+def test_an_accelerator_that_a_method_keeps_is_there_where_others_read_it(first: str, calls: str, wrong: bool) -> None:
+    after = HEAD + "from torchlift.runtime import Accelerator\n" + KEPT.replace("FIRST", first) + calls + "\n"
+    before = after.replace("        self.accelerator = Accelerator()\n", "").replace("self.accelerator.print", "print")
+    before = before.replace("self.accelerator.device", "0").replace("self.accelerator.backward(", "(")
+    line = "        self.model, optimizer, loader = self.accelerator.prepare(self.model, optimizer, loader)\n"
+    assert line in before
+    before = before.replace(line, "").replace(", y))", ", y)).backward()")
+    assert broken(after, before) == ({"attribute-bound"} if wrong else set())
