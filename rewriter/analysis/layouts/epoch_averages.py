@@ -25,7 +25,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
 from ..training.training import Training, method_name
-from .batch_artifacts import drop_last, has_phases
+from .batch_artifacts import has_phases
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by
 from .engine.layout import CHOSEN, Partial, ShardRow, ShardSize, Unclear, inner, is_figure, varies
@@ -33,6 +33,7 @@ from .epoch_findings import counts_filled, stays, stays_joint, weighed_filled
 from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
 from .epoch_totals import Total, Totals, deciding
+from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts
 from .loop_step import bound, bound_by, entry, is_loss_entry, plain
 from .losses import assigned, is_loss_name, read_off, reduced
@@ -52,9 +53,9 @@ def averages(state: State, unit: Unit, reach: Reach, training: Training, path: G
     found: list[Answer] = []
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
-            found.extend(_Loop(state, unit, reach, training, loop).answers())
+            found.extend(_Loop(state, unit, reach, training, path, loop).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
-            found.extend(_Loop(state, unit, reach, training, loop).collected())
+            found.extend(_Loop(state, unit, reach, training, path, loop).collected())
     return [stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
 
 
@@ -62,9 +63,16 @@ class _Loop:
     """One training loop."""
 
     def __init__(
-        self, state: State, unit: Unit, reach: Reach, training: Training, loop: cst.For | cst.While | cst.CompFor
+        self,
+        state: State,
+        unit: Unit,
+        reach: Reach,
+        training: Training,
+        path: GradientPath,
+        loop: cst.For | cst.While | cst.CompFor,
     ) -> None:
         self.state, self.unit, self.reach, self.training, self.loop = state, unit, reach, training, loop
+        self.path = path
         self.inside = set(descendants(loop))
         self.totals = Totals(state, unit, reach, loop)
         self.layouts = LoopLayouts(state, reach, unit, loop)
@@ -117,7 +125,7 @@ class _Loop:
 
     def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding]:
         """What counts the repeated rows that fill up the last shards, and is shown as if it did not."""
-        if drop_last(self.state, self.reach.loaders(self.loop)):
+        if always_drops_last(self.reach, self.reach.loaders(self.loop)):
             return
         weighed: dict[str, Total] = {}
         for total in totals:
@@ -207,7 +215,7 @@ class _Loop:
         tensors = self._tensors_in(total)
         if total in self.joint or self._adds_whole(total) or not tensors or not all(self._has_rows(b) for b in tensors):
             return False
-        return self._first([total]) is not None
+        return self._gather([total]) is not None
 
     def _gather(self, totals: list[Total]) -> Gather | None:
         """One gather for several totals."""
@@ -221,7 +229,9 @@ class _Loop:
             return None
         names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
-        return None if ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather
+        if self.path.cuts(self.unit, gather) or ragged(self.state, self.reach, self.unit, self.loop, [gather]):
+            return None
+        return gather
 
     def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:
         """Whether some code computes what a total adds from variables, by way of others too."""
@@ -363,6 +373,8 @@ class _Loop:
     def _has_rows(self, binding: Binding) -> bool:
         """Whether a tensor's first dimension counts the rows of the batch: it is the batch, the model's output for it,
         or computed row by row from these."""
+        if self.layouts.has_chosen(binding):
+            return False
         if isinstance(self.loop, cst.For) and binding in bound_by(self.unit, self.loop.target):
             return True
         if self.layouts.holds_figure(binding):

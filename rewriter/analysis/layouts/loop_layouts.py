@@ -12,7 +12,7 @@ from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from .engine.interpreter import Interpreter
-from .engine.layout import REPLICATED, Each, Layout, Shard, holds_figure, join, join_all
+from .engine.layout import REPLICATED, Each, Layout, Shard, holds_chosen, holds_figure, join, join_all
 from .engine.memory import Seeds
 
 
@@ -50,6 +50,10 @@ class LoopLayouts:
     def holds_figure(self, binding: Binding) -> bool:
         """Whether a variable is somewhere in the loop given one number that the rows of the batch were reduced to."""
         return any(holds_figure(self._walk.held[d]) for d in binding.definitions if d in self._walk.held)
+
+    def has_chosen(self, binding: Binding) -> bool:
+        """Whether a variable is somewhere in the loop given some of the batch's rows, chosen by what is in them."""
+        return any(holds_chosen(self._walk.held[d]) for d in binding.definitions if d in self._walk.held)
 
     def is_rows(self, binding: Binding) -> bool:
         """Whether a variable holds a tensor with the rows of the batch along its first dimension, wherever it is

@@ -8,7 +8,7 @@ unprepared: every process then evaluates the whole set, which costs time and is 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -20,12 +20,13 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import is_none, keyword
+from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
 from ..training.training import Training
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
-from .engine.layout import holds_figure, is_figure
+from .engine.layout import holds_chosen, holds_figure, is_figure
 from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts
 from .loop_step import Step, bound, plain, synchronised
@@ -122,6 +123,8 @@ def _evaluation(
         names, recounts = tuple(b.name for b in rows), step.recounts(rows)
         if recounts is None:
             return answer(None, False, _COUNTED)
+        if (some := _chosen(step, rows, inline)) is not None:
+            return answer(None, False, some)
         single = [call for call in inline if is_figure(layouts.value(call))]
         rest = tuple(call for call in inline if call not in single)
         gather = Gather(forward, names, because, side=Side.BEFORE, inline=rest, counts=counts, recounts=recounts)
@@ -136,6 +139,8 @@ def _evaluation(
     beside = step.beside_rows(later)
     if beside is not None:
         return answer(None, False, f"`{beside}` has one number of the batch in it, beside rows or in place of them")
+    if (some := _chosen(step, rows, [part for gather in parts for part in gather.inline])) is not None:
+        return answer(None, False, some)
     scalars, recounts = [b for b in later if step.is_scalar(b)], step.recounts(rows)
     figures = tuple((b.name, step.reduction(b)) for b in scalars)
     if recounts is None:
@@ -143,6 +148,19 @@ def _evaluation(
     names = tuple(b.name for b in rows)
     gather = Gather(_behind(unit, forward), names, because, figures=figures, counts=counts, recounts=recounts)
     return answer(gather, True, because, parts)
+
+
+def _chosen(step: Step, variables: Iterable[Binding], values: Iterable[cst.BaseExpression]) -> str | None:
+    """Why what would be gathered when the forward pass is done has not the rows of the batch; None if it has."""
+    code = step.unit.names.module.code_for_node
+    held = [
+        *((b.name, step.holds(b)) for b in variables),
+        *((code(value), step.layouts.value(value)) for value in values),
+    ]
+    some = next((text for text, layout in held if holds_chosen(layout)), None)
+    return (
+        f"`{some}` has some rows of the batch, chosen by what is in them, and could not be gathered" if some else None
+    )
 
 
 def _of_groups(loader: Origin) -> bool:

@@ -34,6 +34,7 @@ from .layout import (
     Unclear,
     across_rows,
     as_rows,
+    holds_chosen,
     holds_figure,
     inner,
     join,
@@ -97,14 +98,19 @@ class Calls(Expressions):
         """What a model gives for rows: figures of the batch where its code computes some, and rows otherwise."""
         functions = self.reach.called(record.node)
         if not functions and self._inside and not self._is_layer(record):
-            return Each(Shard(0))  # of a model that others have made, one tensor or several
+            return Each(
+                Shard(0, chosen=any(map(holds_chosen, given.layouts())))
+            )  # of a model that others have made, one tensor or several
         given.plain = [(node, mapped(layout, _rows_if_unclear)) for node, layout in given.plain]
         given.named = {name: (node, mapped(layout, _rows_if_unclear)) for name, (node, layout) in given.named.items()}
         spent = self._steps
         self._steps = max(spent, MOST - _MOST_OF_A_MODEL)  # a model that is too large to follow hides nothing else
         found = [self._call(function, record, given) for function in functions]
         self._steps = spent
-        return mapped(join_all(found), lambda one: one if holds_figure(one) else Shard(0))
+        fed = any(map(holds_chosen, given.layouts()))
+        return mapped(
+            join_all(found), lambda one: one if holds_figure(one) else Shard(0, chosen=fed or holds_chosen(one))
+        )
 
     def _is_layer(self, record: CallRecord) -> bool:
         """Whether what a call runs is of a class of torch's own."""

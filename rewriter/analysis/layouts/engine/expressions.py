@@ -144,7 +144,11 @@ class Expressions(Memory):
         found = collected(source, self._eval(node.elt))
         chosen = any(varies(self._eval(test.test)) for clause in _each_clause(node.for_in) for test in clause.ifs)
         if chosen and isinstance(found, (Shard, Each)) and across_rows(found):
-            return replace(found, uneven=CHOSEN)
+            return (
+                replace(found, uneven=CHOSEN, chosen=True)
+                if isinstance(found, Shard)
+                else replace(found, uneven=CHOSEN)
+            )
         return found
 
     _of_generatorexp = _of_setcomp = _of_listcomp

@@ -68,7 +68,7 @@ def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode,
         return replace(operand, rank=operand.rank + 1 if operand.rank is not None else None, least=least)
     if last == "Flatten":
         start = integer(keyword(made, "start_dim", 0)) if isinstance(made, cst.Call) else None
-        return operand if start != 0 else Shard(0, merged=operand.dim > 0)
+        return operand if start != 0 else replace(operand, dim=0, rank=None, least=0, merged=operand.dim > 0)
     if kind.gives == "output and state":
         return Several((operand, operand))
     return operand

@@ -67,6 +67,8 @@ class Shard(Layout):
     """It says of each row whether it is chosen, or where the chosen ones are."""
     uneven: str = ""
     """What each process does by itself, in words, where its mean depends on more than the number of rows."""
+    chosen: bool = False
+    """It has some of the batch's rows, chosen by what is in them: how many differs between processes."""
     host: bool | None = field(default=False, compare=False)
     """It is no tensor: a number, a list, an array; None where it is one on some path only."""
 
@@ -195,6 +197,11 @@ def holds_figure(layout: Layout) -> bool:
     return any(isinstance(one, (Partial, ShardSize)) for one in held(layout))
 
 
+def holds_chosen(layout: Layout) -> bool:
+    """Whether a value is, or has in it on some path, some of the batch's rows, chosen by what is in them."""
+    return any(isinstance(one, Shard) and one.chosen for one in held(layout))
+
+
 def is_of_rows(layout: Layout) -> bool:
     """Whether a value is, or has in it on some path, rows of a shard as numbers, or what its rows make together."""
     return any(
@@ -264,7 +271,7 @@ def hosted(layout: Layout) -> Layout:
 
 
 def _place(rows: Shard) -> Shard:
-    return replace(rows, rank=None, least=0, mask=False, uneven="")
+    return replace(rows, rank=None, least=0, mask=False, uneven="", chosen=False)
 
 
 def _marked(found: Layout, one: Layout, other: Layout) -> Layout:
@@ -273,7 +280,9 @@ def _marked(found: Layout, one: Layout, other: Layout) -> Layout:
     uneven = one.uneven or other.uneven
     if isinstance(found, Shard):
         both = isinstance(one, Shard) and isinstance(other, Shard) and one.mask and other.mask
-        return replace(found, mask=both, uneven=uneven, least=max(getattr(one, "least", 0), getattr(other, "least", 0)))
+        least = max(getattr(one, "least", 0), getattr(other, "least", 0))
+        chosen = holds_chosen(one) or holds_chosen(other)
+        return replace(found, mask=both, uneven=uneven, least=least, chosen=chosen)
     return replace(found, uneven=uneven) if isinstance(found, Partial) else found
 
 
@@ -287,7 +296,7 @@ def across_rows(layout: Layout) -> bool:
 def as_rows(layout: Layout) -> Layout:
     """A list with a value of each row, or of some, as what it is: rows."""
     if isinstance(layout, Each) and layout.rows and isinstance(inner(layout), (ShardRow, Replicated)):
-        return Shard(0, uneven=layout.uneven, host=True)
+        return Shard(0, uneven=layout.uneven, chosen=layout.uneven == CHOSEN, host=True)
     return layout
 
 

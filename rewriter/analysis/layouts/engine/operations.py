@@ -80,7 +80,9 @@ class Arguments:
 def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
     """The layout of what an operation gives; None where its row does not say."""
     operand = settled(given.operand(), given.node)
-    if isinstance(transfer, (tensors.Pointwise,)):
+    if isinstance(transfer, tensors.Pointwise) and transfer.chooses and len(given.node.args) == 1:
+        transfer = tensors.Choose("a tuple of places")
+    if isinstance(transfer, tensors.Pointwise):
         shape_only = {given.plain[i][0] for i in transfer.shape_only if i < len(given.plain)}
         held = [given.base] if given.base is not None else []
         held += [layout for node, layout in given.plain if node not in shape_only]
@@ -97,6 +99,8 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         found = pointwise(
             [*held, *(layout for _, layout in given.named.values())], given.node, linear=_is_linear(given)
         )
+        if method_name(given.node) in _NUMBERS and isinstance(found, Shard):
+            return replace(found, mask=False)
         return masking(found) if method_name(given.node) in _TESTS else found
     if isinstance(transfer, tensors.Convert) and not varies(operand):
         return operand if isinstance(operand, Foreign) else REPLICATED
@@ -135,6 +139,8 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         if any(isinstance(one, (Shard, ShardRow, Partial)) for one in held) and len(held) == 2:
             return product(held[0], held[1], transfer.batched, given.node)
         return pointwise(held, given.node)
+    if isinstance(transfer, tensors.Choose):
+        return _chosen(operand, transfer, given)
     if isinstance(transfer, tensors.Einsum):
         return _summed(given)
     if isinstance(transfer, tensors.Create):
@@ -163,6 +169,8 @@ def _without_rank(layout: Layout) -> Layout:
 
 
 _TESTS = frozenset("eq ne gt ge lt le isnan isin logical_and logical_or logical_not bool equal not_equal".split())
+_NUMBERS = frozenset("long int float double half bfloat16".split())
+"""What a test becomes a number by: it can look up an entry of a table for each row, and chooses none of them."""
 _DIVIDES = frozenset("div div_ divide true_divide".split())
 
 
@@ -272,6 +280,18 @@ def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Lay
     return Several((operand, operand)) if transfer.gives == "value and index" else operand
 
 
+def _chosen(operand: Layout, transfer: tensors.Choose, given: Arguments) -> Layout:
+    """``x.masked_select(y > 0)``, ``(y > 0).nonzero()``, ``np.where(y > 0)[0]``."""
+    rows = pointwise(given.layouts(), given.node) if transfer.gives == "values" else inner(operand)
+    if not isinstance(rows, Shard):
+        return rows
+    places = transfer.gives != "values"
+    found = Shard(0, merged=rows.dim > 0, uneven=rows.uneven or CHOSEN, chosen=True, mask=places, host=rows.host)
+    as_tuple = keyword(given.node, "as_tuple")
+    several = transfer.gives == "a tuple of places" or (isinstance(as_tuple, cst.Name) and as_tuple.value == "True")
+    return Each(found) if several else found
+
+
 def _summed(given: Arguments) -> Layout | None:
     """``torch.einsum("bij,jk->bik", x, w)``: the letter of the rows has to be in what is given, too."""
     text = given.plain[0][0] if given.plain else None
@@ -298,7 +318,7 @@ def _summed(given: Arguments) -> Layout | None:
     if letter not in after or any(one.merged for one in shards):
         return Unclear("it sums over the rows", given.node, joint=True)
     uneven = next((one.uneven for one in shards if one.uneven), "")
-    return Shard(after.index(letter), len(after), uneven=uneven)
+    return Shard(after.index(letter), len(after), uneven=uneven, chosen=any(one.chosen for one in shards))
 
 
 def _joined(operand: Layout, transfer: tensors.Concat, given: Arguments) -> Layout:

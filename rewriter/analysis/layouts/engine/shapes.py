@@ -194,7 +194,7 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
             return found
         place = next(i for i, layout in enumerate(layouts) if isinstance(inner(layout), Shard))
         plain = isinstance(found, Shard) and found.dim == 0 and all(isinstance(p, cst.Slice) for p in index[:place])
-        return Shard(place) if plain else _lost(node)
+        return _chosen_of(Shard(place), found) if plain and isinstance(found, Shard) else _lost(node)
     if isinstance(value, Shard):
         return _of_rows(value, index, layouts, node)
     if isinstance(value, ShardRow):
@@ -207,7 +207,7 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
 def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layout], node: cst.Subscript) -> Layout:
     mask = inner(layouts[0])
     if len(index) == 1 and isinstance(mask, Shard) and mask.mask and mask.dim == rows.dim:
-        return Shard(0, merged=rows.merged, uneven=rows.uneven or CHOSEN)
+        return Shard(0, merged=rows.merged, uneven=rows.uneven or CHOSEN, chosen=True)
     place, dim, rank = 0, rows.dim, rows.rank
     for part, layout in zip(index, layouts, strict=True):
         value = part.value if isinstance(part, cst.Index) else None
@@ -221,14 +221,23 @@ def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layo
             if isinstance(layout, ShardRow) and len(index) == 1:
                 return ShardRow()
             if value is not None or not _takes_all(part):
-                pair = isinstance(inner(layout), Shard) and len(index) == 2
-                return Shard(0, 1) if pair else Unclear("it chooses rows by their place in the batch", node)
+                found, pair = inner(layout), len(index) == 2
+                return (
+                    _chosen_of(Shard(0, 1), found)
+                    if pair and isinstance(found, Shard)
+                    else Unclear("it chooses rows by their place in the batch", node)
+                )
         elif place < dim and value is not None:
             dim, rank, place = dim - 1, _changed(rank, -1), place - 1
         elif value is not None:
             rank = None
         place += 1
     return replace(rows, dim=dim, rank=rank if len(index) <= (rank or 0) else None, least=0)
+
+
+def _chosen_of(rows: Shard, index: Shard) -> Shard:
+    """What an index takes: where it is a mask, or has chosen rows itself, some of the rows."""
+    return replace(rows, chosen=True, uneven=index.uneven or CHOSEN) if index.mask or index.chosen else rows
 
 
 def _takes_all(part: cst.BaseSlice) -> bool:

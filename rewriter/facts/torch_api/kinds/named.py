@@ -35,6 +35,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "passes": tensors.Passes,
     "detach": tensors.Detach,
     "row_gradient": tensors.RowGradient,
+    "choose": tensors.Choose,
     "opaque": tensors.Opaque,
     "loss": training.Loss,
     "criterion": training.Criterion,

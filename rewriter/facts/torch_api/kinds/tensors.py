@@ -16,6 +16,8 @@ class Pointwise(NamedTuple):
 
     shape_only: tuple[int, ...] = ()
     """Arguments of which only the shape, the type or the device matters."""
+    chooses: bool = False
+    """With one argument alone it gives the places of what is true, as a tuple."""
 
 
 class Reduce(NamedTuple):
@@ -127,6 +129,12 @@ class Passes(NamedTuple):
 
 class Detach(NamedTuple):
     """The same values without a gradient."""
+
+
+class Choose(NamedTuple):
+    """Some of the rows, chosen by what is in them: how many is not known beforehand."""
+
+    gives: Literal["values", "places", "a tuple of places"] = "values"
 
 
 class RowGradient(NamedTuple):

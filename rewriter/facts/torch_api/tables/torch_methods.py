@@ -161,11 +161,11 @@ ROWS: Table = {
     "torch.Tensor.allclose": ("reduce", {"op": "all"}),
     "torch.Tensor.dist": ("reduce", {"op": "non-linear"}),
     "torch.Tensor.trace": ("reduce", {"op": "non-linear"}),
-    "torch.Tensor.nonzero": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
+    "torch.Tensor.nonzero": ("choose", {"gives": "places"}),
     "torch.Tensor.unique": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
     "torch.Tensor.bincount": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
     "torch.Tensor.histc": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
-    "torch.Tensor.masked_select": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
+    "torch.Tensor.masked_select": ("choose", {}),
     # in another shape
     "torch.Tensor.view": ("reshape", {"how": "view", "dim": 0}),
     "torch.Tensor.reshape": ("reshape", {"how": "view", "dim": 0}),

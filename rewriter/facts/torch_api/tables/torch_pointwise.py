@@ -117,7 +117,7 @@ ROWS: Table = {
     "torch.addcdiv": ("pointwise", {}),
     "torch.addcmul": ("pointwise", {}),
     "torch.lerp": ("pointwise", {}),
-    "torch.where": ("pointwise", {}),
+    "torch.where": ("pointwise", {"chooses": True}),
     "torch.clamp": ("pointwise", {}),
     "torch.clip": ("pointwise", {}),
     "torch.clamp_min": ("pointwise", {}),

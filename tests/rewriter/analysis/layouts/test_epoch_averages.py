@@ -349,3 +349,42 @@ def test_what_a_function_elsewhere_makes_of_joined_rows_is_not_known(step: str, 
     )  # fmt: skip
     assert "out, y = accelerator.gather_for_metrics((out, y))" in text
     assert findings == (["mean-of-batches"] if told else [])
+
+
+PICK = """\
+class Pick(torch.nn.Module):
+    def forward(self, out, y):
+        gap = out[{by}] - y[{by}]
+        return gap.abs(), gap ** 2
+
+
+pick = Pick()"""
+
+
+@pytest.mark.parametrize("by", ["y > 0", "(y > 0).nonzero().squeeze(1)", "torch.where(y > 0)[0]"])
+def test_rows_that_are_chosen_are_summed(by: str, trained: Trained) -> None:
+    """How many there are differs between processes: nothing says which of them are duplicates that fill up a shard."""
+    text, findings = trained(
+        top=PICK.format(by=by), built="total = n = 0",
+        loss="far, square = pick(model(x)[:, 0], y)\nloss = far.mean() + 2 * square.mean()",
+        step="total += square.sum().item()\nn += square.numel()", epoch="print(total / n)",
+    )  # fmt: skip
+    assert f"total += {SUMMED.format('square.sum()')}\n" in text
+    assert f"n += {NUMBER.format('square.numel()', 'sum')}\n" in text
+    assert "gather" not in text and findings == []
+
+
+def test_chosen_rows_are_gathered_before_the_choice(trained: Trained) -> None:
+    step = "wide = y > 0\nbest = out.argmax(1)[wide]\nhits += (best == y[wide]).sum().item()\nn += wide.sum().item()"
+    loss = "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)"
+    text, findings = trained(built="hits = n = 0", loss=loss, step=step, epoch="print(hits / n)")
+    assert "out, wide, y = accelerator.gather_for_metrics((out, wide, y))\n        best =" in text
+    assert findings == []
+
+
+def test_a_sum_over_chosen_rows_that_are_trained_on_is_reduced(trained: Trained) -> None:
+    """The rows before the choice are on the way to the loss; the mean over what each process chose is no exact term."""
+    loss = "out = model(x)[:, 0]\nwide = y > 0\ngap = (out - y)[wide]\nloss = gap.abs().mean()"
+    text, findings = trained(built="far = 0", loss=loss, step="far += gap.abs().sum().item()", epoch="print(far)")
+    assert f"far += {SUMMED.format('gap.abs().sum()')}\n" in text and "gather" not in text
+    assert "metrics_gather" not in findings

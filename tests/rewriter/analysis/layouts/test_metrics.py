@@ -541,3 +541,41 @@ with torch.no_grad():
     text, findings = trained(top=f"{top}\njudge = Judge()", epoch=evaluation)
     assert "    out, y = accelerator.gather_for_metrics((out, y))\n" in text
     assert "prepare" not in findings
+
+
+CHOSEN_ROWS = """\
+with torch.no_grad():
+    right, seen = 0, 0
+    for x, y in test_loader:
+        wide = {test}
+        {before}
+        out = model(x){after}
+        {behind}
+        right += (out.argmax(1) == y).sum().item()
+        seen += len(y)
+    print(right / seen)"""
+
+
+@pytest.mark.parametrize("test", ["y > 0", "(y > 0).nonzero()[:, 0]", "torch.where(y > 0)[0]", "~(y == 0)"])
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"before": "x, y = x[wide], y[wide]"},
+        {"after": "[wide]", "behind": "y = y[wide]"},
+        {"after": "[wide, :]", "behind": "y = y[wide]"},
+    ],
+    ids=["before the forward pass", "of its result", "of its result, with columns"],
+)
+def test_chosen_rows_are_not_gathered_as_those_of_a_batch(test: str, places: dict[str, str], trained: Trained) -> None:
+    """How many there are differs between processes: nothing says which of them are duplicates that fill up a shard."""
+    parts = {"before": "pass", "after": "", "behind": "pass", **places}
+    text, findings = trained(epoch=CHOSEN_ROWS.format(test=test, **parts))
+    assert "gather" not in text and findings == ["prepare"]
+
+
+@pytest.mark.parametrize("after", ["", ".float()"])
+def test_rows_that_are_chosen_after_the_forward_pass_are_gathered_before(after: str, trained: Trained) -> None:
+    behind = "out, y = out[wide], y[wide]"
+    text, findings = trained(epoch=CHOSEN_ROWS.format(test="y > 0", before="pass", after=after, behind=behind))
+    assert "out, y, wide = accelerator.gather_for_metrics((out, y, wide))\n" in text
+    assert findings == []

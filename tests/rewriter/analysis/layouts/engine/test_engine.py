@@ -214,3 +214,28 @@ def test_rows_do_not_meet_figures_of_the_batch() -> None:
     assert found["a"] == Shard(0, rank=3)
     assert reason(found["b"]) == "it compares rows with a figure of their batch"
     assert reason(found["c"]) == "it is computed from the number of rows"
+
+
+@pytest.mark.parametrize(
+    ("value", "chosen"),
+    [
+        ("x[wide]", True),
+        ("x[wide, 0]", True),
+        ("x.flatten(1)[wide & (x[:, 1, 1] < 2)]", True),
+        ("torch.masked_select(x, wide)", True),
+        ("x[wide.nonzero(as_tuple=True)[0]] * 2", True),
+        ("x[torch.where(wide)[0]]", True),
+        ("torch.where(wide, x[:, 0, 0], 0)", False),
+        ("table[wide]", True),
+        ("table[wide.long()]", False),
+        ("[row for row in x if row.sum() > 0]", True),
+        ("layer(x[wide])", True),
+        ("x[wide] if step else x", True),
+        ("torch.einsum('bij,jk->bik', x[wide], table)", True),
+        ("x.masked_fill(x > 0, 0)", False),
+    ],
+)
+def test_rows_that_are_chosen_by_what_is_in_them(value: str, chosen: bool) -> None:
+    top = "table = torch.tensor([[1.0, 2.0]])\nlayer = nn.Linear(4, 2)"
+    found = layouts(f"wide = x[:, 0, 0] > 0\ny = {value}", top)["y"]
+    assert isinstance(found, Shard) and found.chosen is chosen and found.dim == 0
