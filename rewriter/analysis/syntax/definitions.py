@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
@@ -58,12 +58,7 @@ def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.C
     One of an earlier turn of a loop is replaced by what is certainly assigned in each turn, before the read.
     """
     seen, order = reaching(names, binding, read), names.order
-    around = set(names.ancestors(read))
-    certain = [
-        order(d)
-        for d in seen
-        if order(d) < order(read) and _block(names, d) in around and not isinstance(names.parents.get(d), cst.AugAssign)
-    ]
+    certain = _certain(names, [d for d in seen if order(d) < order(read)], set(names.ancestors(read)))
     last = max(certain, default=-1)
 
     def replaced(definition: cst.CSTNode) -> bool:
@@ -73,6 +68,53 @@ def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.C
         return any(order(loop) < last for loop in loops if order(loop) < order(definition) <= names.end(loop))
 
     return tuple(d for d in seen if not replaced(d))
+
+
+def _certain(names: Names, definitions: list[cst.CSTNode], around: set[cst.CSTNode]) -> Iterator[int]:
+    """The places from which on a variable certainly has a new value, among the blocks around a read: an assignment, or
+    an ``if`` of which each branch has one, or leaves."""
+    plain = [d for d in definitions if not isinstance(names.parents.get(d), cst.AugAssign)]
+    pending = [(_block(names, d), names.order(d)) for d in plain]
+    assigning = {block for block, _ in pending}
+    while pending:
+        block, place = pending.pop()
+        if block in around:
+            yield place
+            continue
+        choice = _choice(names, block)
+        if choice is not None and choice not in around and all(b in assigning or _leaves(b) for b in _branches(choice)):
+            above = _block(names, choice)
+            assigning.add(above)
+            pending.append((above, names.order(choice)))
+
+
+def _choice(names: Names, block: cst.CSTNode) -> cst.If | None:
+    """The ``if`` of which a block is a branch, with all its ``elif``."""
+    found: cst.If | None = None
+    for around in names.ancestors(block):
+        if isinstance(around, cst.If):
+            if found is not None and around.orelse is not found:
+                break
+            found = around
+        elif not isinstance(around, cst.Else):
+            break
+    return found
+
+
+def _branches(choice: cst.If) -> Iterator[cst.CSTNode]:
+    """The blocks of an ``if``, one of which runs; without an ``else``, the ``if`` itself as well."""
+    yield choice.body
+    if isinstance(choice.orelse, cst.If):
+        yield from _branches(choice.orelse)
+    else:
+        yield choice.orelse.body if choice.orelse is not None else choice
+
+
+def _leaves(block: cst.CSTNode) -> bool:
+    """Whether nothing after a block runs, when it has."""
+    last = block.body[-1] if isinstance(block, cst.IndentedBlock) else None
+    jumps = (cst.Return, cst.Raise, cst.Continue, cst.Break)
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], jumps)
 
 
 def _block(names: Names, node: cst.CSTNode) -> cst.CSTNode:

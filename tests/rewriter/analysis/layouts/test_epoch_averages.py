@@ -388,3 +388,16 @@ def test_a_sum_over_chosen_rows_that_are_trained_on_is_reduced(trained: Trained)
     text, findings = trained(built="far = 0", loss=loss, step="far += gap.abs().sum().item()", epoch="print(far)")
     assert f"far += {SUMMED.format('gap.abs().sum()')}\n" in text and "gather" not in text
     assert "metrics_gather" not in findings
+
+
+def test_terms_of_a_loss_that_are_set_in_branches_are_gathered_after_the_backward_pass(trained: Trained) -> None:
+    terms = PICK.format(by=":")
+    loss = "if epoch == 0:\n    far, square = pick(model(x)[:, 0], 2 * y)\nelif epoch == 1:\n    continue\nelse:\n"
+    loss += "    far, square = pick(model(x)[:, 0], y)\nloss = far.mean() + square.mean()"
+    text, findings = trained(
+        top=terms, built="total = n = 0", loss=loss, step="total += square.sum().item()\nn += far.numel()",
+        epoch="print(total / n)",
+    )  # fmt: skip
+    gathered = "square, far = accelerator.gather_for_metrics((square, far))\n        total +="
+    assert gathered in text and text.index("accelerator.backward(loss)") < text.index(gathered)
+    assert findings == []
