@@ -97,7 +97,7 @@ class Homes:
                     way.home = (unit, home)
                     return unit, code
         for field_ in self.fields:
-            if field_.code in among and field_.code in self.reach.reachable:
+            if field_.code in among and field_.code in self.reach.reachable and not self._is_open(field_):
                 home = self._beside(field_, needs)
                 if built and not home.arguments:
                     kept = self._flagged(field_.unit, field_.code, field_.statement, prepares)
@@ -335,6 +335,14 @@ class Homes:
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(field_.unit, name, condition, needs) or field_.statement
         return Home(first, Side.BEFORE, arguments, "where the device is chosen")
+
+    def _is_open(self, field_: DeviceField) -> bool:
+        """Whether other ways give the attribute what is not known to be a device: which one it then names is not
+        known before."""
+        known = {f.statement for f in self.fields}
+        assigns = attribute_assignments(field_.unit.names, field_.target)
+        others = (field_.unit.names.statement(a) for a in assigns if field_.unit.names.function(a) is field_.code)
+        return any(statement not in known for statement in others)
 
     def _before(self, field_: DeviceField, choice: cst.If) -> str:
         """The condition under which an attribute that only some branches set has named the CPU before; one that nothing

@@ -104,13 +104,23 @@ class Router:
         """The functions that run only after the home."""
         assert way.code is not None
         before = set(self._early(way))
+        doors = {way.code, *self._of_made(way.code)}
         pending: list[Code] = [*(unit.names.module for unit in self.reach.units), *self.state.escaped]
         while pending:
             code = pending.pop()
-            if code not in before and code is not way.code:
+            if code not in before and code not in doors:
                 before.add(code)
                 pending.extend(self.reach.callees(code))
-        return {code for code in self.reach.below(way.code) if code not in before and code is not way.code}
+        below = {code for door in doors for code in self.reach.below(door)}
+        return {code for code in below if code not in before and code is not way.code}
+
+    def _of_made(self, home: Code) -> list[Code]:
+        """The methods of the objects that a constructor makes, where that is the home: nobody runs them before it."""
+        method = self.holders.method(home)
+        if method is None or not self.holders.is_init(home):
+            return []
+        parts = method[1].node.body.body
+        return [p for p in parts if isinstance(p, cst.FunctionDef) and p is not home and not p.decorators]
 
     # The way down ----------------------------------------------------------------------------------------------------
 
@@ -152,16 +162,13 @@ class Router:
         """Let a method, or a function inside one, read the accelerator from its object."""
         if code is not method and not self._inner(code, method, klass, way, trail):
             return False
-        if (
-            code in self.shared
-            or method in self.shared
-            or (klass not in self.keepers and not self._at_home(klass, way))
-        ):
-            return False
-        if self._at_home(klass, way):
-            home = way.code
+        home, at_home = way.code, self._at_home(klass, way)
+        constructor = at_home and isinstance(home, cst.FunctionDef) and home.name.value == "__init__"
+        shared = code in self.shared or method in self.shared
+        if (shared and not constructor) or (klass not in self.keepers and not at_home):
+            return False  # whoever calls a shared method has made its object, but has not run another method
+        if at_home:
             assert home is not None
-            constructor = isinstance(home, cst.FunctionDef) and home.name.value == "__init__"
             if method in self._early(way) or not (constructor or self._runs_after(method, home)):
                 return False
         else:
