@@ -33,7 +33,9 @@ arguments of a write contain such code, all processes compute it first.
     +if accelerator.is_main_process:
     +    np.save("last.npy", output.detach().cpu())
 
-A file that is opened for writing and kept in a variable is handled by the rule `log_files`.
+A command of the system whose result nobody takes (``os.system("plot.sh &")``) is guarded like a write. If the script
+waits for the command, a note says that the other processes do not. A file that is opened for writing and kept in a
+variable is handled by the rule `log_files`.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ import libcst as cst
 from ..rewriter.editing.edits import Edit, EditGroup, Made, Replace
 from ..rewriter.facts.effects import Effect, EffectKind
 from ..rewriter.facts.module import ModuleFacts
-from ..rewriter.findings import Finding
+from ..rewriter.findings import Finding, Severity
 from ..rewriter.rule import rule
 
 ID = "main_process"
@@ -60,8 +62,14 @@ def main_process(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield Replace(
                 ID, effect.node, lambda _: _print(facts), reason=effect.because, whole=True, unit=EditGroup.ALONE
             )
-        elif effect.kind in (EffectKind.WRITE, EffectKind.CONSOLE):
+        elif effect.kind in (EffectKind.WRITE, EffectKind.CONSOLE, EffectKind.COMMAND):
             yield from _guard(facts, effect)
+            if effect.awaited:
+                yield Finding(
+                    ID, effect.node, "the main process runs this command, and the other processes do not wait for it",
+                    "if they read what it makes, add accelerator.wait_for_everyone() after it; else no action needed",
+                    Severity.NOTE,
+                )  # fmt: skip
 
 
 def _print(facts: ModuleFacts) -> cst.CSTNode:

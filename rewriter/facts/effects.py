@@ -19,6 +19,8 @@ class EffectKind(Enum):
     """The main process runs it first, then the others, which find the result."""
     FETCH = "fetch"
     """Only the main process runs it, and the others wait."""
+    COMMAND = "command"
+    """A command of the system, whose result nobody takes: once per job."""
     BAR = "bar"
 
 
@@ -42,11 +44,16 @@ class Effect(NamedTuple):
     """For what one process does before the others: the writes in it are those of the main process alone."""
     creates: bool = False
     """For the same: the file is computed, and not brought from elsewhere."""
+    awaited: bool = False
+    """For a command: the script waits until it has ended."""
 
     @property
     def verb(self) -> str:
         """What every process does, as a verb."""
-        words = {EffectKind.PRINT: "prints", EffectKind.CONSOLE: "prints", EffectKind.DOWNLOAD: "downloads"}
+        words = {
+            EffectKind.PRINT: "prints", EffectKind.CONSOLE: "prints", EffectKind.DOWNLOAD: "downloads",
+            EffectKind.COMMAND: "runs",
+        }  # fmt: skip
         return words.get(self.kind, "fetches" if self.kind is EffectKind.FETCH else "writes")
 
 

@@ -13,7 +13,7 @@ from ..facts.torch_api import questions
 from .program import EmittedProgram
 from .violation import Violation
 
-_ONCE = (EffectKind.WRITE, EffectKind.DOWNLOAD)
+_ONCE = (EffectKind.WRITE, EffectKind.DOWNLOAD, EffectKind.COMMAND)
 
 
 def is_distributed(program: EmittedProgram) -> bool:

@@ -53,6 +53,33 @@ def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., N
     )
 
 
+COMMANDS = {
+    "in the background": ("os.system('sh plot.sh &')", []),
+    "in the background, with a name": ("os.system('sh plot.sh {} &'.format(epoch))", []),
+    "that is started": ("subprocess.Popen(['sh', 'plot.sh'])", []),
+    "that is waited for": ("os.system('sh plot.sh')", ["main_process"]),
+    "that must succeed": ("subprocess.check_call(['sh', 'plot.sh'])", ["main_process"]),
+}
+
+
+@pytest.mark.parametrize(("command", "findings"), COMMANDS.values(), ids=COMMANDS)
+def test_a_command_whose_result_nobody_takes_runs_once(command: str, findings: list[str], lines: Lines) -> None:
+    out, new, ids = lines(imports="import os\nimport subprocess", epoch=command)
+    assert (out, ids) == ([f"    {command}"], findings)
+    assert new == ["    if accelerator.is_main_process:", f"        {command}"]
+
+
+OWN_COMMANDS = {
+    "its result is taken": "failed = os.system('sh plot.sh')",
+    "it names the process": "os.system('taskset -p 0xff %d' % os.getpid())",
+}
+
+
+@pytest.mark.parametrize("command", OWN_COMMANDS.values(), ids=OWN_COMMANDS)
+def test_a_command_that_each_process_may_need_is_left_and_reported(command: str, lines: Lines) -> None:
+    assert lines(imports="import os", epoch=command) == ([], [], ["once"])
+
+
 PRINTS = {
     "a print": ("print('epoch', epoch)", "accelerator.print('epoch', epoch)"),
     "keywords stay": ("print(epoch, end='', flush=True)", "accelerator.print(epoch, end='', flush=True)"),

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind, Handle
+from ...facts.roles import Role
 from ...facts.torch_api.questions import prints_lines, saves_by_one, shows_bar, writes, writing_methods
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import Instance, State, Trail, Unit, Unknown, traces
+from ..dataflow.values import Instance, State, Trail, Unit, Unknown, origins, traces
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
@@ -18,7 +19,7 @@ from ..training.training import Training, made_names, method_name, outside_name,
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
-from .handles import Handles, once
+from .handles import COMMANDS, Handles, once
 from .memory import into_memory
 
 
@@ -48,6 +49,8 @@ class _Search:
         """Questions for a file that the processes ask one after the other."""
         self.lines: dict[tuple[cst.CSTNode, EffectKind], list[int]] = {}
         """Lines of several statements -> the positions of those that write."""
+        self.awaited: set[cst.CSTNode] = set()
+        """Commands that the script waits for."""
         self.handles = Handles(state, unit)
         self.fetches = Fetches(state, unit, together)
         self.makings = Makings(state, unit, reach, together)
@@ -65,7 +68,7 @@ class _Search:
         for call in calls:
             self._write(call)
         for (line, kind), parts in self.lines.items():
-            self._add(Effect(line, kind, _WHY, parts=tuple(sorted(parts))))
+            self._add(self._alike(Effect(line, kind, _WHY, parts=tuple(sorted(parts)))))
         for call in calls:
             if not self._is_settled(call):
                 self._made(call)
@@ -129,8 +132,18 @@ class _Search:
             self._written(call, EffectKind.CONSOLE if self._on_console(call, name) else EffectKind.WRITE)
         elif self._opens(call):
             self._opened(call)
+        elif name in COMMANDS and stands_alone(self.unit, call) and not self._of_process(call):
+            if not _in_background(call, name):
+                self.awaited.add(call)
+            self._written(call, EffectKind.COMMAND)
         elif self._may_save(call):
             self._add(once(call, "it may save a file, by a method that is not known"))
+
+    def _of_process(self, call: cst.Call) -> bool:
+        """Whether a command names the process that runs it: each process has one of its own."""
+        inside = (node for arg in call.args for node in descendants(arg.value))
+        slots = [slot for node in inside if (slot := self.state.values.get(node)) is not None]
+        return any(traces(slot, Trail.STAMP) or origins(slot, Role.PLACE) for slot in slots)
 
     def _may_save(self, call: cst.Call) -> bool:
         """Whether a call is the method `save`, with a path, of an object of which nothing is known."""
@@ -195,9 +208,16 @@ class _Search:
             self._hoisted(call, statement, kind)
         elif isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
             self.settled.add(statement)
-            self._add(Effect(statement, kind, _WHY))
+            self._add(self._alike(Effect(statement, kind, _WHY)))
         else:
             self._in_line(call, kind)
+
+    def _alike(self, effect: Effect) -> Effect:
+        """An effect with what is said of a command, where it is one."""
+        if effect.kind is not EffectKind.COMMAND:
+            return effect
+        awaited = not self.awaited.isdisjoint(descendants(effect.node))
+        return effect._replace(because="every process would run the command", awaited=awaited)
 
     def _in_line(self, call: cst.Call, kind: EffectKind) -> None:
         """A write beside other statements on a line, or after the colon of an ``if``."""
@@ -307,6 +327,13 @@ def _moves_ahead(call: cst.Call, forward: cst.Call) -> bool:
         if isinstance(node, cst.Call) and node is not call and forward not in set(descendants(node)):
             return True
     return False
+
+
+def _in_background(call: cst.Call, name: str) -> bool:
+    """Whether nothing waits for a command: ``os.system("plot.sh &")``."""
+    texts = (n for arg in call.args[:1] for n in descendants(arg.value))
+    words = (n.evaluated_value if isinstance(n, cst.SimpleString) else getattr(n, "value", "") for n in texts)
+    return name == "subprocess.Popen" or any(str(word).rstrip().endswith(" &") for word in words)
 
 
 def _is_item(node: cst.CSTNode, call: cst.Call) -> bool:

@@ -26,6 +26,16 @@ _TRACKS = "each process would track its own run"
 _TELLS = frozenset("log_dir logdir get_logdir dir id name url path info run_id get_key get_name".split())
 """What a handle tells, and scripts name files by."""
 
+COMMANDS = (
+    "os.system",
+    "os.popen",
+    "subprocess.run",
+    "subprocess.call",
+    "subprocess.check_call",
+    "subprocess.check_output",
+    "subprocess.Popen",
+)
+"""What runs a command of the system."""
 _ONCE = {
     "wandb.agent": "starts one sweep per process",
     "wandb.sweep": "starts one sweep per process",
@@ -33,13 +43,7 @@ _ONCE = {
     "coloredlogs.install": "every process logs to the console",
     "h5py.File": "every process would write the same file",
     "pandas.ExcelWriter": "every process would write the same file",
-    "os.system": "every process runs the command",
-    "os.popen": "every process runs the command",
-    "subprocess.run": "every process runs the command",
-    "subprocess.call": "every process runs the command",
-    "subprocess.check_call": "every process runs the command",
-    "subprocess.check_output": "every process runs the command",
-    "subprocess.Popen": "every process runs the command",
+    **dict.fromkeys(COMMANDS, "every process runs the command"),
 }
 
 
