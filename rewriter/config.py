@@ -40,6 +40,8 @@ class Config(NamedTuple):
     """Apply the safe edits of a file although a finding blocks it."""
     tells: bool = False
     """Also report which values are equal on all processes, and what the processes do together."""
+    launched: bool = False
+    """One process starts the script, and the processes that train later: a notebook."""
 
     def enables(self, id: str) -> bool:
         """Whether a rule is to be run."""

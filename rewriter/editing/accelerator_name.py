@@ -28,7 +28,7 @@ def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
     ``PartialState()`` if the accelerator is not visible."""
     name, code = facts.accelerator, names.function(edit.node)
     owner = facts.spelled.get(code)
-    asked = code in facts.behind and edit.rule not in _SILENT
+    asked = _asks_state(edit, code, facts)
     spoken = STATE if asked else f"{owner}.{name}" if owner is not None else None
     if spoken is None or isinstance(edit.node, (cst.Param, cst.FunctionDef, cst.Module)):
         return edit
@@ -41,10 +41,14 @@ def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
     return edit
 
 
+def _asks_state(edit: Edit, code: cst.CSTNode, facts: ModuleFacts) -> bool:
+    return (code in facts.behind or edit.node in facts.ahead) and edit.rule not in _SILENT
+
+
 def imported(edits: Sequence[Edit], names: Names, facts: ModuleFacts) -> Iterator[AddImport]:
     """The imports that such spellings need."""
     for edit in edits:
-        if names.function(edit.node) in facts.behind and edit.rule not in _SILENT and not isinstance(edit, AddImport):
+        if _asks_state(edit, names.function(edit.node), facts) and not isinstance(edit, AddImport):
             why = "it knows which process this is"
             yield AddImport(edit.rule, facts.module, facts.abilities.module, _STATE, reason=why, unit=edit.unit)
 

@@ -374,6 +374,8 @@ class ModuleFacts(NamedTuple):
     """What the object is called in functions that read the accelerator from it: ``self`` for ``self.accelerator``."""
     behind: frozenset[cst.CSTNode] = frozenset()
     """Functions that do not get the accelerator, and run only when it exists: they use ``PartialState()``."""
+    ahead: frozenset[cst.CSTNode] = frozenset()
+    """Prints that may come before the accelerator: so do they."""
     placements: tuple[Placement, ...] = ()
     device_reads: tuple[DeviceRead, ...] = ()
     legacy: tuple[LegacyTensor, ...] = ()

@@ -39,7 +39,7 @@ def plan_notebook(
     The arguments are those of ``pipeline.plan``. Raises ``SourceError`` for a cell that is not valid Python.
     """
     notebook.check()
-    script = notebook.script()
+    script, config = notebook.script(), config._replace(launched=True)
     planned = plan([source_of(notebook, script), *modules], catalogue, config, layout, each)
     result = planned.result()
     try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import libcst as cst
+
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.constants import Constant, Constants, constants, lent
 from ..analysis.devices.device_fields import device_fields, given_fields
 from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, device_names
+from ..analysis.devices.visible_gpus import is_environment
 from ..analysis.diagnostics.refusals import refusals
 from ..analysis.distributed.distribution import by_hand, settled
 from ..analysis.distributed.guards import Guards
@@ -84,6 +87,23 @@ class ProgramFacts:
     def guards(self) -> Guards:
         """The code that not every process comes to, by the script's own conditions."""
         return Guards(self.state, self.reach, RankQuestions(Tracer(self.state, self.reach)))
+
+    @cached_property
+    def given_away(self) -> set[Code]:
+        """The functions that code outside the program may run, in whatever process, and what they call."""
+        known = (function for function in self.state.escaped if function in self.reach.reachable)
+        return {code for function in known for code in self.reach.below(function)}
+
+    @cached_property
+    def environment(self) -> list[tuple[Unit, cst.CSTNode]]:
+        """The assignments that set a variable of the environment, perhaps for what the accelerator starts."""
+        return [
+            (unit, node)
+            for unit in self.reach.units
+            for node in unit.names.every(cst.Assign)
+            if isinstance(node, cst.Assign)
+            and any(isinstance(t.target, cst.Subscript) and is_environment(unit, t.target.value) for t in node.targets)
+        ]
 
     def _by_hand(self) -> ByHand | None:
         """How the script distributes itself, where the accelerator is to take its place."""

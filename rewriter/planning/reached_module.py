@@ -22,7 +22,9 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import backward_operand
 from ..analysis.training.step_counts import counts
 from ..analysis.training.training import is_loss, outside_name
+from ..facts.effects import EffectKind
 from ..facts.module import Call, Count, DeviceRead, Fact, Form, Home, ModuleFacts, Move, Placement, Side, Store
+from ..facts.module_paths import ENTRY
 from ..facts.roles import Role
 from .accelerator_path import Way
 from .collected import Collected, called_name
@@ -30,6 +32,8 @@ from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
 from .holders import base_call, receiver
 from .unreachable import unreached_backwards, unreached_effects, unreached_saves, unreached_work
+
+_SHOWN = (EffectKind.PRINT, EffectKind.CONSOLE)
 
 
 class ReachedModule:
@@ -60,9 +64,13 @@ class ReachedModule:
         program, unit, found, way, here = self._program, self._unit, self._found, self._way, self.here
         told = list(found.findings)
         prepares = tuple(p for u, p in found.plan.prepares if u is unit)
+        behind = {code for code in way.behind - way.reaches if code in unit.names.scopes}
+        ahead = frozenset(
+            e.node for e in found.effects if e.kind in _SHOWN and not here(e.node) and self._knows_itself(e.node)
+        )
 
         def attained(node: cst.CSTNode) -> bool:
-            return here(node) or unit.names.function(node) in way.behind
+            return here(node) or unit.names.function(node) in way.behind or node in ahead
 
         def joined(node: cst.CSTNode) -> bool:
             return here(node) or unit.names.function(node) in way.after
@@ -124,7 +132,8 @@ class ReachedModule:
             handings=tuple(h for u, h in way.handings if u is unit),
             stores=tuple(_stores(unit, way)),
             spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
-            behind=frozenset(code for code in way.behind - way.reaches if code in unit.names.scopes),
+            behind=frozenset(behind),
+            ahead=ahead,
             placements=tuple(p for p in found.placements if self._moves(p)),
             device_reads=tuple(reads),
             visible=tuple(found.visible),
@@ -159,6 +168,27 @@ class ReachedModule:
             roles=tuple(roles(program.state, unit)),
             behaviour=found.behaviour,
         )
+
+    def _knows_itself(self, node: cst.CSTNode) -> bool:
+        """
+        Whether a process may learn before it creates the accelerator which one it is.
+
+        Not where the script chooses the device, or sets the environment, after it; not in the workers of a loader, in
+        code that other files use, or where a module is imported.
+        """
+        program, way, code = self._program, self._way, self._unit.names.function(node)
+        if program.existing is not None or program.hand is not None or program.config.launched:
+            return False
+        if way.home is None or way.home[1].arguments or code in program.shared:
+            return False
+        order = self._unit.names.order
+        for unit, sets in program.environment:
+            before = unit is self._unit and unit.names.function(sets) is code and order(sets) < order(node)
+            if not before and unit.names.statement(sets) not in self._found.visible:
+                return False
+        if isinstance(code, cst.Module):
+            return self._unit.place.name == ENTRY
+        return code in program.reach.above(way.code) or code not in program.given_away
 
     def _counts(self) -> Iterator[Count]:
         """What each process counts, or collects, for itself."""

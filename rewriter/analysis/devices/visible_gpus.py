@@ -25,7 +25,7 @@ def visible_devices(state: State, unit: Unit, reach: Reach) -> list[cst.SimpleSt
         small = statement.body[0]
         if isinstance(small, cst.Assign) and len(small.targets) == 1:
             target = small.targets[0].target
-            if isinstance(target, cst.Subscript) and _is_environment(unit, target.value):
+            if isinstance(target, cst.Subscript) and is_environment(unit, target.value):
                 index = target.slice[0].slice
                 if isinstance(index, cst.Index) and _word(index.value) in _VISIBLE and _word(small.value) not in _NONE:
                     found.append(statement)
@@ -44,7 +44,8 @@ def _statements(unit: Unit, reach: Reach) -> Iterator[cst.SimpleStatementLine]:
                 yield node
 
 
-def _is_environment(unit: Unit, node: cst.BaseExpression) -> bool:
+def is_environment(unit: Unit, node: cst.BaseExpression) -> bool:
+    """Whether an expression is the environment of the process."""
     return unit.names.module.code_for_node(node) in ("os.environ", "environ")
 
 
