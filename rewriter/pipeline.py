@@ -320,7 +320,7 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
 
 
 def _nature(known: Understood) -> Iterator[tuple[cst.CSTNode, str, str]]:
-    return nature(known.names, known.facts, known.whole)
+    return nature(known.names, known.facts, known.whole, known.unbuilt)
 
 
 def _group(edit: Edit, file: Answered) -> str:

@@ -21,6 +21,8 @@ from ..analysis.devices.kept_choices import kept_choice
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.moves import Mover
 from ..analysis.devices.use_before_prepare import Stands
+from ..analysis.diagnostics.nature import by_nature
+from ..analysis.diagnostics.remarks import may_run
 from ..analysis.distributed.apart import condition, left_on_cpu, met_apart, said
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.existing_guards import guarded, in_turn
@@ -78,6 +80,8 @@ class Understood(NamedTuple):
     """Its functions that the program does not run."""
     whole: frozenset[cst.CSTNode] = frozenset()
     """Where it asks for the length of a loader that is not prepared."""
+    unbuilt: frozenset[cst.Call] = frozenset()
+    """What would make something that is different on each process, in classes that the program never builds."""
 
 
 def understand(
@@ -94,7 +98,10 @@ def understand(
         names = taken(state, unit)
         entry = unit is units[0] and not names
         idle = tuple(program.reach.idle(unit))
-        known.append(Understood(facts, unit.names, entry, names, idle, frozenset(program.whole_loaders(unit))))
+        differs = (call for call in unit.names.calls if by_nature(call) is not None)
+        unbuilt = frozenset(call for call in differs if not may_run(unit, program.reach, call))
+        whole = frozenset(program.whole_loaders(unit))
+        known.append(Understood(facts, unit.names, entry, names, idle, whole, unbuilt))
     return known
 
 

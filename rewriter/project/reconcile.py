@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..findings import Severity
 from ..gate.prefilter import parse
-from ..result import Diagnosis, FileResult, Result
+from ..result import Diagnosis, FileResult, Result, Trait
 from .entry_points import Map
 from .import_graph import Program, absolute
 
@@ -68,7 +68,24 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
     files = [_kept(file, clashes.get(key), left.get(key), key in entry) for key, (_, file) in found.items()]
     files = _tested(files, [(p, r) for p, r in results if absolute(p.entry) not in left], map)
     entries = {program.entry for program, _ in results}
-    return [f for f in files if every or f.changed or f.diagnoses or f.source.path in entries]
+    shown = [f for f in files if every or f.changed or f.diagnoses or f.source.path in entries]
+    return _with_traits(shown, results)
+
+
+def _with_traits(shown: list[FileResult], results: Sequence[tuple[Program, Result]]) -> list[FileResult]:
+    """The files of which something is said, those that start a changed program with what the other files do differently
+    on each process: a model in a module that stays as it is."""
+    paths = {file.source.path: file for file in shown}
+    more: dict[Path, dict[Trait, None]] = {}
+    for program, result in results:
+        silent = [file for file in result.files if file.source.path not in paths]
+        if program.entry in paths and any(paths[f.source.path].changed for f in result.files if f not in silent):
+            found = (trait._replace(line=0) for file in silent for trait in file.traits if trait.kind in _BY_NATURE)
+            more.setdefault(program.entry, {}).update(dict.fromkeys(found))
+    return [f._replace(traits=(*f.traits, *more[f.source.path])) if f.source.path in more else f for f in shown]
+
+
+_BY_NATURE = ("statistics", "noise", "transforms")
 
 
 def together(one: FileResult, other: FileResult) -> FileResult | None:

@@ -121,4 +121,5 @@ _BATCHES = {
 def _named(traits: list[Trait], many: bool, before: str = "", behind: str = "") -> str:
     """``BatchNorm2d (lines 14, 18)``."""
     names = ", ".join(f"{before}{name}{behind}" for name in dict.fromkeys(trait.name for trait in traits))
-    return names if many else f"{names} ({at_lines(trait.line for trait in traits)})"
+    places = at_lines(trait.line for trait in traits) if all(trait.line for trait in traits) else ""
+    return f"{names} ({places})" if places and not many else names

@@ -22,13 +22,14 @@ _ROWS = re.compile(r"\blen\(|(num|n)_(samples|examples|train\w*|rows|data)\b|dat
 
 
 def nature(
-    names: Names, facts: ModuleFacts, whole: Container[cst.CSTNode] = ()
+    names: Names, facts: ModuleFacts, whole: Container[cst.CSTNode] = (), unbuilt: Container[cst.Call] = ()
 ) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
     ``steps``, ``cadence``, ``interval``, ``limit``, ``bar``, ``running``, ``figure``, ``mac``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
-    ``whole``: where the length of a loader is asked for that stays as it is.
+    ``whole``: where the length of a loader is asked for that stays as it is; ``unbuilt``: the calls of ``by_nature``
+    that the program never makes.
     """
     by_hand = bool(facts.by_hand or facts.unwrapped)
     if by_hand:
@@ -44,18 +45,25 @@ def nature(
     for call in names.calls:
         written = dotted(call.func)
         last = written.rpartition(".")[2]
-        if _STATISTICS.match(last) or ("models." in written and _NETWORKS.match(last)):
-            if not by_hand:
-                yield call, "statistics", last
-        elif _NOISE.match(last):
-            yield call, "noise", last
-        elif random_transform(last):
-            yield call, "transforms", last
+        if (kind := by_nature(call)) is not None:
+            if call not in unbuilt and not (by_hand and kind == "statistics"):
+                yield call, kind, last
         elif written == "len" and len(call.args) == 1:
             loader = dotted(call.args[0].value)
             if not by_hand and call not in whole and loader and loader in loaders | prepared:
                 yield call, "length", loader
     yield from () if by_hand else _steps(names, loaders | prepared)
+
+
+def by_nature(call: cst.Call) -> str | None:
+    """The kind of a call that makes something which is different on each process; None for any other."""
+    written = dotted(call.func)
+    last = written.rpartition(".")[2]
+    if _STATISTICS.match(last) or ("models." in written and _NETWORKS.match(last)):
+        return "statistics"
+    if _NOISE.match(last):
+        return "noise"
+    return "transforms" if random_transform(last) else None
 
 
 def _steps(names: Names, loaders: set[str]) -> Iterator[tuple[cst.CSTNode, str, str]]:

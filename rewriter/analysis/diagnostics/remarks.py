@@ -43,13 +43,12 @@ def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
     layers = list(_norms(state, unit, reach))
     others = [other for other in reach.units if other is not unit and any(_norms(state, other, reach))]
     if layers and not any(reach.units.index(other) < reach.units.index(unit) for other in others):
-        count = f"{len(layers)} layers" if len(layers) > 1 else "a layer"
         more = f" (and more in {len(others)} other modules)" if len(others) > 1 else " (and more in another module)"
         yield Finding(
             "batch-norm",
             layers[0],
-            f"{count} of BatchNorm{more if others else ''}: each process normalises over its own batch, so training on "
-            "N processes is close to the original but not equal to it, even with the global batch kept",
+            f"BatchNorm{more if others else ''}: each process normalises over its own batch, so training on N "
+            "processes is close to the original but not equal to it, even with the global batch kept",
             "no action needed if batches stay large; on GPUs you can use "
             "nn.SyncBatchNorm.convert_sync_batchnorm(model)",
             Severity.NOTE,
@@ -59,12 +58,13 @@ def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
 def _norms(state: State, unit: Unit, reach: Reach) -> Iterator[cst.Call]:
     """The layers of BatchNorm that a module makes; not those of a class that the program never names, and so never
     builds."""
-    for call in unit.names.calls:
-        if _is_batch_norm(state, call):
-            klass = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef)), None)
-            code = unit.names.function(call)
-            if klass is None or code in reach.reachable or _may_be_built(reach, klass):
-                yield call
+    return (call for call in unit.names.calls if _is_batch_norm(state, call) and may_run(unit, reach, call))
+
+
+def may_run(unit: Unit, reach: Reach, call: cst.Call) -> bool:
+    """Whether a call may run: also by a class that no call is seen to build."""
+    klass = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef)), None)
+    return klass is None or unit.names.function(call) in reach.reachable or _may_be_built(reach, klass)
 
 
 def _may_be_built(reach: Reach, klass: cst.ClassDef) -> bool:

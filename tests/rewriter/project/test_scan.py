@@ -12,6 +12,8 @@ import pytest
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import RawConfig
 from torchlift.rewriter.project.scan import Survey, Surveyor
+from torchlift.rewriter.report.expect import expectations
+from torchlift.rewriter.result import Result
 
 DATA = """\
 import torch
@@ -483,4 +485,45 @@ def test_one_remark_a_program_speaks_of_its_layers_of_batch_norm(look: Look) -> 
     survey = look({**PROGRAM, **modules, "train.py": script})
     told = [d.message for file in survey.files for d in file.diagnoses if d.id == "batch-norm"]
     assert len(told) == 1
-    assert told[0].startswith("a layer of BatchNorm (and more in 2 other modules): ")
+    assert told[0].startswith("BatchNorm (and more in 2 other modules): ")
+
+
+NOISY = """\
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+        self.head = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.head(self.drop(x))
+"""
+
+
+def test_noise_in_a_module_that_stays_as_it_is_is_named(look: Look) -> None:
+    use = "import net\nnet.Net()\n"
+    survey = look({**PROGRAM, "net.py": NOISY, "train.py": use + TRAIN})
+    assert set(changed(survey)) == {"train.py", "engine.py"}
+    assert "Dropout: each process draws its own noise for its own rows." in list(
+        expectations(Result(tuple(survey.files)))
+    )
+
+
+def test_noise_in_a_class_that_nothing_builds_is_not(look: Look) -> None:
+    survey = look({**PROGRAM, "net.py": NOISY, "train.py": "import net\n" + TRAIN})
+    assert not any("noise" in told for told in expectations(Result(tuple(survey.files))))
+
+
+def test_noise_of_a_program_that_stays_as_it_is_is_no_matter(look: Look) -> None:
+    survey = look({"net.py": NOISY, "show.py": "import net\nprint(net.Net())\n"}, "show.py")
+    assert not any("noise" in told for told in expectations(Result(tuple(survey.files))))
+
+
+def test_layers_of_batch_norm_are_not_counted(look: Look) -> None:
+    """How often a loop makes them is not known."""
+    layers = "from torch import nn\nnorms = [nn.BatchNorm1d(2) for _ in range(9)]\n"
+    survey = look({**PROGRAM, "train.py": layers + TRAIN})
+    told = [d.message for file in survey.files for d in file.diagnoses if d.id == "batch-norm"]
+    assert [message.partition(":")[0] for message in told] == ["BatchNorm"]
