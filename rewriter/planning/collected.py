@@ -40,6 +40,7 @@ from ..analysis.layouts.decisions import decisions
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.epoch_averages import averages
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
+from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_batches
@@ -61,6 +62,8 @@ from .prepare import PreparePlan
 from .program import ProgramFacts
 from .wrapped import hidden
 
+_OF_LOSSES = frozenset({"weighted-mean", "in-batch-pairs"})
+"""Findings that say already how a loss is no mean over the rows."""
 _ASKED = frozenset({"backward", "clip_grad_norm_", "clip_grad_value_"})
 
 
@@ -230,6 +233,8 @@ class Collected:
             self.behaviour = tuple(story(state, self.unit, reach, training, equality, self.gathers))
         if self.program.config.keep_global_batch:
             self.findings.extend(tied_shapes(self.unit, reach, training))
+            if not any(finding.id in _OF_LOSSES for finding in self.findings):
+                self.findings.extend(unclear_losses(state, self.unit, reach, training, equality.shared))
         else:
             means = dict(mean_of_batches(state, self.unit, equality.shared))
             self.findings.extend(told(self.figures, means))

@@ -61,6 +61,10 @@ class LoopLayouts:
         held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
         return bool(held) and all(isinstance(layout, Shard) and layout.dim == 0 for layout in held)
 
+    def backward(self, call: cst.Call) -> Layout | None:
+        """What a backward pass of the loop starts from; None where the way to it could not be followed."""
+        return self._walk.backwards.get(call)
+
     def value(self, node: cst.BaseExpression) -> Layout:
         """What an expression of the loop gives."""
         found = self._walk.held.get(node)

@@ -1,0 +1,87 @@
+"""Losses that are not known to be a mean or a sum over the rows, where each process has its shard of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+import libcst as cst
+
+from ...facts.roles import Role
+from ...findings import Finding
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import CallRecord, State, Unit, origins
+from ..syntax.walk import descendants
+from ..training.gradient_path import backward_operand
+from ..training.training import Training
+from .engine.layout import Layout, Unclear, held
+from .loop_layouts import LoopLayouts
+
+
+def unclear_losses(
+    state: State, unit: Unit, reach: Reach, training: Training, shared: Container[cst.CSTNode]
+) -> Iterator[Finding]:
+    """
+    What is said of the losses of a module with the global batch kept: one finding.
+
+    Each process's loss is taken for the mean, or for a part of the sum, over the rows of the batch. With whole batches
+    for each process, every one of them computes what the script does.
+
+    Args:
+        state: the solved program.
+        unit: the module.
+        reach: its call graph.
+        training: what trains in it.
+        shared: the loops whose batches are cut into shards.
+    """
+    for loop in training.train_loops:
+        if loop not in unit.names.parents or loop not in shared or not state.loaders.get(loop):
+            continue
+        if not isinstance(loop, cst.For):
+            continue
+        layouts = LoopLayouts(state, reach, unit, loop)
+        inside = set(descendants(loop))
+        for record in training.backwards:
+            layout = layouts.backward(record.node)
+            if layout is None and record.node not in inside:
+                continue
+            loss = _unscaled(state, backward_operand(record))
+            if layout is None or loss is not backward_operand(record):
+                layout = layouts.value(loss)
+            found = _unclear(layout)
+            if found is not None:
+                yield _finding(unit, record, loss, found)
+                return
+
+
+def _unscaled(state: State, loss: cst.BaseExpression) -> cst.BaseExpression:
+    """The loss in ``scaler.scale(loss)``."""
+    if isinstance(loss, cst.Call) and isinstance(loss.func, cst.Attribute) and len(loss.args) == 1:
+        if origins(state.values.get(loss.func.value), Role.SCALER):
+            return loss.args[0].value
+    return loss
+
+
+def _unclear(layout: Layout) -> Unclear | None:
+    return next((part for part in held(layout) if isinstance(part, Unclear)), None)
+
+
+def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Unclear) -> Finding:
+    text = record.unit.names.module.code_for_node(loss)
+    node = found.node if found.node in unit.names.parents else record.node if record.unit is unit else None
+    if found.joint:
+        return Finding(
+            "weighted-mean",
+            node,
+            f"`{text}` is no mean and no sum over the rows of a batch ({found.reason}): with the global batch kept "
+            "each process computes it of its own shard, so the gradient is another one than the original's",
+            "no action needed if this term may be that of a smaller batch; otherwise leave out --keep-global-batch: "
+            "each process then takes whole batches of the script's size",
+        )
+    return Finding(
+        "loss-reduction",
+        node,
+        f"it is not known whether `{text}` is a mean or a sum over the rows of a batch ({found.reason}): with the "
+        "global batch kept each process computes it of its own shard, and anything else gives another gradient",
+        "no action needed if it is a mean or a sum over the rows; --verify shows it; otherwise leave out "
+        "--keep-global-batch: each process then takes whole batches of the script's size",
+    )

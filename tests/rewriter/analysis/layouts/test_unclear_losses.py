@@ -1,0 +1,78 @@
+"""With the global batch kept, a loss that is not known to be a mean or a sum over the rows is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import Diagnosis
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import torch
+from elsewhere import penalty
+scaler = torch.amp.GradScaler()
+model = torch.nn.Linear(8, 2)
+loader = torch.utils.data.DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    out = model(x)
+    mean = torch.nn.functional.cross_entropy(out, y)
+{loss}
+    optimizer.zero_grad()
+{backward}
+"""
+STEP = "loss.backward()\noptimizer.step()"
+SCALED = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"
+
+
+def findings(loss: str, backward: str = STEP, *, keep: bool = True) -> list[Diagnosis]:
+    text = SCRIPT.format(loss=indent(loss, "    "), backward=indent(backward, "    "))
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(keep_global_batch=keep)).files
+    assert "accelerator.backward(" in file.after.decode()
+    return [found for found in file.diagnoses if found.id != "grad_scaler"]
+
+
+@pytest.mark.hazard("U4")
+@pytest.mark.parametrize(
+    ("loss", "id", "told"),
+    [
+        ("loss = mean + 0.1 * out.norm(2)", "weighted-mean", "`loss` is no mean and no sum over the rows"),
+        ("loss = mean + torch.linalg.norm(out)", "weighted-mean", "no mean and no sum over the rows"),
+        ("loss = mean + out.max()", "weighted-mean", "no mean and no sum over the rows"),
+        ("size = out.norm()\nloss = mean\nloss = loss + size", "weighted-mean", "no mean and no sum over the rows"),
+        ("loss = mean + penalty(out)", "loss-reduction", "what `penalty` does with the rows of the batch is not known"),
+    ],
+    ids=["a norm", "a norm of torch.linalg", "a maximum", "by a variable", "code that cannot be seen"],
+)
+@pytest.mark.parametrize("backward", [STEP, SCALED], ids=["plain", "scaled"])
+def test_a_term_that_is_no_mean_over_the_rows_is_named(loss: str, id: str, told: str, backward: str) -> None:
+    (found,) = findings(loss, backward)
+    assert (found.id, found.severity) == (id, Severity.REVIEW) and told in found.message
+    assert "--keep-global-batch" in found.remedy
+    assert findings(loss, backward, keep=False) == [], "each process computes what the script does"
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = mean",
+        "loss = mean + 0.1 * out.norm(dim=1).mean()",
+        "loss = mean + sum(p.norm() for p in model.parameters())",
+        "loss = mean + 0.1 * model.weight.norm()",
+        "loss = (out ** 2).sum()",
+    ],
+    ids=["a mean", "norms of rows", "norms of weights", "the norm of a weight", "a sum"],
+)
+def test_means_and_sums_of_rows_are_not(loss: str) -> None:
+    assert findings(loss) == []
+
+
+def test_a_loss_of_which_a_finding_tells_already_is_named_once() -> None:
+    assert [found.id for found in findings("loss = torch.sqrt(mean) + out.norm()")] == ["weighted-mean"]
