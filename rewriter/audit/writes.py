@@ -24,7 +24,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ..analysis.dataflow.values import Unit, origins
-from ..analysis.effects.effects import opens_to_write
+from ..analysis.effects.handles import opens_to_write
 from ..analysis.effects.memory import into_memory
 from ..analysis.effects.written import written
 from ..analysis.syntax.nodes import keyword

@@ -23,6 +23,7 @@ from ..analysis.distributed.manual_ddp import without_prefix
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
+from ..analysis.effects.file_caches import asked_apart, asked_by_each
 from ..analysis.effects.folders import folders, received
 from ..analysis.effects.unseen import unseen
 from ..analysis.layouts import metrics
@@ -208,6 +209,14 @@ class Collected:
         self.effects = [e for e in self.effects if function(e.node) not in inside]
         self.saves = [s for s in self.saves if function(s.call) not in inside]
         self.read_back = [s for s in self.read_back if function(s) not in inside]
+
+    def leave_to_askers(self) -> None:
+        """Let nobody wait where each process decides by itself, by a question for a file, whether it comes there."""
+        for node in self.read_back:
+            asked = asked_by_each(self.program.reach, self.program.training, node)
+            if asked is not None:
+                self.findings.append(asked_apart(node, asked))
+                self.read_back = [other for other in self.read_back if other is not node]
 
     def decide(self, equality: Equality) -> None:
         """Add what makes decisions equal on all processes, and findings for those that cannot be."""

@@ -255,6 +255,7 @@ class _Analyses(ProgramFacts):
         asked = self._run_in_turn([e.node for e in turns]) - inside
         for part in collected.values():
             part.leave_to_turn(inside, asked)
+            part.leave_to_askers()
         early = partial(self._reads_early, plan_)
         shared = [
             loop

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.distributed.guards import Guards
+from ..analysis.effects.file_caches import asked_by_each
 from ..analysis.training.training import method_name
 from ..facts.torch_api import questions
 from .program import EmittedProgram
@@ -23,3 +24,8 @@ def apart(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
                 # with nested blocks, the first process leaves the inner one when the others enter the outer one
                 words = f"`{name}` waits for all processes, but only some of them come to it"
                 yield Violation("collective-apart", program.at(record), words, guard)
+            elif name == "wait_for_everyone":
+                asked = asked_by_each(program.reach, program.training, record.node)
+                if asked is not None:
+                    words = f"`{name}` waits for all processes, but each asks by itself for a file that leads to it"
+                    yield Violation("collective-apart", program.at(record), words, asked)

@@ -19,7 +19,7 @@ from ..training.training import Training, made_names, method_name, outside_name,
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
-from .handles import COMMANDS, Handles, once
+from .handles import COMMANDS, Handles, once, opens_to_write
 from .memory import into_memory
 
 
@@ -379,15 +379,6 @@ def _binds_for_later(unit: Unit, block: cst.CSTNode) -> bool:
                 if not any(start < names.order(d) < names.order(read) for d in others):
                     return True
     return False
-
-
-def opens_to_write(call: cst.Call, position: int) -> bool:
-    """Whether the mode of an ``open``, at a position of its arguments, is one that writes."""
-    mode = keyword(call, "mode")
-    if mode is None and len(call.args) > position and call.args[position].keyword is None:
-        mode = call.args[position].value
-    text = mode.evaluated_value if isinstance(mode, cst.SimpleString) else ""
-    return isinstance(text, str) and any(letter in text for letter in "wax+")
 
 
 def _path_opens(call: cst.Call) -> bool:

@@ -12,11 +12,15 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.roles import Role
-from ..dataflow.call_graph import Reach
-from ..dataflow.values import State, Unit, origins
+from ...facts.torch_api import questions
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Code, Reach
+from ..dataflow.code_place import CodePlace
+from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.walk import descendants
+from ..training.training import Training, method_name, outside_name
 from .existing_guards import Together, in_turn, is_elif
-from .handles import asks_existence
+from .handles import asks_existence, opens_to_write
 
 
 class Makings:
@@ -46,26 +50,26 @@ class Makings:
         made = [call for call in makes if not self.reach.batch_loops(call, self.unit)]
         making = {names.function(call) for call in made}
         returning: set[cst.CSTNode] = set()
-        for question in names.every(cst.If) if made else ():
-            if not isinstance(question, cst.If) or is_elif(self.unit, question):
+        for question in names.every(cst.If):
+            if not isinstance(question, cst.If):
                 continue
-            function = names.function(question)
+            function, head = names.function(question), first_of_chain(self.unit, question)
             direct = any(asks_existence(node) for node in descendants(question.test))
             if not direct and not any(self._asks(call) for call in _calls(question.test)):
                 continue
             missing = _if_missing(question)
-            rest = _rest(self.unit, question) if missing is None else []
+            rest = _rest(self.unit, question) if missing is None and head is question else []
             wanted = [missing] if missing is not None else rest
             functions = [f for part in wanted for call in _calls(part) for f in self.reach.called(call)]
             below = {code for function in functions for code in self.reach.below(function)}
             inside = {node for part in wanted for node in descendants(part)}
-            own = any(call in inside for call in made)
-            if making.isdisjoint(below) and not (own and (rest or not direct)):
+            own = any(call in inside for call in made) and (bool(rest) or not direct or head is not question)
+            if not own and not any(code in making or self._makes_elsewhere(code) for code in below):
                 continue
             if rest and isinstance(function, cst.FunctionDef):
                 returning.add(function)
-            elif missing is not None and self._can_wait(question):
-                yield question
+            elif missing is not None and self._can_wait(head):
+                yield head
         for call in names.calls:
             statement = names.statement(call)
             if not returning.isdisjoint(self.reach.called(call)) and isinstance(statement, cst.SimpleStatementLine):
@@ -77,6 +81,13 @@ class Makings:
         loops = [node for node in self.reach.loops(statement, self.unit) if self.reach.loaders(node)]
         reachable = self.unit.names.function(statement) in self.reach.reachable
         return reachable and not loops and not self.together(self.unit, statement)
+
+    def _makes_elsewhere(self, code: Code) -> bool:
+        """Whether a function of another module makes a file."""
+        if code in self.unit.names.scopes:
+            return False
+        calls = (n for n in self.reach.own(code) if isinstance(n, cst.Call) and n in self.state.calls)
+        return any(_makes_file(self.state.calls[call]) and not self.holds_state(call) for call in calls)
 
     def _asks(self, call: cst.Call) -> bool:
         """Whether a function of the script does nothing but ask whether files are there: ``self._check_exists()``."""
@@ -113,6 +124,60 @@ class Makings:
             and _is_missing(question, call)
             and any(self.unit.names.module.code_for_node(part) in paths for part in parts)
         )
+
+
+def asked_by_each(reach: Reach, training: Training, node: cst.CSTNode) -> CodePlace | None:
+    """
+    The question for a file that each process asks for itself, and that decides whether it comes to a node.
+
+    The answers differ where one process makes the file before another asks. In a training all have met before.
+    """
+    trained = {record.node for record in (*training.backwards, *training.steps)}
+    for home in reach.units:
+        for question in home.names.every(cst.If):
+            if not isinstance(question, cst.If) or home.names.function(question) not in reach.reachable:
+                continue
+            if not any(asks_existence(part) for part in descendants(question.test)):
+                continue
+            missing = _if_missing(question)
+            for part in [missing] if missing is not None else _rest(home, question):
+                runs = set(reach.runs(part, home))
+                if node in runs and runs.isdisjoint(trained) and any(_makes(reach.state, n) for n in runs):
+                    return CodePlace(home, question)
+    return None
+
+
+def asked_apart(node: cst.CSTNode, question: CodePlace) -> Finding:
+    """What is said of a place where all processes must wait, and that each comes to by its own question for a file."""
+    assert isinstance(question.node, cst.If)
+    text = " ".join(question.unit.names.module.code_for_node(question.node.test).split())
+    return Finding(
+        "read-back",
+        node,
+        f"every process must wait here until the main process has written the file, but each asks `{text}` by itself, "
+        "and one that finds the file already does not come here",
+        "ask inside `with accelerator.main_process_first():`, so that the others find what the main process has made",
+        Severity.BLOCKED,
+    )
+
+
+def _makes(state: State, node: cst.CSTNode) -> bool:
+    record = state.calls.get(node) if isinstance(node, cst.Call) else None
+    return record is not None and (_makes_file(record) or method_name(record.node) in questions.writing_methods())
+
+
+def _makes_file(record: CallRecord) -> bool:
+    """Whether a call makes a file of which the program knows the path."""
+    name = outside_name(record)
+    if questions.opens(name):
+        return opens_to_write(record.node, 1)
+    return questions.written_path(name) is not None and not questions.prints_lines(name)
+
+
+def first_of_chain(unit: Unit, question: cst.If) -> cst.If:
+    """The ``if`` at which a chain of ``elif`` begins."""
+    above = unit.names.parents.get(question)
+    return first_of_chain(unit, above) if isinstance(above, cst.If) and above.orelse is question else question
 
 
 _FEW = 4

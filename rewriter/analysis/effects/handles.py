@@ -275,6 +275,15 @@ def asks_existence(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Call) and method_name(node) in ("exists", "isdir", "is_dir", "isfile", "is_file")
 
 
+def opens_to_write(call: cst.Call, position: int) -> bool:
+    """Whether the mode of an ``open``, at a position of its arguments, is one that writes."""
+    mode = keyword(call, "mode")
+    if mode is None and len(call.args) > position and call.args[position].keyword is None:
+        mode = call.args[position].value
+    text = mode.evaluated_value if isinstance(mode, cst.SimpleString) else ""
+    return isinstance(text, str) and any(letter in text for letter in "wax+")
+
+
 def _catches(handler: cst.ExceptHandler) -> bool:
     if handler.type is None:
         return True

@@ -19,8 +19,8 @@ from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
 from ..training.training import made_names, method_name, outside_name
 from .checkpoints import waits
-from .effects import opens_to_write
 from .existing_guards import guarded
+from .handles import opens_to_write
 from .path_names import PathNames, text
 from .path_roots import Root, Roots
 
@@ -163,7 +163,7 @@ class ReadBack:
             before: dict[cst.CSTNode, list[cst.CSTNode]] = {}
             for writing in dict.fromkeys(node for key in keys for at, node in writers.get(key, ()) if at is unit):
                 met = _meeting(unit, writing, unit.names.statement(call))
-                if met is not None:
+                if met is not None and met not in self._turns:
                     before.setdefault(met, []).append(writing)
             if before:  # the last: who waits there has waited for all of them, and for what a caller has written
                 last = max(before, key=unit.names.order)

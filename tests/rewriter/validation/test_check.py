@@ -259,6 +259,11 @@ def test_a_block_that_makes_the_file_that_it_asks_for() -> None:
     block = "if not os.path.exists('a'):\n    {make}\n    accelerator.wait_for_everyone()\n"
     assert broken(AFTER + block.format(make="torch.save({}, 'a')")) >= {"collective-apart"}
     assert "collective-apart" not in broken(AFTER + block.format(make="print('a')"))
+    guarded = "    if accelerator.is_main_process:\n        torch.save({}, 'a')\n    accelerator.wait_for_everyone()\n"
+    called = f"def make():\n{guarded}"
+    asked = "if data:\n    make()\nelif not os.path.exists('a'):\n    make()\n"
+    assert broken(AFTER + called + asked) == {"collective-apart"}
+    assert "collective-apart" not in broken(AFTER + called + "if not data:\n    make()\n")
 
 
 MADE = "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
