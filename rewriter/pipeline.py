@@ -152,7 +152,7 @@ def _with_batches(done: tuple[FileResult, ...], config: Config) -> tuple[FileRes
     by_hand = any(trait.kind == "by-hand" for file in done for trait in file.traits)
     sharded = config.keep_global_batch or any(d.id == "sharded-batch" for file in done for d in file.diagnoses)
     untrue = _OF_LENGTH if sharded else ()
-    gone: tuple[str, ...] = ("statistics", "length") if by_hand else untrue
+    gone: tuple[str, ...] = ("statistics", "length", "early-length") if by_hand else untrue
     done = tuple(file._replace(traits=tuple(t for t in file.traits if t.kind not in gone)) for file in done)
     trains = [file for file in done if any(change.rule in ("backward", "prepare") for change in file.changes)]
     if not trains or by_hand:
@@ -161,7 +161,7 @@ def _with_batches(done: tuple[FileResult, ...], config: Config) -> tuple[FileRes
     return tuple(f._replace(traits=(batch, *f.traits)) if f is trains[0] else f for f in done)
 
 
-_OF_LENGTH = ("length", "steps", "cadence", "interval", "limit")
+_OF_LENGTH = ("length", "early-length", "steps", "cadence", "interval", "limit")
 """Traits of a script whose loaders are N times shorter on N processes."""
 
 

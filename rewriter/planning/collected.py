@@ -248,11 +248,11 @@ class Collected:
             means = dict(mean_of_batches(state, self.unit, equality.shared))
             self.findings.extend(told(self.figures, means))
             self.findings.extend(means.values())
-            self.findings.extend(early_lengths(state, self.unit, equality.shared, self._before_prepare))
+            self.findings.extend(early_lengths(state, self.unit, equality.shared, self.before_prepare))
             self.findings.extend(filled_batches(self.unit, training, self.gathers))
             self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
 
-    def _before_prepare(self, call: cst.Call) -> bool:
+    def before_prepare(self, call: cst.Call) -> bool:
         """Whether a call that is given a variable comes before what prepares that."""
         given = self.unit.names.module.code_for_node(call.args[0].value)
         own = (Stands(unit, prepare) for unit, prepare in self.plan.prepares if given in prepare.names)

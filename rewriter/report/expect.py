@@ -40,6 +40,13 @@ def expectations(result: Result) -> Iterator[str]:
             "the original. Values computed from it after prepare(...) (totals, progress in percent, scheduler lengths) "
             "change too."
         )
+    if found := by_kind.get("early-length"):
+        yield (
+            f"{_named(found, many)}: the number of batches on one process, asked for before prepare(...). On N "
+            "processes each goes through 1/N of them, so what is shown or computed with it (steps of an epoch, "
+            "progress, time left) is N times too large: ask for it again after prepare(...). A prepared scheduler "
+            "takes this into account."
+        )
     if found := by_kind.get("steps"):
         yield (
             f"{_named(found, many)}: the number of steps of an epoch on one process; on N processes an epoch has N "

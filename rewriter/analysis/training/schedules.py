@@ -55,7 +55,7 @@ def _asks_later(state: State, scheduler: Origin) -> bool:
         held = state.values.get(arg.value)
         given = [thing.node for thing in held.things if isinstance(thing, Function)] if held is not None else []
         inside = [n.body for n in descendants(arg.value) if isinstance(n, cst.Lambda)] + [f.body for f in given]
-        lengths = (call for body in inside for call in descendants(body) if _is_length(call))
+        lengths = (call for body in inside for call in descendants(body) if is_length(call))
         if any(origins(state.values.get(length.args[0].value), Role.LOADER) for length in lengths):
             return True
     return False
@@ -127,7 +127,7 @@ def _counts_to(reach: Reach, unit: Unit, test: cst.BaseExpression, counters: lis
 def _made_of_length(reach: Reach, unit: Unit, value: cst.CSTNode, depth: int = 6) -> bool:
     """Whether a ``len(...)`` goes into a value, through the variables, parameters and attributes that it comes from."""
     for node in descendants(value):
-        if _is_length(node):
+        if is_length(node):
             return True
         if depth and any(_made_of_length(reach, home, made, depth - 1) for home, made in _sources(reach, unit, node)):
             return True
@@ -146,7 +146,7 @@ def _sources(reach: Reach, unit: Unit, node: cst.CSTNode) -> Iterator[tuple[Unit
         yield from ((unit, assign.value) for assign in attribute_assignments(unit.names, node))
 
 
-def _is_length(node: cst.CSTNode) -> TypeGuard[cst.Call]:
+def is_length(node: cst.CSTNode) -> TypeGuard[cst.Call]:
     """``len(...)``."""
     return isinstance(node, cst.Call) and dotted(node.func) == "len" and bool(node.args)
 
@@ -192,11 +192,11 @@ def asks_length(unit: Unit, number: cst.BaseExpression, inner: bool) -> bool:
     """Whether a number is made of a ``len(...)``; one that was worked out before counts in an inner loop only, for a
     loop over all epochs is as long on N processes as it was on one."""
     for node in descendants(number):
-        if _is_length(node):
+        if is_length(node):
             return True
         if inner and isinstance(node, cst.Name):
             made = (n for value in plain_values(unit.names, node) for n in descendants(value))
-            if any(map(_is_length, made)):
+            if any(map(is_length, made)):
                 return True
     return False
 

@@ -209,6 +209,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("noise", "Dropout", 3)], "Dropout (line 3): each process draws its own noise"),
         ([Trait("transforms", "RandomCrop", 3)], "RandomCrop (line 3): each process draws its own random transforms"),
         ([Trait("length", "loader", 3)], "len(loader) (line 3): after prepare(...) this is the number of batches"),
+        ([Trait("early-length", "steps", 3)], "steps (line 3): the number of batches on one process, asked for before"),
         (
             [Trait("steps", "len(rows) // batch", 3)],
             "len(rows) // batch (line 3): the number of steps of an epoch on one",
@@ -228,6 +229,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "noise",
         "augmentation",
         "the length of a loader",
+        "a length from before prepare",
         "steps of an epoch",
         "a cadence",
         "an interval",

@@ -211,6 +211,60 @@ def test_a_length_that_is_read_before_prepare_is_that_of_the_script() -> None:
     assert places == {number for number, line in enumerate(text.splitlines(), 1) if line == "print(len(train_loader))"}
 
 
+EARLY = """\
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(train, batch_size=4)
+BEFORE
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+MADE
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    AFTER
+"""
+RATE = "scheduler = torch.optim.lr_scheduler."
+
+
+@pytest.mark.parametrize(
+    ("before", "made", "after", "told"),
+    [
+        ("steps = len(loader)", "", "print(steps)", ["steps"]),
+        ("steps = len(loader)", "", "left = 3 * steps", []),
+        ("steps = len(loader)", "", "left = 3 * steps\n    print(left)", ["steps"]),
+        ("whole = 3 * len(loader)", "", "bar.set_postfix(of=whole)", ["whole"]),
+        ("args.steps = len(loader)", "", "log.info('%d', args.steps)", ["args.steps"]),
+        ("print(len(loader))", "", "", ["len(loader)"]),
+        ("steps = len(loader)", RATE + "OneCycleLR(optimizer, 1, total_steps=steps)", "scheduler.step()", []),
+        ("", RATE + "OneCycleLR(optimizer, 1, total_steps=len(loader))", "scheduler.step()", []),
+        (
+            "steps = len(loader)\ndef rate(step):\n    return 1 - step / max(1, steps)",
+            RATE + "LambdaLR(optimizer, rate)",
+            "scheduler.step()",
+            [],
+        ),
+        ("steps = len(loader)", "", "print(loss.item() / steps)", []),
+        ("", "", "print(len(loader))", []),
+        ("steps = len(other)", "", "print(steps)", []),
+    ],
+)
+def test_a_length_from_before_prepare_that_is_shown_later(before: str, made: str, after: str, told: list[str]) -> None:
+    text = EARLY.replace("BEFORE", before).replace("MADE", made).replace("AFTER", after or "pass")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.prepare(" in file.after
+    assert [trait.name for trait in file.traits if trait.kind == "early-length"] == told
+
+
+def test_a_length_of_the_global_batches_is_the_same_on_all_processes() -> None:
+    text = EARLY.replace("BEFORE", "steps = len(loader)").replace("MADE", "").replace("AFTER", "print(steps)")
+    config = Config(keep_global_batch=True)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
+    assert not [trait for trait in file.traits if trait.kind == "early-length"]
+
+
 EVALUATED = """
 
 def evaluate():
