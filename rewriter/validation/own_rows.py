@@ -16,12 +16,12 @@ from typing import NamedTuple
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import Instance, Unit, origins
+from ..analysis.dataflow.values import CallRecord, Instance, Unit, origins
 from ..analysis.distributed.tracing import argument_of
 from ..analysis.layouts.loop_step import is_synchronised
 from ..analysis.layouts.running_figures import is_logged
 from ..analysis.syntax.definitions import unshadowed
-from ..analysis.syntax.nodes import counter, parameters
+from ..analysis.syntax.nodes import counter, parameters, positional
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.training import method_name, outside_names
@@ -72,7 +72,9 @@ class OwnRows:
         """What is put into the object of a variable."""
         self._fields: dict[tuple[object, str], Labels] = {}
         """What the attributes of an object hold."""
-        self._returned: dict[Code, Labels] = {}
+        self._returned: dict[tuple[Code, int | None], Labels] = {}
+        """What a function returns: as a whole, and each of the values that it returns as a tuple."""
+        self._widths: dict[Code, int | None] = {}
         self._stored: dict[Code, dict[str, Labels]] = {}
         """What a method stores in the attributes of its object."""
         self._given: dict[cst.Param, Labels] = {}
@@ -87,6 +89,21 @@ class OwnRows:
     def of(self, unit: Unit, node: cst.CSTNode) -> frozenset[RowsOf]:
         """The rows of one process that the value of an expression is computed from."""
         return self._resolved(self._labels(unit, node))
+
+    def handed(self, unit: Unit, node: cst.CSTNode) -> list[tuple[Unit, cst.BaseExpression]]:
+        """What calls give to the parameters that own rows come to an expression by; empty where it has them itself."""
+        labels = self._labels(unit, node)
+        if self._resolved(label for label in labels if not isinstance(label, cst.Param)):
+            return []
+        found: list[tuple[Unit, cst.BaseExpression]] = []
+        for param in (label for label in labels if isinstance(label, cst.Param)):
+            above = (a for a in unit.names.ancestors(param) if isinstance(a, cst.FunctionDef))
+            function = next(above, None)
+            for site in self._reach.sites(function) if function is not None else ():
+                record = self._state.calls[site]
+                values = _arguments(unit, function, param, record) if function is not None else []
+                found += [(record.unit, value) for value in values if self.of(record.unit, value)]
+        return found
 
     # ------------------------------------------------------------ the whole program
 
@@ -122,7 +139,11 @@ class OwnRows:
         elif isinstance(node, (cst.For, cst.CompFor)):
             self._iterate(unit, node)
         elif isinstance(node, cst.Return) and node.value is not None:
-            self._grow(self._returned, unit.names.function(node), self._labels(unit, node.value))
+            code = unit.names.function(node)
+            self._grow(self._returned, (code, None), self._labels(unit, node.value))
+            for place in range(self._width(unit, code) or 0):
+                assert isinstance(node.value, cst.Tuple)
+                self._grow(self._returned, (code, place), self._labels(unit, node.value.elements[place].value))
         elif isinstance(node, cst.Call):
             self._call(unit, node)
 
@@ -132,10 +153,28 @@ class OwnRows:
                 for left, right in zip(target.elements, value.elements, strict=True):
                     self._assign(unit, left.value, right.value)
                 return
-            for element in target.elements:
-                self._bind(unit, element.value, self._labels(unit, value))
+            for place, element in enumerate(target.elements):
+                apart = isinstance(value, cst.Call) and self._gives(value, len(target.elements))
+                labels = self._result(unit, value, place) if apart else self._labels(unit, value)  # type: ignore[arg-type]
+                self._bind(unit, element.value, labels)
             return
         self._bind(unit, target, self._labels(unit, value))
+
+    def _gives(self, call: cst.Call, width: int) -> bool:
+        """Whether a call is of functions of the program that return tuples of so many values."""
+        functions = self._reach.called(call)
+        return bool(functions) and all(self._width(self._reach.unit(f), f) == width for f in functions)
+
+    def _width(self, unit: Unit, code: Code) -> int | None:
+        """How many values a function returns, where each of its returns writes out a tuple of them."""
+        if code not in self._widths:
+            values = [node.value for node in unit.names.returns.get(code, ())]
+            tuples = [value for value in values if isinstance(value, cst.Tuple)]
+            plain = all(isinstance(element, cst.Element) for value in tuples for element in value.elements)
+            widths = {len(value.elements) for value in tuples}
+            whole = plain and len(tuples) == len(values) and len(widths) == 1 and not self._reach.yields(code)
+            self._widths[code] = widths.pop() if whole else None
+        return self._widths[code]
 
     def _iterate(self, unit: Unit, loop: cst.For | cst.CompFor) -> None:
         number = counter(loop) if isinstance(loop, cst.For) else None
@@ -167,8 +206,7 @@ class OwnRows:
             assert record is not None
             home = self._reach.unit(function)
             for param in parameters(function):
-                value = argument_of(home, function, param, record)
-                if value is not None:
+                for value in _arguments(home, function, param, record):
                     self._grow(self._given, param, self._labels(unit, value))
             receivers = [*(record.receiver.things if record.receiver is not None else ()), *record.result.things]
             for name, labels in list(self._stored.get(function, {}).items()):
@@ -292,7 +330,7 @@ class OwnRows:
         for thing in things:
             method = thing.klass.method(word) if isinstance(thing, Instance) else None
             if method is not None and method.decorated("property", "cached_property"):
-                found |= self._of_object(self._returned.get(method.node, NONE), [thing])
+                found |= self._of_object(self._returned.get((method.node, None), NONE), [thing])
         return found
 
     def _of_object(self, labels: Labels, things: Iterable[object]) -> Labels:
@@ -304,7 +342,8 @@ class OwnRows:
                     found |= self._fields.get((thing, label.name), NONE)
         return frozenset(found)
 
-    def _result(self, unit: Unit, call: cst.Call) -> Labels:
+    def _result(self, unit: Unit, call: cst.Call, place: int | None = None) -> Labels:
+        """What a call gives; ``place``: one of the values of a tuple."""
         if self._joins(call) or method_name(call) in _ASKS:
             return NONE
         if method_name(call) == "size" and not (self._counts and call.args and _is_zero(call.args[0].value)):
@@ -318,7 +357,7 @@ class OwnRows:
                 functions = [f for f in functions if f.name.value != "__init__"]
             found = NONE
             for function in functions:
-                found |= self._put_in(unit, call, function, self._returned.get(function, NONE))
+                found |= self._put_in(unit, call, function, self._returned.get((function, place), NONE))
             return found
         if origins(self._state.values.get(call), Role.LOADER, Role.MODEL, Role.OPTIMIZER):
             return NONE
@@ -350,10 +389,9 @@ class OwnRows:
         found = self._of_object(labels, things) - mine
         for param in labels & mine:
             assert isinstance(param, cst.Param)
-            value = argument_of(home, function, param, record)
-            if value is not None:
-                found |= self._labels(unit, value)
-            elif any(arg.star for arg in call.args):
+            values = _arguments(home, function, param, record)
+            found |= self._all(unit, values)
+            if not values and any(arg.star for arg in call.args):
                 found |= self._of_arguments(unit, call)
         return found
 
@@ -391,7 +429,7 @@ class OwnRows:
                 found[field] = found.get(field, NONE) | held
         return found
 
-    def _resolved(self, labels: Labels) -> frozenset[RowsOf]:
+    def _resolved(self, labels: Iterable[Label]) -> frozenset[RowsOf]:
         """The rows on the way to a value, for some call of its function."""
         found: set[RowsOf] = set()
         seen: set[Label] = set()
@@ -408,6 +446,21 @@ class OwnRows:
             else:
                 pending += self._of_class.get(label, NONE)
         return frozenset(found)
+
+
+def _arguments(home: Unit, function: cst.FunctionDef, param: cst.Param, record: CallRecord) -> list[cst.BaseExpression]:
+    """What a call gives to a parameter: to ``*more`` all that is left, to ``**more`` all other keywords."""
+    value = argument_of(home, function, param, record)
+    if value is not None:
+        return [value]
+    params, args = function.params, record.node.args
+    named = {each.name.value for each in parameters(function)}
+    if param is params.star_kwarg:
+        return [arg.value for arg in args if arg.star == "**" or (arg.keyword and arg.keyword.value not in named)]
+    if param is not params.star_arg:
+        return []
+    taken = [argument_of(home, function, each, record) for each in positional(function)]
+    return [arg.value for arg in args if arg.keyword is None and arg.star != "**" and arg.value not in taken]
 
 
 def _is_first(index: cst.BaseSlice) -> bool:

@@ -31,17 +31,18 @@ def shown(program: EmittedProgram) -> Iterator[Violation]:
     if not program.prepares:
         return
     rows: OwnRows | None = None
+    told: set[tuple[cst.CSTNode, str]] = set()
     for unit in program.reach.units:
-        told: set[tuple[cst.CSTNode, str]] = set()
         for call in _leaving(program, unit):
             rows = rows or OwnRows(program)
-            for node in (node for arg in call.args for node in _figures(rows, unit, arg.value)):
-                text = unit.names.module.code_for_node(node)
-                if (unit.names.function(call), text) in told:
+            places = (place for arg in call.args for place in _figures(rows, unit, arg.value, frozenset()))
+            for home, node in places:
+                text, code = home.names.module.code_for_node(node), home.names.function(node)
+                if (code, text) in told:
                     continue
-                told.add((unit.names.function(call), text))
-                evaluated = RowsOf.EVALUATION in rows.of(unit, node)
-                yield Violation(EVALUATION if evaluated else TRAINING, CodePlace(unit, node), text)
+                told.add((code, text))
+                evaluated = RowsOf.EVALUATION in rows.of(home, node)
+                yield Violation(EVALUATION if evaluated else TRAINING, CodePlace(home, node), text)
 
 
 def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:
@@ -59,16 +60,24 @@ def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:
     yield from (n for n in found if isinstance(n, cst.Call) and unit.names.function(n) in reached)
 
 
-def _figures(rows: OwnRows, unit: Unit, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The variables and attributes in an argument that are computed from own rows."""
+def _figures(
+    rows: OwnRows, unit: Unit, node: cst.CSTNode, seen: frozenset[cst.CSTNode]
+) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+    """
+    The variables and attributes in an argument that are computed from own rows.
+
+    What a function shows for its callers, ``def log(text): print(text)``, is named as they give it.
+    """
     if isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and dotted(node)):
         if rows.of(unit, node):
-            yield node
+            given = [place for home, value in rows.handed(unit, node) if value not in seen
+                     for place in _figures(rows, home, value, seen | {value})]  # fmt: skip
+            yield from given or [(unit, node)]
     elif isinstance(node, cst.Call) and method_name(node) in ("len", "size"):
         return  # how many rows a batch has is no figure
     elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and rows.of(unit, node):
         for part in (node.func.value, *(arg.value for arg in node.args)):
-            yield from _figures(rows, unit, part)
+            yield from _figures(rows, unit, part, seen)
     elif not isinstance(node, cst.Call) or rows.of(unit, node):
         for child in children(node):
-            yield from _figures(rows, unit, child)
+            yield from _figures(rows, unit, child, seen)

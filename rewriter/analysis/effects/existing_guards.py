@@ -18,14 +18,17 @@ def starred(call: cst.Call) -> bool:
     return any(arg.star == "**" for arg in call.args)
 
 
-def guarded(state: State, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether only the main process (of the job, or of a machine) comes to a node."""
+def guarded(state: State, unit: Unit, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+    """Whether only the main process (of the job, or of a machine) comes to a node: also where each call of its function
+    is under such a condition."""
     below: cst.CSTNode = node
     for around in unit.names.ancestors(node):
         if around.__class__ in _BRANCHES and below is around.body and names_main(state, around.test):
             return True
         below = around
-    return False
+    code = unit.names.function(node)
+    sites = [] if code in seen or code in state.escaped else [state.calls[call] for call in state.sites.get(code, ())]
+    return bool(sites) and all(guarded(state, site.unit, site.node, seen | {code}) for site in sites)
 
 
 def names_main(state: State, expression: cst.CSTNode) -> bool:

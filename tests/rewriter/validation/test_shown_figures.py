@@ -70,6 +70,23 @@ PLACES = {
         "    accelerator.print(model(x).mean())\n",
         ["x"],
     ),
+    "what a function shows for its callers": (
+        "    hits = (output.argmax(1) == y).sum().item()\n    worst = loss.item()\n"
+        "def tell(text):\n    accelerator.print(text)\n"
+        "def say(text, *more):\n    tell(text % more)\n"
+        "tell('begun %d' % len(rows))\ntell('hits %d' % hits)\nsay('worst %f', worst)\n",
+        ["worst", "hits"],
+    ),
+    "one of the values that a function returns": (
+        "    def parts(out, at):\n        return out.mean(), min(1, at / 9)\n"
+        "    mean, weight = parts(output, step)\n    accelerator.print(mean, weight)\n",
+        ["mean"],
+    ),
+    "a value of a function that returns in two ways": (
+        "    def parts(out, at):\n        if at:\n            return out.mean(), at\n        return both(out)\n"
+        "    mean, weight = parts(output, step)\n    accelerator.print(mean, weight)\n",
+        ["mean", "weight"],
+    ),
     "what a function returns": (
         "    pass\ndef evaluate():\n    worst = []\n    for x, y in valid:\n"
         "        worst.append((model(x).argmax(1) != y).float().mean().item())\n    return max(worst)\n"

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -45,3 +51,48 @@ def test_where_that_would_change_the_order_of_things_it_is_told(line: str, train
     text, findings = trained(top=SCORE, end=line)
     assert f"\n{line}\n" in text
     assert findings == ["main_process"]
+
+
+OURS = """\
+import os
+import torch
+from accelerate import Accelerator, DeepSpeedPlugin
+from torch.utils.data import DataLoader
+
+accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin())
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(data, batch_size=4))
+for x, y in loader:
+    accelerator.backward(torch.nn.functional.cross_entropy(model(x), y))
+    optimizer.step()
+
+
+def clean(path):
+    drop(path + "/old")
+
+
+def drop(path):
+    os.remove(path)
+
+
+{calls}
+"""
+MAIN = "if accelerator.is_local_main_process:\n    {}"
+
+
+@pytest.mark.parametrize(
+    ("calls", "guards"),
+    [
+        (MAIN.format("clean('a')"), False),
+        (MAIN.format("clean('a')") + "\n" + MAIN.format("drop('b')"), False),
+        (MAIN.format("clean('a')") + "\ndrop('b')", True),
+        ("clean('a')", True),
+    ],
+    ids=["through two functions", "each call", "one without", "none"],
+)
+def test_a_function_that_only_the_main_process_calls_is_guarded(calls: str, guards: bool) -> None:
+    source = decode(OURS.format(calls=calls).encode(), Path("train.py"))
+    (file,) = migrate([source], CATALOGUE, Config()).files
+    assert (b"if accelerator.is_main_process:\n        os.remove(path)" in file.after) is guards
+    assert [diagnosis.id for diagnosis in file.diagnoses] == ["accelerate_imports"]
