@@ -65,10 +65,9 @@ class Homes:
             way.joins = True
             way.home = joined
             return joined[0], joined[0].names.function(joined[1].node)
-        for among in (above, self._constructors(above)):
-            chosen = self._chosen(among, needs, prepares, way, built=among is not above)
-            if chosen is not None:
-                return chosen
+        chosen = self._chosen(above, needs, prepares, way)
+        if chosen is not None:
+            return chosen
         if anchor is None:
             return None
         unit = self.reach.unit(anchor)
@@ -86,7 +85,7 @@ class Homes:
         return unit, anchor
 
     def _chosen(
-        self, among: Sequence[Code], needs: dict[Code, None], prepares: list[Prepare], way: Way, *, built: bool
+        self, among: Sequence[Code], needs: dict[Code, None], prepares: list[Prepare], way: Way, *, built: bool = False
     ) -> tuple[Unit, Code] | None:
         """The code among some that chooses the device; ``built``: constructors, where what is kept says the choice."""
         for unit, name in self.devices:
@@ -106,6 +105,15 @@ class Homes:
                     way.home = (field_.unit, home)
                     return field_.unit, field_.code
         return None
+
+    def constructed(self, way: Way, needs: dict[Code, None], prepares: list[Prepare]) -> Way:
+        """A home in the constructor that keeps the device, for objects whose methods the training runs in; none where
+        there is no such constructor."""
+        found = Way()
+        if way.home is not None and not way.joins:
+            code = way.home[0].names.function(way.home[1].node)
+            self._chosen(self._constructors(self.reach.above(code)), needs, prepares, found, built=True)
+        return found
 
     def higher(self, way: Way, code: Code, needs: dict[Code, None], prepares: list[Prepare]) -> Way:
         """A home in code that calls that of the home of a way; none where it cannot be there."""

@@ -7,7 +7,8 @@ Every call in the program is changed along, or the function is not given the acc
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from functools import partial
 
 import libcst as cst
 
@@ -50,28 +51,41 @@ class Router:
         """
         The way to all the code in ``needs``, from a home in the code that prepares or above it.
 
-        The lowest home disturbs least. It is made higher up where processes must agree on a name before, or where code
-        that cannot do without it is above: a trainer that chooses its device, in a program that saves after it.
+        The lowest home disturbs least. It is made where the object keeps its device, or higher up where processes must
+        agree on a name before, or where code that cannot do without it is above or beside: a trainer that chooses its
+        device, in a program that saves after it.
         """
         way = self._from(self._lowest(needs, anchor, prepares), needs)
         lacking = self._lacking(way, needs, essential)
         if way.code is None or not lacking:
             return way
-        best: Code | None = None
         wanted = {**needs, **dict.fromkeys(self.homes.stamps)}
-        for code in self.reach.above(way.code)[1:]:
-            higher = self._from(self.homes.higher(way, code, wanted, prepares), needs)
+
+        def above(code: Code) -> Callable[[Way], Way]:
+            return lambda lowest: self.homes.higher(lowest, code, wanted, prepares)
+
+        best: Callable[[Way], Way] | None = None
+        finders: list[Callable[[Way], Way]] = [partial(self.homes.constructed, needs=needs, prepares=prepares)]
+        finders += map(above, self.reach.above(way.code)[1:])
+        for find in finders:
+            higher = self._from(find(way), needs)
             left = self._lacking(higher, needs, essential)
             if higher.home is not None and left < lacking and way.reaches <= higher.reaches:
-                best, lacking = code, left
+                best, lacking = find, left
         lowest = self._lowest(needs, anchor, prepares)
-        return self._from(self.homes.higher(lowest, best, wanted, prepares) if best is not None else lowest, needs)
+        return self._from(best(lowest) if best is not None else lowest, needs)
 
     def _lacking(self, way: Way, needs: Iterable[Code], essential: Container[Code]) -> set[tuple[Code, str]]:
         """The code that must have the accelerator, or run after it is created, and does not."""
         without = {(code, "has") for code in needs if code in essential and code not in way.reaches}
         early = {(code, "behind") for code in self.homes.stamps if code not in way.behind | way.reaches}
-        return without | early
+        kept = {(code, "keeps") for code in needs if code not in way.reaches and self._is_beside(code, way)}
+        return without | early | kept
+
+    def _is_beside(self, code: Code, way: Way) -> bool:
+        """Whether some code is of an object of which another method makes the accelerator, perhaps later."""
+        method = self.holders.method(code) if not self.holders.is_init(code) else None
+        return method is not None and self._at_home(method[1], way)
 
     def _lowest(self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare]) -> Way:
         way = Way()
