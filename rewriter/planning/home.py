@@ -18,7 +18,7 @@ from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition
 from ..analysis.distributed.init_sites import Start
-from ..analysis.syntax.definitions import attribute_assignments, deletions, taken_out
+from ..analysis.syntax.definitions import attribute_assignments, bindings_value, deletions, taken_out
 from ..analysis.syntax.nodes import is_docstring, positional
 from ..analysis.syntax.scopes import Binding, Scope
 from ..analysis.syntax.walk import children, descendants
@@ -298,7 +298,8 @@ class Homes:
             if binding is None and word != "True" and starred(self.state, unit, word) is None:
                 return None
             for definition in binding.definitions if binding is not None else ():
-                if unit.names.function(definition) is anchor and not isinstance(definition, cst.Param):
+                own = unit.names.function(definition) is anchor and not isinstance(definition, cst.Param)
+                if binding is not None and own and not self._is_given(unit, binding, definition):
                     ready = max(ready, order(definition))
         block = getattr(unit.names.parents[first], "body", ())
         node = next((s for s in block if order(s) > ready and order(s) >= order(first)), None)
@@ -309,6 +310,15 @@ class Homes:
         because = "after its flag is known; it replaces the choice of the device"
         arguments = (("cpu", wanted),) if wanted else ()
         return Home(node, Side.BEFORE, arguments, because, gives=self.flag.gives.format(self.name))
+
+    def _is_given(self, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
+        """Whether a parameter has been given the same before, by the same code: ``args = parse_args()`` twice."""
+        made = [self.state.values.get(value) for value in bindings_value(unit.names, binding, [definition])]
+        given = [self.state.values.get(value) for _, value in self.reach.given(binding)]
+        if not made or not given or not any(isinstance(d, cst.Param) for d in binding.definitions):
+            return False
+        held = [slot.things if slot is not None else () for slot in (*made, *given)]
+        return all(len(things) == 1 and set(things) == set(held[0]) for things in held)
 
     def _late(self, unit: Unit, code: Code, home: Home, prepares: list[Prepare]) -> bool:
         """Whether the device is chosen only after a place in the same code where the accelerator is needed."""
@@ -338,19 +348,22 @@ class Homes:
             values = {field_.unit.names.parents[f.statement]: f.value for f in same}
             wanted = condition_of_branches(self.state, field_.unit, choice, values, self._before(field_, choice))
             asked = (("cpu", wanted),) if wanted is not None else ()
-            return Home(choice, Side.BEFORE, asked, "before the branches that choose the device")
+            first = self._earlier(field_.unit, name, wanted, needs) or choice
+            return Home(first, Side.BEFORE, asked, "before the branches that choose the device")
         condition = cpu_condition(self.state, field_.unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(field_.unit, name, condition, needs) or field_.statement
         return Home(first, Side.BEFORE, arguments, "where the device is chosen")
 
     def _is_open(self, field_: DeviceField) -> bool:
-        """Whether other ways give the attribute what is not known to be a device: which one it then names is not
-        known before."""
-        known = {f.statement for f in self.fields}
+        """Whether other statements give the attribute what is not known to be a device, or set it anew on some ways
+        after a choice: which one it names then can only be asked later."""
         assigns = attribute_assignments(field_.unit.names, field_.target)
-        others = (field_.unit.names.statement(a) for a in assigns if field_.unit.names.function(a) is field_.code)
-        return any(statement not in known for statement in others)
+        here = [a for a in assigns if field_.unit.names.function(a) is field_.code]
+        found = {field_.unit.names.statement(a): isinstance(a.value, cst.IfExp) for a in here}
+        known = {f.statement for f in self.fields}
+        anew = len({choice_around(field_.unit, statement) for statement in found}) > 1
+        return not known.issuperset(found) or (anew and any(found.values()))
 
     def _before(self, field_: DeviceField, choice: cst.If) -> str:
         """The condition under which an attribute that only some branches set has named the CPU before; one that nothing

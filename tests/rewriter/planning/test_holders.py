@@ -486,3 +486,64 @@ def test_a_method_reads_the_accelerator_only_where_it_is_made_before(
     kept = "self." if everywhere else ""
     assert f"{kept}accelerator = Accelerator()" in came and f"{kept}accelerator.print(part)" in came
     assert "main_process" not in found and "output-check" not in found
+
+
+KEEPS = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Base:
+    def __init__(self, options):
+        self.options = options
+        {store}
+        self.net = self.make().to(self.device)
+
+    def pick(self):
+        return torch.device("cuda:1" if self.options.gpu else "cpu")
+
+
+class Study(Base):
+    def make(self):
+        return torch.nn.Linear(4, 2)
+
+    def fit(self):
+        loader = DataLoader(data, 4)
+        optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        for x, y in loader:
+            x, y = x.to(self.device), y.to(self.device)
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.net(x), y).backward()
+            optimizer.step()
+
+    def score(self):
+        right = self.net(probe.to(self.device)).argmax(1).sum().item()
+        {score}
+
+
+study = Study(options)
+if options.fits:
+    study.fit()
+study.score()
+"""
+WRITES = 'open("score.txt", "a").write(str(right))'
+
+
+def test_the_accelerator_is_made_where_the_object_keeps_its_device() -> None:
+    """A method that writes is called with the training and without: the object has the accelerator before both."""
+    file = result(KEEPS.format(store="self.device = self.pick()", score=WRITES))
+    after = file.after.decode()
+    made = "        self.device = self.pick()\n"
+    made += '        self.accelerator = Accelerator(cpu=self.device.type == "cpu")\n'
+    assert f"{made}        self.device = self.accelerator.device\n" in after
+    assert "        self.net = self.make().to(self.accelerator.device)\n" in after, "it may be scored without a prepare"
+    assert "if self.accelerator.is_main_process else devnull" in after
+    assert [found.id for found in file.diagnoses] == []
+
+
+def test_a_device_that_is_kept_in_branches_is_asked_where_the_object_trains() -> None:
+    store = (
+        "self.device = self.pick() if options.gpu else None\n        if options.cpu: self.device = torch.device('cpu')"
+    )
+    after = result(KEEPS.format(store=store, score=WRITES)).after.decode()
+    assert after.index("def fit") < after.index("self.accelerator = Accelerator(")

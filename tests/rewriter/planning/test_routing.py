@@ -1,4 +1,4 @@
-"""Code that is not given the accelerator, and runs only when it is there: it asks ``PartialState()``."""
+"""Code that is not given the accelerator: it asks ``PartialState()``, where that chooses no other device."""
 
 from __future__ import annotations
 
@@ -106,13 +106,31 @@ def test_a_class_that_another_program_uses_is_not_given_it(run: Run) -> None:
     assert findings == ["directories"], "nobody makes sure any more that the folder is new"
 
 
-def test_what_runs_before_the_accelerator_asks_nobody(run: Run) -> None:
+GREET = 'def greet():\n    print("hello")\n'
+GREETED = TRAIN.replace("import Config", "import greet").replace("def main", "greet()\n\n\ndef main")
+
+
+def test_what_runs_before_and_after_the_training_asks(run: Run) -> None:
+    train = GREETED.replace('config = Config.of("digits")', "config = data") + '    print("bye")\n'
+    after, findings = run(train, GREET)
+    assert '    PartialState().print("hello")\n' in after["settings.py"] and findings == []
+    assert after["train.py"].endswith('    main(config)\n    PartialState().print("bye")\n')
+
+
+def test_what_runs_before_an_accelerator_that_may_stay_on_the_cpu_asks_nobody(run: Run) -> None:
     """Its device is not chosen by then, and whoever asked first would choose it."""
-    settings = 'def greet():\n    print("hello")\n'
-    train = TRAIN.replace("import Config", "import greet").replace('config = Config.of("digits")', "config = data")
-    train = train.replace("def main", "greet()\n\n\ndef main")
-    after, findings = run(train, settings, predict="from settings import greet\n\ngreet()\n")
-    assert list(after) == ["train.py"] and findings == ["main_process"]
+    train = GREETED.replace('config = Config.of("digits")', "config = settings()")
+    train = train.replace("    loader =", "    if not config.cpu:\n        model = model.cuda()\n    loader =")
+    after, findings = run(train, GREET, predict="from settings import greet\n\ngreet()\n")
+    assert list(after) == ["train.py"] and "Accelerator(cpu=config.cpu)" in after["train.py"]
+    assert findings == ["main_process"]
+
+
+def test_what_a_module_does_when_it_is_imported_asks_nobody(run: Run) -> None:
+    """A worker that loads data imports it, too."""
+    train = GREETED.replace('config = Config.of("digits")', "config = data")
+    after, findings = run(train, GREET + "\n\nprint('imported')\n")
+    assert "print('imported')" in after["settings.py"].splitlines() and findings == ["main_process"]
 
 
 def test_what_workers_run_asks_nobody(run: Run) -> None:
@@ -417,3 +435,74 @@ def test_what_a_function_makes_of_each_module_is_told_by_the_call(run: Run) -> N
     assert "self.net, self.optimizer = accelerator.prepare(\n            self.net, self.optimizer\n" in settings
     assert "self.accelerator.backward(torch.nn.functional.mse_loss(self.net(x), y))" in settings
     assert findings == []
+
+
+READS = """\
+import argparse
+import time
+from pathlib import Path
+import torch
+from torch.utils.data import DataLoader
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cpu", action="store_true")
+    return parser.parse_args()
+
+
+def others():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--name")
+    return parser.parse_args()
+
+
+def main(args):
+    run = Path(time.strftime("%H%M%S"))
+    run.mkdir(exist_ok=True)
+    args = options()
+    model = torch.nn.Linear(4, 2)
+    if not args.cpu:
+        model = model.cuda()
+    loader = DataLoader(data, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        if not args.cpu:
+            x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    torch.save(model.state_dict(), run / "net.pt")
+
+
+if __name__ == "__main__":
+    main(options())
+"""
+
+
+def test_options_that_are_read_again_are_known_before(run: Run) -> None:
+    after, findings = run(READS)
+    made = "def main(args):\n    accelerator = Accelerator(cpu=args.cpu)\n    run = broadcast_object_list("
+    assert made in after["train.py"] and findings == []
+
+
+def test_options_of_another_parser_are_not_known_before(run: Run) -> None:
+    after, findings = run(READS.replace("main(options())", "main(others())"))
+    assert "    args = options()\n    accelerator = Accelerator(cpu=args.cpu)\n" in after["train.py"]
+    assert findings == ["directories"]
+
+
+def test_the_accelerator_is_made_before_what_is_printed_above_the_choice_of_the_device(run: Run) -> None:
+    first, second = READS.index("    run ="), READS.index("    model =")
+    train = READS[:first] + '    print("with", args)\n    PICK\n' + READS[second:]
+    pick = "if torch.cuda.is_available():\n        args.device = torch.device('cuda')\n"
+    pick += "    else:\n        args.device = torch.device('cpu')"
+    train = train.replace("PICK", pick).replace(
+        "if not args.cpu:\n        model = model.cuda()", "model.to(args.device)"
+    )
+    train = train.replace("if not args.cpu:\n            x, y = x.cuda()", "x, y = x.to(args.device)")
+    train = train.replace("y.cuda()", "y.to(args.device)").replace("run / ", "")
+    after, findings = run(train)
+    assert '    accelerator = Accelerator()\n    accelerator.print("with", args)\n' in after["train.py"]
+    assert findings == ["unread-option"]  # `--cpu`
