@@ -112,15 +112,21 @@ _PACKED = frozenset(("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.
 
 
 def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
-    """Data sets that choose their rows by Python's or NumPy's generator: the same rows on all processes."""
+    """Data sets that choose rows, or something else for their rows, by Python's or NumPy's generator: all processes
+    choose the same."""
     for klass in unit.classes.values():
         getter = klass.method("__getitem__")
         if getter is None or getter.unit is not unit:
             continue
         for node in descendants(getter.node):
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
-            if record is None or not questions.draws_alike(outside_name(record)) or not _is_index(unit, record.node):
+            if record is None or not questions.draws_alike(outside_name(record)):
                 continue
+            chosen = _chosen_from(unit, record.node)
+            if chosen is None:
+                continue
+            container = unit.names.module.code_for_node(chosen)
+            what = ("its rows", "rows") if _holds_rows(unit, getter, chosen) else (f"from `{container}`", "elements")
             loaders = list(_loaders_of(state, klass))
             seeding = next(
                 (seed for loader in loaders if (seed := _seeds_workers(state, reach, loader)) is not None), None
@@ -129,24 +135,47 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
                 yield _same_rows(
                     node,
                     klass,
+                    what[0],
                     f"and `worker_init_fn` seeds that (`{_spelled(seeding)}`) by nothing that differs between "
-                    "processes: the workers of all processes choose the same rows",
+                    f"processes: the workers of all processes choose the same {what[1]}",
                     "let the seed differ between processes: np.random.seed(torch.initial_seed() % 2**32)",
                 )
-            elif not loaders or not all(map(_has_workers, loaders)):
+            elif not loaders or not all(_has_workers(reach, loader) for loader in loaders):
                 yield _same_rows(
                     node,
                     klass,
-                    "which is kept equal on all processes: without loader workers all processes choose the same rows",
+                    what[0],
+                    "which is kept equal on all processes: without loader workers all processes choose the same "
+                    f"{what[1]}",
                     "use workers, whose generators differ between processes (num_workers=1), or a generator of the "
                     "process's own",
                 )
             break
 
 
-def _same_rows(node: cst.CSTNode, klass: Klass, why: str, remedy: str) -> Finding:
+def _same_rows(node: cst.CSTNode, klass: Klass, what: str, why: str, remedy: str) -> Finding:
     name = klass.node.name.value
-    return Finding("same-noise", node, f"`{name}` chooses its rows by Python's or NumPy's generator, {why}", remedy)
+    return Finding("same-noise", node, f"`{name}` chooses {what} by Python's or NumPy's generator, {why}", remedy)
+
+
+def _holds_rows(unit: Unit, getter: Function, container: cst.BaseExpression) -> bool:
+    """Whether something has the rows of a data set: the data set itself, what ``__getitem__`` reads by its index, or
+    whatever it chooses from where it does not use the index."""
+    scope, params = unit.names.scopes[getter.node], getter.node.params.params
+    index = scope.bindings.get(params[1].name.value) if len(params) > 1 else None
+    if index is None or (isinstance(container, cst.Name) and container.value == params[0].name.value):
+        return True
+    given, size = {index}, 0
+    while size < len(given):  # ``row = index // 2``
+        size = len(given)
+        reads = [read for binding in given for read in binding.reads]
+        around = (assign for read in reads for assign in unit.names.enclosing(read, cst.Assign))
+        targets = (t.target for assign in around if isinstance(assign, cst.Assign) for t in assign.targets)
+        names = (unit.names.binding(target) for target in targets if isinstance(target, cst.Name))
+        given.update(binding for binding in names if binding is not None)
+    taken = [a for read in reads for a in unit.names.enclosing(read, cst.SubscriptElement, cst.Arg)]
+    indexed = (unit.names.parents.get(a) for a in taken if isinstance(a, cst.SubscriptElement))
+    return not taken or any(isinstance(s, cst.Subscript) and s.value.deep_equals(container) for s in indexed)
 
 
 def _loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
@@ -160,10 +189,26 @@ def _loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
                 yield record
 
 
-def _has_workers(loader: CallRecord) -> bool:
+def _has_workers(reach: Reach, loader: CallRecord) -> bool:
     """Whether a loader certainly has workers."""
     workers = keyword(loader.node, "num_workers", 5)
-    return isinstance(workers, cst.Integer) and not is_zero(workers)
+    return workers is not None and _is_positive(reach, loader.unit, workers)
+
+
+def _is_positive(reach: Reach, unit: Unit, value: cst.BaseExpression, depth: int = 0) -> bool:
+    """Whether a value is certainly a number above zero: written out, or a variable that is given nothing else."""
+    if isinstance(value, cst.Integer):
+        return not is_zero(value)
+    binding = unit.names.binding(value) if isinstance(value, cst.Name) and depth < _DEPTH else None
+    if binding is None or not isinstance(value, cst.Name):
+        return False
+    params = [d for d in binding.definitions if isinstance(d, cst.Param)]
+    given = [(unit, one) for one in plain_values(unit.names, value)]
+    if params and len(params) == len(binding.definitions):
+        given = list(reach.given(binding))
+        default = params[0].default
+        given += [(unit, default)] if default is not None and len(given) < len(reach.sites(binding.scope.node)) else []
+    return bool(given) and all(_is_positive(reach, where, one, depth + 1) for where, one in given)
 
 
 def _seeds_workers(state: State, reach: Reach, loader: CallRecord) -> cst.Call | None:
@@ -191,14 +236,19 @@ def _spelled(call: cst.Call) -> str:
     return dotted(call.func)
 
 
-def _is_index(unit: Unit, draw: cst.Call) -> bool:
-    """Whether a drawn number is in the brackets of a subscript, by itself or by the name that it gets."""
+def _chosen_from(unit: Unit, draw: cst.Call) -> cst.BaseExpression | None:
+    """What a drawn number is an index of, by itself or by the name that it gets; None where it is no index."""
     places: list[cst.CSTNode] = [draw]
     assign = next(unit.names.enclosing(draw, cst.Assign), None)
     target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
     binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
     places += binding.reads if binding is not None else ()
-    return any(any(isinstance(a, cst.SubscriptElement) for a in unit.names.ancestors(place)) for place in places)
+    for place in places:
+        for element in unit.names.ancestors(place):
+            subscript = unit.names.parents.get(element) if isinstance(element, cst.SubscriptElement) else None
+            if isinstance(subscript, cst.Subscript):
+                return subscript.value
+    return None
 
 
 def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:

@@ -106,6 +106,56 @@ def test_how_workers_are_seeded(seed: str, workers: str, told: str | None) -> No
     assert told is not None or messages == []
 
 
+TURNED = """\
+import random
+
+class Turned(torch.utils.data.Dataset):
+    def __getitem__(self, index):
+        {rows}
+        return row * {drawn}
+
+def loader_of(workers={default}):
+    return DataLoader(Turned(), batch_size=8, num_workers=workers)
+"""
+ROWS = "`Turned` chooses its rows by "
+TURNS = "`Turned` chooses from `self.turns` by "
+
+
+@pytest.mark.parametrize(
+    ("rows", "drawn", "told"),
+    [
+        ("row = self.rows[index]", "self.turns[random.randint(0, 3)]", TURNS),
+        ("row = self.read(index)", "self.turns[random.randint(0, 3)]", TURNS),
+        ("half = index // 2; row = self.rows[half]", "self.turns[random.randint(0, 3)]", TURNS),
+        ("row = self.rows[index]", "self.rows[random.randint(0, 3)]", ROWS),
+        ("half = index // 2; row = self.rows[half]", "self.rows[random.randint(0, 3)]", ROWS),
+        ("row = self.rows[index]", "self[random.randint(0, 3)]", ROWS),
+        ("row = 1", "self.turns[random.randint(0, 3)]", ROWS),
+    ],
+)
+def test_what_a_data_set_chooses_is_said(rows: str, drawn: str, told: str) -> None:
+    assert [told in message for message in _same_noise(rows, drawn, "0", "loader_of()")] == [True]
+
+
+@pytest.mark.parametrize(
+    ("default", "made", "alike"),
+    [("2", "loader_of()", False), ("0", "loader_of(4)", False), ("0", "loader_of(workers=4)", False),
+     ("0", "loader_of()", True), ("2", "loader_of(count)", True), ("2", "loader_of(0)", True)],
+)  # fmt: skip
+def test_workers_whose_number_a_function_is_given(default: str, made: str, alike: bool) -> None:
+    assert bool(_same_noise("row = self.rows[index]", "self.rows[random.randint(0, 3)]", default, made)) is alike
+
+
+def _same_noise(rows: str, drawn: str, default: str, made: str) -> list[str]:
+    """What is said of the random numbers of a data set, in a script that trains with it."""
+    top = TURNED.format(rows=rows, drawn=drawn, default=default)
+    script = _SCRIPT.replace("DataLoader(Blocks(), batch_size=8LOADER)", made)
+    text = f"import torch\nfrom torch.utils.data import DataLoader\n{top}\n{script}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after
+    return [d.message for d in file.diagnoses if d.id == "same-noise"]
+
+
 _SCRIPT = """\
 count = len(data)
 loader = DataLoader(Blocks(), batch_size=8LOADER)
