@@ -29,7 +29,7 @@ from .batch_artifacts import has_phases
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by
 from .engine.layout import CHOSEN, Partial, ShardRow, ShardSize, Unclear, inner, is_figure, varies
-from .epoch_findings import counts_filled, stays, stays_joint, weighed_filled
+from .epoch_findings import averages_filled, counts_filled, stays, stays_joint, stays_shaped
 from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
 from .epoch_totals import Total, Totals, deciding
@@ -41,6 +41,7 @@ from .padding import ragged
 from .reductions import reduction_of
 from .row_counts import counted
 from .rowwise import by_rows
+from .single_rows import of_any_shape
 
 _EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
@@ -77,6 +78,8 @@ class _Loop:
         self.totals = Totals(state, unit, reach, loop)
         self.layouts = LoopLayouts(state, reach, unit, loop)
         self.statements = [] if isinstance(loop, cst.CompFor) else plain(loop.body)
+        self.shape = ""
+        """What may have another shape on each process, so that no rows are gathered."""
         self.joint: dict[Total, cst.BaseExpression] = {}
         """The totals of a figure that the rows of one batch make together, and which that is."""
 
@@ -118,7 +121,8 @@ class _Loop:
     def _left(self, total: Total, quotients: Quotients) -> Finding:
         """What is said of a total that stays that of each process."""
         if self.joint.keys().isdisjoint((total, *quotients.beside(total))):
-            return stays(total.node, quotients.told(total))
+            told = quotients.told(total)
+            return stays_shaped(total.node, self.shape, told) if self.shape else stays(total.node, told)
         figure = self.joint.get(total)
         text = self.unit.names.module.code_for_node(figure) if figure is not None else ""
         return stays_joint(total.node, text, quotients.told(total))
@@ -127,16 +131,16 @@ class _Loop:
         """What counts the repeated rows that fill up the last shards, and is shown as if it did not."""
         if always_drops_last(self.reach, self.reach.loaders(self.loop)):
             return
-        weighed: dict[str, Total] = {}
+        averaged: dict[str, Total] = {}
         for total in totals:
             text = quotients.by_all_rows(total)
-            means = [gather for gather in plan.reduced[total] if gather.reduction != "sum"]
-            if text and len(means) < len(plan.reduced[total]):
+            sums = [gather for gather in plan.reduced[total] if gather.reduction == "sum"]
+            if text and sums:
                 yield counts_filled(total.node, text)
-            elif means and self._is_weighed(total):
-                weighed.update((name, total) for gather in means for name in gather.names if name not in weighed)
-        if weighed and not has_phases(self.unit, self.training, self.loop):
-            yield weighed_filled(next(iter(weighed.values())).node, list(weighed))
+            elif self._is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
+                averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
+        if averaged and not has_phases(self.unit, self.training, self.loop):
+            yield averages_filled(next(iter(averaged.values())).node, list(averaged))
 
     def _is_weighed(self, total: Total) -> bool:
         """Whether the number of rows weighs what is added: ``loss.item() * len(y)``, ``meter.update(mean, len(y))``."""
@@ -229,9 +233,9 @@ class _Loop:
             return None
         names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
-        if self.path.cuts(self.unit, gather) or ragged(self.state, self.reach, self.unit, self.loop, [gather]):
-            return None
-        return gather
+        self.shape = of_any_shape(self.state, self.reach, self.layouts, self.loop, [gather])
+        cut = self.path.cuts(self.unit, gather)
+        return None if cut or self.shape or ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather
 
     def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:
         """Whether some code computes what a total adds from variables, by way of others too."""

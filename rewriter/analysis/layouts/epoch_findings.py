@@ -25,10 +25,21 @@ def stays(node: cst.CSTNode, figure: str = "") -> Finding:
 def stays_joint(node: cst.CSTNode, value: str, figure: str) -> Finding:
     """A total of figures of whole batches, or what it is divided by: those of joined batches are others."""
     because = f", because `{value}` is a figure of one whole batch, and joined batches have another" if value else ""
+    return _stays_own(node, f"{because}{figure}")
+
+
+def stays_shaped(node: cst.CSTNode, value: str, figure: str) -> Finding:
+    """A total of what cannot be gathered, and is no number that could be reduced."""
+    return _stays_own(
+        node, f", because `{value}` may have another shape on each process and cannot be gathered{figure}"
+    )
+
+
+def _stays_own(node: cst.CSTNode, more: str) -> Finding:
     return Finding(
         "metrics_gather",
         node,
-        f"each process totals only its own shard of the data here{because}{figure}",
+        f"each process totals only its own shard of the data here{more}",
         "no action needed if the figure of one process is enough; otherwise average the result over the processes, "
         'after the loop: accelerator.reduce(torch.tensor(result, device=accelerator.device), reduction="mean")',
         Severity.REVIEW,
@@ -47,15 +58,15 @@ def counts_filled(node: cst.CSTNode, quotient: str) -> Finding:
     )
 
 
-def weighed_filled(node: cst.CSTNode, means: Sequence[str]) -> Finding:
-    """Means over the processes that are weighed by the number of rows."""
-    names = ", ".join(f"`{mean}`" for mean in means)
+def averages_filled(node: cst.CSTNode, numbers: Sequence[str]) -> Finding:
+    """Means that are weighed by the number of rows, and sums that are divided by one another."""
+    names = ", ".join(f"`{number}`" for number in numbers)
     return Finding(
         "filled-batch",
         node,
-        f"at the end of the data a shard is padded with repeated rows, and the mean of {names} over the processes "
-        "counts them: the average of the epoch, weighed by the number of rows, is close to that over the rows of the "
-        "data but not equal to it",
+        f"at the end of the data a shard is padded with repeated rows, and what is reduced over the processes here "
+        f"({names}) counts them: the average of the epoch is close to that over the rows of the data but not equal to "
+        "it",
         _EXACT,
         Severity.NOTE,
     )

@@ -33,6 +33,7 @@ from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
 from .row_counts import counted
 from .rowwise import by_rows
+from .single_rows import of_any_shape
 
 _COLLECTING = frozenset("append extend update add insert put write".split())
 
@@ -76,6 +77,12 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
         if answer.understood and ragged(state, reach, unit, loop, gathers):
             answer.leave("its batches are padded to different lengths on each process, and could not be gathered")
+        shape = of_any_shape(state, reach, layouts, loop, gathers) if answer.understood and layouts is not None else ""
+        if shape:
+            answer.leave(
+                f"its loader gives one row at a time, and `{shape}` may have another shape on each process, so that it "
+                "cannot be gathered"
+            )
         answer.keeps = _keeps(state, unit, loop)
         if answer.understood and gathers and isinstance(loop, cst.For) and layouts is not None:
             figure = joint_figure(layouts, _figures(state, unit, loop))

@@ -399,6 +399,12 @@ def downloads_always(name: str) -> bool:
     return found is not None and found.download == "always"
 
 
+def rows_have_one_shape(name: str) -> bool:
+    """Whether all rows of such a data set have one shape."""
+    found = transfer(name, training.Dataset)
+    return found is not None and found.even
+
+
 def is_described(package: str) -> bool:
     """Whether anything is known of a package, by its first name."""
     return package in packages()

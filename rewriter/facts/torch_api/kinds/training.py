@@ -88,6 +88,8 @@ class Dataset(NamedTuple):
 
     download: str = ""
     """The keyword that asks for a download; ``always`` if no keyword is needed."""
+    even: bool = False
+    """All rows have one shape."""
 
 
 class Sampler(NamedTuple):

@@ -11,6 +11,11 @@ ROWS: Table = {
     # torchvision
     "torchvision.models.*": ("module", {"weights": "weights pretrained"}),
     "torchvision.datasets.*": ("dataset", {"download": "download"}),
+    "torchvision.datasets.*MNIST": ("dataset", {"download": "download", "even": True}),
+    "torchvision.datasets.CIFAR*": ("dataset", {"download": "download", "even": True}),
+    "torchvision.datasets.STL10": ("dataset", {"download": "download", "even": True}),
+    "torchvision.datasets.SVHN": ("dataset", {"download": "download", "even": True}),
+    "torchvision.datasets.FakeData": ("dataset", {"even": True}),
     "torchvision.utils.save_image": ("write", {"path": 1, "data": 0}),
     "torchvision.utils.make_grid": ("concat", {"fixed": 0}),
     "torchvision.io.write_png": ("write", {"path": 1, "data": 0}),

@@ -54,7 +54,7 @@ ROWS: Table = {
     "torch.utils.data.dataloader.DataLoader": ("loader", {}),
     "torch.utils.data.Dataset": ("dataset", {}),
     "torch.utils.data.IterableDataset": ("dataset", {}),
-    "torch.utils.data.TensorDataset": ("dataset", {}),
+    "torch.utils.data.TensorDataset": ("dataset", {"even": True}),
     "torch.utils.data.ConcatDataset": ("dataset", {}),
     "torch.utils.data.ChainDataset": ("dataset", {}),
     "torch.utils.data.StackDataset": ("dataset", {}),

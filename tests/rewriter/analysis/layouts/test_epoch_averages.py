@@ -90,7 +90,7 @@ def test_what_a_criterion_counts_is_summed_beside_its_loss(more: str, added: str
         epoch="print(total / n)",
     )  # fmt: skip
     assert f"total += {SUMMED.format('every')}\n" in text and f"n += {added}\n" in text
-    assert "gather" not in text and findings == []
+    assert "gather" not in text and findings == ["filled-batch"]
 
 
 LOOP = """\
@@ -306,7 +306,7 @@ def test_a_mean_that_rows_weigh_counts_those_that_fill_up_a_shard(
         "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)", step, epoch, **options
     )
     assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in text
-    assert [("mean of `loss`" in one and "padded with repeated rows" in one) for one in messages] == [True] * told
+    assert [("(`loss`) counts them" in one and "padded with repeated rows" in one) for one in messages] == [True] * told
 
 
 def test_the_rows_of_a_batch_of_one_tensor_are_counted(trained: Trained) -> None:

@@ -98,7 +98,11 @@ print(sum(scores) / len(scores))"""
 
 @pytest.mark.parametrize(
     ("batches", "whole"),
-    [("batch_sampler=Episodes(other)", True), ("1, False, None, Episodes(other)", True), ("batch_sampler=None", False)],
+    [
+        ("batch_sampler=Episodes(other)", True),
+        ("1, False, None, Episodes(other)", True),
+        ("batch_size=4, batch_sampler=None", False),
+    ],
     ids=["by keyword", "by position", "none"],
 )
 def test_batches_that_a_sampler_makes_are_not_joined(batches: str, whole: bool, trained: Trained) -> None:

@@ -1,0 +1,109 @@
+"""
+Loaders that give one row a batch: nothing says that all rows have one shape, and other shapes cannot be joined.
+
+With more rows a batch the original has to stack them, so they have one shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from ...facts.module import Form, Gather
+from ...facts.roles import Origin
+from ...facts.torch_api import questions
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import State, Unit, Unknown
+from ..devices.device_attributes import option
+from ..syntax.definitions import bindings_value
+from ..syntax.nodes import is_none, keyword
+from .engine.layout import Shard, inner
+from .loop_layouts import LoopLayouts
+
+_DEPTH = 5
+"""So many variables and calls are followed to the size of a batch."""
+_PARTS = "torch.utils.data.Subset"
+
+
+def of_any_shape(state: State, reach: Reach, layouts: LoopLayouts, loop: cst.CSTNode, gathers: Iterable[Gather]) -> str:
+    """What is to be gathered in a loop and may have another shape on each process: its text; empty for nothing."""
+    if not any(_gives_single_rows(state, reach, loader) for loader in reach.loaders(loop)):
+        return ""
+    unit = layouts.unit
+    for gather in gathers:
+        if gather.form is Form.GATHER:
+            values = [*_variables(unit, loop, gather), *gather.inline]
+            found = next((value for value in values if not _is_of_numbers(layouts, value)), None)
+            if found is not None:
+                return unit.names.module.code_for_node(found)
+    return ""
+
+
+def _variables(unit: Unit, loop: cst.CSTNode, gather: Gather) -> Iterator[cst.Name]:
+    """The places of a loop that set what a gather joins."""
+    for name in unit.names.every(cst.Name):
+        if isinstance(name, cst.Name) and name.value in gather.names:
+            binding = unit.names.binding(name)
+            if binding is not None and name in binding.definitions and loop in unit.names.ancestors(name):
+                yield name
+
+
+def _is_of_numbers(layouts: LoopLayouts, value: cst.BaseExpression) -> bool:
+    """Whether a tensor has one number for each row, and no other dimension."""
+    layout = inner(layouts.value(value))
+    return isinstance(layout, Shard) and layout.rank == 1
+
+
+def _gives_single_rows(state: State, reach: Reach, loader: Origin) -> bool:
+    """Whether a loader gives one row a batch, of a data set whose rows may have different shapes."""
+    node = loader.node
+    if not isinstance(node, cst.Call) or any(arg.star for arg in node.args):
+        return False
+    sampler = keyword(node, "batch_sampler", 4)
+    if sampler is not None and not is_none(sampler):
+        return False
+    unit, size = reach.unit_of(node, reach.units[0]), keyword(node, "batch_size", 1)
+    if size is not None and not _is_one(reach, unit, size):
+        return False
+    data = keyword(node, "dataset", 0)
+    return data is not None and not _has_one_shape(state, data)
+
+
+def _has_one_shape(state: State, data: cst.BaseExpression) -> bool:
+    """Whether all rows of a data set are known to have one shape."""
+    held = state.values.get(data)
+    made = [thing for thing in (held.things if held is not None else ()) if isinstance(thing, (Origin, Unknown))]
+    if held is None or not made or len(made) < len(held.things):
+        return False
+    return all(questions.rows_have_one_shape(one.qualified) or _is_part(state, one) for one in made)
+
+
+def _is_part(state: State, made: Origin | Unknown) -> bool:
+    """Whether a data set has some rows of another, which have one shape."""
+    whole = keyword(made.node, "dataset", 0) if isinstance(made.node, cst.Call) else None
+    return made.qualified == _PARTS and whole is not None and _has_one_shape(state, whole)
+
+
+def _is_one(reach: Reach, unit: Unit, value: cst.BaseExpression, depth: int = 0) -> bool:
+    """Whether a number is 1, also as the default of an option, or may be: as one of the values of a variable."""
+    if isinstance(value, cst.Integer):
+        return value.evaluated_value == 1
+    if depth == _DEPTH:
+        return False
+    if isinstance(value, cst.Attribute):
+        return any(_is_one(reach, at, default, depth + 1) for at, default in _defaults(reach, value.attr.value))
+    binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
+    if binding is None:
+        return False
+    values = [*((unit, one) for one in bindings_value(unit.names, binding)), *reach.given(binding)]
+    return any(_is_one(reach, at, one, depth + 1) for at, one in values)
+
+
+def _defaults(reach: Reach, name: str) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+    """The defaults of the options of the command line with a name."""
+    for unit in reach.units:
+        for call in unit.names.calls:
+            default = keyword(call, "default")
+            if default is not None and option(call) == name:
+                yield unit, default

@@ -1,0 +1,119 @@
+"""Loaders that give one row a batch: what may have another shape on each process is not gathered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import Diagnosis
+from torchlift.rewriter.source import decode
+
+TOP = """\
+import argparse
+import torch
+import torchvision
+from torch.utils.data import DataLoader
+
+class Photos(torch.utils.data.Dataset):
+    def __getitem__(self, index):
+        return self.photos[index], self.masks[index]
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rows", type=int, default=1)
+args = parser.parse_args()
+
+def make_loader(data, rows):
+    return DataLoader(data, batch_size=rows, shuffle=True)
+
+model = torch.nn.Conv2d(1, 1, 3, padding=1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+TRAIN = """\
+hits = rows = 0
+for x, y in loader:
+    out = model(x)
+    loss = torch.nn.functional.mse_loss(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    hits += {hits}
+    rows += x.size(0)
+print(hits / rows)
+"""
+BY_PIXEL = "((out > 0.5) == (y > 0.5)).float().mean(dim=(1, 2, 3)).sum().item()"
+EVALUATE = """\
+right = 0
+with torch.no_grad():
+    for x, y in held:
+        out = model(x)
+        right += (out.argmax(1) == y).float().mean(dim=(1, 2)).sum().item()
+print(right)
+"""
+SUM = 'reduction="sum").item()'
+
+
+def migrated(text: str) -> tuple[str, list[Diagnosis]]:
+    (file,) = migrate([decode((TOP + text).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "accelerator.backward(loss)" in file.after.decode()
+    return file.after.decode(), list(file.diagnoses)
+
+
+LOADERS = {
+    "one row": ("DataLoader(Photos(), batch_size=1)", True),
+    "one row by default": ("DataLoader(Photos(), shuffle=True)", True),
+    "by position": ("DataLoader(Photos(), 1)", True),
+    "by an option": ("make_loader(Photos(), args.rows)", True),
+    "a part": ("DataLoader(torch.utils.data.Subset(Photos(), [0, 1]), 1)", True),
+    "several rows, which have one shape": ("DataLoader(Photos(), batch_size=2)", False),
+    "tensors": ("DataLoader(torch.utils.data.TensorDataset(photos, masks), batch_size=1)", False),
+    "a part of tensors": (
+        "DataLoader(torch.utils.data.Subset(torch.utils.data.TensorDataset(photos, masks), [0, 1]), 1)",
+        False,
+    ),
+    "digits": ("DataLoader(torchvision.datasets.MNIST('data'), batch_size=1)", False),
+    "house numbers": ("DataLoader(torchvision.datasets.SVHN('data'), batch_size=1)", False),
+    "small photos": ("DataLoader(torchvision.datasets.STL10('data'), batch_size=1)", False),
+}
+
+
+@pytest.mark.parametrize(("loader", "single"), LOADERS.values(), ids=LOADERS)
+def test_numbers_are_reduced_where_rows_may_have_any_shape(loader: str, single: bool) -> None:
+    """Each process met photos of another size, and the first gather failed."""
+    text, findings = migrated(f"loader = {loader}\n{TRAIN.format(hits=BY_PIXEL)}")
+    assert ("gather_for_metrics" not in text) is single
+    assert (text.count(SUM) == 2) is single
+    assert [found.id for found in findings] == ["filled-batch"] * single
+
+
+def test_what_is_no_number_stays_and_is_named() -> None:
+    step = "elsewhere.compare(out, y)"
+    text, findings = migrated(
+        f"import elsewhere\nloader = DataLoader(Photos(), batch_size=1)\n{TRAIN.format(hits=step)}"
+    )
+    assert "gather" not in text and SUM not in text
+    messages = [found.message for found in findings if found.id == "metrics_gather"]
+    assert any("may have another shape on each process" in message for message in messages)
+    assert all("gather" not in found.remedy for found in findings)
+
+
+@pytest.mark.parametrize(("loader", "single"), LOADERS.values(), ids=LOADERS)
+def test_such_an_evaluation_stays_whole(loader: str, single: bool) -> None:
+    train = "loader = DataLoader(Photos(), batch_size=2)\n" + TRAIN.format(hits="0")
+    text, findings = migrated(f"{train}held = {loader}\n{EVALUATE}")
+    assert ("out, y = accelerator.gather_for_metrics((out, y))" not in text) is single
+    told = [found.message for found in findings if "may have another shape on each process" in found.message]
+    assert len(told) == single
+
+
+def test_one_number_for_each_row_is_gathered() -> None:
+    scored = (
+        "out = model(x).view(x.size(0), -1).sum(1)\n    loss = torch.nn.functional.mse_loss(out, torch.zeros_like(out))"
+    )
+    step = TRAIN.format(hits="(out > 0).sum().item()").replace("rows += x.size(0)", "rows += out.size(0)")
+    made = "out = model(x)\n    loss = torch.nn.functional.mse_loss(out, y)"
+    text, _ = migrated("loader = DataLoader(Photos(), batch_size=1)\n" + step.replace(made, scored))
+    assert "out = accelerator.gather_for_metrics(out)" in text
