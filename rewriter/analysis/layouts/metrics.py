@@ -19,6 +19,7 @@ from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import unshadowed
 from ..syntax.nodes import is_none, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -344,7 +345,12 @@ def _inline(step: Step, training: Training) -> list[cst.BaseExpression]:
     """Forward calls in a statement whose result no name holds as a tensor: they are read on the spot."""
     names = step.unit.names
     calls = [n for n in descendants(step.forward) if isinstance(n, cst.Call) and n in training.forwards]
-    numbers = any(step.is_number(b) for b in bound(step.unit, step.forward))
+    given = bound(step.unit, step.forward)
+    here = set(descendants(step.forward))
+    reads = [r for b in given for r in b.reads if not here.isdisjoint(unshadowed(names, b, r))]
+    if reads and set(reads) <= synchronised(step.state, step.tail):
+        return []  # such a metric is given what is made of them: `outputs = [clean(one) for one in model(x)]`
+    numbers = any(step.is_number(b) for b in given)
     own = synchronised(step.state, [step.forward])
     plainly = [c for c in calls if not isinstance(names.parents[c], cst.Expr) and c not in own]
     return [c for c in plainly if numbers or not _is_named(step, training, c)]
