@@ -22,7 +22,6 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import is_zero, keyword
-from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
 from ..training.training import Training, method_name, outside_name
 from .divergence import Equality
@@ -102,7 +101,7 @@ def decisions(
     for found in deciding(unit, reach, joint, equality.is_local):
         node = found.node
         if isinstance(node, cst.If) and found.hangs and not split and _asks_rows(joint, unit, node.test):
-            yield _of_rows(joint, unit, node)
+            yield _of_rows(unit, node)
             continue
         gathers = reducer.whole(unit, found.value, _BECAUSE)
         if gathers is None:
@@ -137,19 +136,15 @@ def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
     """Whether all that is one process's own in a condition is the number of rows of a batch that has always as many
     rows on all processes: of a loader with batches of one size, which fills up a short last one."""
     names = joint.equality.local_names(unit, test)
-    return bool(names) and _are_row_counts(joint, unit, test, frozenset())
+    return bool(names) and all(_is_row_count(joint, unit, name) for name in names)
 
 
-def _is_row_count(joint: Joint, unit: Unit, name: cst.Name, seen: frozenset[Binding] = frozenset()) -> bool:
-    parents, binding = unit.names.parents, unit.names.binding(name)
-    if binding is not None and binding in seen:
-        return True  # ``rows = rows + x.size(0)``
-    given = _given_by_function(joint, unit, name)
-    if given:  # ``loss, rows = step(x, y)``
-        return all(_are_row_counts(joint, where, value, seen) for where, value in given)
+def _is_row_count(joint: Joint, unit: Unit, name: cst.Name) -> bool:
+    parents = unit.names.parents
     values = plain_values(unit.names, name)
-    if values and binding is not None:  # ``rows = x.size(0)``, ``rows += x.size(0)``
-        return all(_are_row_counts(joint, unit, value, seen | {binding}) for value in values)
+    if len(values) == 1:  # ``rows = x.size(0)``
+        inner = joint.equality.local_names(unit, values[0])
+        return len(inner) == 1 and _is_row_count(joint, unit, inner[0])
     batches = origins(joint.state.values.get(name), Role.BATCH)
     if not batches or not all(_has_one_size(joint, batch) for batch in batches):
         return False
@@ -167,44 +162,6 @@ def _is_row_count(joint: Joint, unit: Unit, name: cst.Name, seen: frozenset[Bind
     return isinstance(index, cst.Index) and is_zero(index.value)
 
 
-def _are_row_counts(joint: Joint, unit: Unit, value: cst.BaseExpression, seen: frozenset[Binding]) -> bool:
-    """Whether all that is one process's own in a value are such numbers of rows."""
-    names = joint.equality.local_names(unit, value)
-    return not _has_unnamed(joint, unit, value) and all(_is_row_count(joint, unit, name, seen) for name in names)
-
-
-def _has_unnamed(joint: Joint, unit: Unit, value: cst.BaseExpression) -> bool:
-    """Whether something of one process's own comes into a value by no variable: from an attribute, from a function."""
-    parts = (part for part in descendants(value) if isinstance(part, (cst.Attribute, cst.Call)))
-    own = (part for part in parts if joint.equality.is_local(unit, part))
-    return any(not joint.equality.local_names(unit, part) for part in own)
-
-
-def _given_by_function(joint: Joint, unit: Unit, name: cst.Name) -> list[tuple[Unit, cst.BaseExpression]]:
-    """What the functions of the program give to a variable, where all of its values are such a call: the element at its
-    place of the tuples that they return."""
-    binding = unit.names.binding(name)
-    values = plain_values(unit.names, name)
-    found: list[tuple[Unit, cst.BaseExpression]] = []
-    for definition, value in zip(binding.definitions, values, strict=True) if binding is not None and values else ():
-        functions = joint.reach.called(value) if isinstance(value, cst.Call) else []
-        element = unit.names.parents.get(definition)
-        target = unit.names.parents.get(element) if isinstance(element, cst.Element) else None
-        for function in functions:
-            where = joint.reach.unit(function)
-            for given in (r.value for r in where.names.returns.get(function, ())):
-                if isinstance(target, (cst.Tuple, cst.List)):
-                    several = isinstance(given, cst.Tuple) and len(given.elements) == len(target.elements)
-                    place = next(i for i, each in enumerate(target.elements) if each is element)
-                    given = given.elements[place].value if several and isinstance(given, cst.Tuple) else None
-                if given is None:
-                    return []
-                found.append((where, given))
-        if not functions:
-            return []
-    return found
-
-
 def _has_one_size(joint: Joint, batch: Origin) -> bool:
     """Whether a prepared loader gives a batch, with as many rows on all processes."""
     call = batch.source.node if batch.source is not None else None
@@ -214,31 +171,8 @@ def _has_one_size(joint: Joint, batch: Origin) -> bool:
     return keyword(call, "batch_sampler", 4) is None and keyword(call, "collate_fn", 6) is None
 
 
-def _counts_on(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
-    """Whether a condition is on rows that are added up, or multiplied: ``seen >= most``, ``(i + 1) * rows >= most``."""
-    for name in joint.equality.local_names(unit, test):
-        binding = unit.names.binding(name)
-        added = (
-            [d for d in binding.definitions if isinstance(unit.names.parents.get(d), cst.AugAssign)] if binding else ()
-        )
-        values = plain_values(unit.names, name)
-        if added or any(isinstance(value, cst.BinaryOperation) for value in values):
-            return True
-    return any(isinstance(part, cst.BinaryOperation) for part in descendants(test))
-
-
-def _of_rows(joint: Joint, unit: Unit, node: cst.If) -> Finding:
+def _of_rows(unit: Unit, node: cst.If) -> Finding:
     """What is said of a step that is left out where a batch is short: all processes leave it out, or none."""
-    if _counts_on(joint, unit, node.test):
-        return Finding(
-            "local-decision",
-            node,
-            f"whether this step continues depends on {_told(unit, node.test)}, which counts the rows of one process's "
-            "own batches: all processes decide alike, since a short last batch is filled up, and N processes have seen "
-            "N times as many rows by then",
-            "for as many rows as on one process, divide the limit by accelerator.num_processes",
-            Severity.REVIEW,
-        )
     return Finding(
         "local-decision",
         node,
