@@ -10,10 +10,10 @@ import libcst as cst
 
 from ..analysis.dataflow.call_binding import argument_of
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.command_lines import option
 from ..analysis.dataflow.modules import starred
 from ..analysis.dataflow.program_flow import choice_around
 from ..analysis.dataflow.values import State, Unit
-from ..analysis.devices.device_attributes import option
 from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition

@@ -65,13 +65,15 @@ class Router:
             return lambda lowest: self.homes.higher(lowest, code, wanted, prepares)
 
         best: Callable[[Way], Way] | None = None
+        fewest = (len(lacking), len(needs))
         finders: list[Callable[[Way], Way]] = [partial(self.homes.constructed, needs=needs, prepares=prepares)]
         finders += map(above, self.reach.above(way.code)[1:])
         for find in finders:
             higher = self._from(find(way), needs)
             left = self._lacking(higher, needs, essential)
-            if higher.home is not None and left < lacking and way.reaches <= higher.reaches:
-                best, lacking = find, left
+            rank = (len(left), sum(code not in higher.reaches | higher.behind for code in needs))
+            if higher.home is not None and left < lacking and way.reaches <= higher.reaches and rank < fewest:
+                best, fewest = find, rank
         lowest = self._lowest(needs, anchor, prepares)
         return self._from(best(lowest) if best is not None else lowest, needs)
 

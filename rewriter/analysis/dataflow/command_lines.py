@@ -43,3 +43,14 @@ def offered(call: EvaluatedCall, qualified: str) -> None:
     for function in call.unit.names.functions:
         if isinstance(function, cst.FunctionDef) and isinstance(call.unit.names.within[function].node, cst.Module):
             call.state.escaped.add(function)
+
+
+def option(call: cst.Call) -> str | None:
+    """The attribute in which the value of an option of the command line is kept, if a call adds one."""
+    if not (isinstance(call.func, cst.Attribute) and call.func.attr.value == "add_argument"):
+        return None
+    words = [a.value for a in call.args if isinstance(a.value, cst.SimpleString)]
+    named = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dest"]
+    texts = [str(w.evaluated_value) for w in [*(n for n in named if isinstance(n, cst.SimpleString)), *words]]
+    text = next((t for t in texts if t.startswith("--") or not t.startswith("-")), "")
+    return text.lstrip("-").replace("-", "_") or None

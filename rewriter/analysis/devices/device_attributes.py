@@ -246,17 +246,6 @@ def _sets(unit: Unit, node: cst.CSTNode) -> bool:
     return False
 
 
-def option(call: cst.Call) -> str | None:
-    """The attribute in which the value of an option of the command line is kept, if a call adds one."""
-    if method_name(call) != "add_argument":
-        return None
-    words = [a.value for a in call.args if isinstance(a.value, cst.SimpleString)]
-    named = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dest"]
-    texts = [str(w.evaluated_value) for w in [*(n for n in named if isinstance(n, cst.SimpleString)), *words]]
-    text = next((t for t in texts if t.startswith("--") or not t.startswith("-")), "")
-    return text.lstrip("-").replace("-", "_") or None
-
-
 def _read_as_word(reach: Reach, unit: Unit, node: cst.CSTNode, depth: int = 0) -> bool:
     """Whether a read of the device needs a string, or a function that is given it reads it so."""
     if _as_word(unit, node):

@@ -9,8 +9,8 @@ import libcst as cst
 
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
+from ..dataflow.command_lines import option
 from ..dataflow.values import State, Unit
-from ..devices.device_attributes import option
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted, keyword
 from ..training.training import method_name, outside_name

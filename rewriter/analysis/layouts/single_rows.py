@@ -14,8 +14,8 @@ from ...facts.module import Form, Gather
 from ...facts.roles import Origin
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
+from ..dataflow.command_lines import option
 from ..dataflow.values import State, Unit, Unknown
-from ..devices.device_attributes import option
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import is_none, keyword
 from .engine.layout import Shard, inner
