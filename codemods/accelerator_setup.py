@@ -95,7 +95,7 @@ def _home(facts: ModuleFacts, home: Home) -> Iterator[Edit | Finding]:
         kind = InsertBefore if home.side is Side.BEFORE else InsertAfter
         yield kind(ID, home.node, text, reason=home.because)
         if home.gives:
-            yield InsertBefore(ID, home.node, home.gives, reason="the script reads its device there")
+            yield kind(ID, home.node, home.gives, reason="the script reads its device there")
     for statement in home.removed:
         yield Remove(ID, statement, reason="the accelerator chooses the device", absorbs=_INSIDE)
 

@@ -41,6 +41,10 @@ class Holders:
                 return (node, self._classes[scope.node]) if _takes_self(node) else None
         return None
 
+    def is_constructor(self, code: Code) -> bool:
+        """Whether some code is the `__init__` of a class."""
+        return isinstance(code, cst.FunctionDef) and code.name.value == "__init__" and self.method(code) is not None
+
     def is_init(self, code: Code) -> bool:
         """Whether some code is the constructor of a class of which there are objects."""
         return any(self.init(klass) is code for klass in self.made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
@@ -99,12 +99,21 @@ class Homes:
             if field_.code in among and field_.code in self.reach.reachable and not self._is_open(field_):
                 home = self._beside(field_, needs)
                 if built and not home.arguments:
-                    kept = self._flagged(field_.unit, field_.code, field_.statement, prepares)
-                    home = kept if kept is not None and kept.arguments else home
+                    home = self._asked_of(field_, prepares) or home
                 if not self._late(field_.unit, field_.code, home, prepares):
                     way.home = (field_.unit, home)
                     return field_.unit, field_.code
         return None
+
+    def _asked_of(self, field_: DeviceField, prepares: list[Prepare]) -> Home | None:
+        """The home after a constructor has kept the device, where that says whether the CPU is meant."""
+        flag, target = self.flag, field_.target
+        same = flag is not None and flag.kept and isinstance(flag.test, cst.Attribute)
+        if flag is None or not same or not target.deep_equals(flag.test.with_changes(lpar=[], rpar=[])):
+            return None
+        here = replace(self, flag=flag._replace(unit=field_.unit))
+        found = here._flagged(field_.unit, field_.code, field_.statement, prepares, ends=True)
+        return found if found is not None and found.arguments else None
 
     def constructed(self, way: Way, needs: dict[Code, None], prepares: list[Prepare]) -> Way:
         """A home in the constructor that keeps the device, for objects whose methods the training runs in; none where
@@ -276,8 +285,11 @@ class Homes:
                 return unit, home
         return None
 
-    def _flagged(self, unit: Unit, anchor: Code, first: cst.CSTNode, prepares: list[Prepare]) -> Home | None:
-        """The home of an accelerator that takes over the flag on which the script's moves hang: where it is known."""
+    def _flagged(
+        self, unit: Unit, anchor: Code, first: cst.CSTNode, prepares: list[Prepare], *, ends: bool = False
+    ) -> Home | None:
+        """The home of an accelerator that takes over the flag on which the script's moves hang: where it is known.
+        ``ends``: it may be the end of the code."""
         if self.flag is None or not self.flag.settled:
             return None
         made, said = self.flag.constructor, self.flag.said(unit)
@@ -304,12 +316,16 @@ class Homes:
         block = getattr(unit.names.parents[first], "body", ())
         node = next((s for s in block if order(s) > ready and order(s) >= order(first)), None)
         places = [order(p.wraps or p.node) for p in prepares if unit.names.function(p.node) is anchor]
-        node = self._still(unit, anchor, node, [wanted], ready) if node is not None and wanted else node
+        side = Side.BEFORE
+        if node is None and ends and block:  # with what it is known after
+            node, side = block[-1], Side.AFTER
+        elif node is not None and wanted:
+            node = self._still(unit, anchor, node, [wanted], ready)
         if node is None or any(place < order(node) for place in places):
             return None
         because = "after its flag is known; it replaces the choice of the device"
         arguments = (("cpu", wanted),) if wanted else ()
-        return Home(node, Side.BEFORE, arguments, because, gives=self.flag.gives.format(self.name))
+        return Home(node, side, arguments, because, gives=self.flag.gives.format(self.name))
 
     def _is_given(self, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
         """Whether a parameter has been given the same before, by the same code: ``args = parse_args()`` twice."""

@@ -155,7 +155,7 @@ class _Analyses(ProgramFacts):
         self.prepared = frozenset(o for part in collected.values() for o in part.plan.prepared)
         for part in collected.values():
             part.settle_loads(ReachedModule(part, way).here)
-        left = {f.target.attr.value for f in self.fields if not ReachedModule(collected[f.unit], way).here(f.target)}
+        left = {f.target.attr.value for f in self.fields if not ReachedModule(collected[f.unit], way).redefines(f)}
         self.redefined = {field.target.attr.value for field in self.fields} - left
         return [ReachedModule(collected[unit], way).facts() for unit in self.reach.units]
 

@@ -9,7 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.constants import gpus_by_number
-from ..analysis.devices.device_fields import follows_field, redefined
+from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
 from ..analysis.effects.folders import made_by_all, may_be_there
@@ -60,6 +60,12 @@ class ReachedModule:
             return True
         return not _stands_before(self._unit, node, way.home[1])
 
+    def redefines(self, field: DeviceField) -> bool:
+        """Whether an attribute can be given the accelerator's device where it is set: not by what comes before that."""
+        home = self._way.home[1] if self._way.home is not None else None
+        before = home is not None and home.side is Side.AFTER and home.node is field.statement
+        return self.here(field.target) and not before
+
     def facts(self) -> ModuleFacts:
         """All that the rules are told of the module."""
         program, unit, found, way, here = self._program, self._unit, self._found, self._way, self.here
@@ -106,7 +112,7 @@ class ReachedModule:
         gone = vanished(unit, way, placed, found.precision(), removed)
         reads = list(device_reads(program.state, program.reach, unit, way, gone))
         gone.update(read.node for read in reads)
-        fields = [f for f in program.fields if f.unit is unit and here(f.target)]
+        fields = [f for f in program.fields if f.unit is unit and self.redefines(f)]
         kept = [read for field in fields for read in redefined(field, program.state, gone)]
         whole = {n for read in kept for n in descendants(read.node)}  # what is read in it goes with it
         reads = [*(read for read in reads if read.node not in whole), *kept]

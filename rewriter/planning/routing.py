@@ -7,7 +7,7 @@ Every call in the program is changed along, or the function is not given the acc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
 
 import libcst as cst
@@ -18,7 +18,7 @@ from ..analysis.dataflow.values import Klass
 from ..analysis.syntax.scopes import Scope
 from ..facts.module import Prepare, Side
 from .accelerator_path import Way
-from .holders import Holders, base_call, receiver
+from .holders import Holders, base_call, lineage, receiver
 from .home import Homes, owner
 from .signatures import Signatures
 
@@ -117,26 +117,28 @@ class Router:
         return way
 
     def _after(self, way: Way) -> set[Code]:
-        """The functions that run only after the home."""
+        """The functions that run only after the home: the methods of an object whose constructor it is in, too."""
         assert way.code is not None
         before = set(self._early(way))
-        doors = {way.code, *self._of_made(way.code)}
+        first = {way.code, *self._methods(way.code)} - before
         pending: list[Code] = [*(unit.names.module for unit in self.reach.units), *self.state.escaped]
         while pending:
             code = pending.pop()
-            if code not in before and code not in doors:
+            if code not in before and code not in first:
                 before.add(code)
                 pending.extend(self.reach.callees(code))
-        below = {code for door in doors for code in self.reach.below(door)}
+        below = {code for gate in first for code in self.reach.below(gate)}
         return {code for code in below if code not in before and code is not way.code}
 
-    def _of_made(self, home: Code) -> list[Code]:
-        """The methods of the objects that a constructor makes, where that is the home: nobody runs them before it."""
-        method = self.holders.method(home)
-        if method is None or not self.holders.is_init(home):
-            return []
-        parts = method[1].node.body.body
-        return [p for p in parts if isinstance(p, cst.FunctionDef) and p is not home and not p.decorators]
+    def _methods(self, code: Code) -> Iterator[Code]:
+        """The methods of the objects that a constructor makes, other than their constructors."""
+        found = self.holders.method(code) if self.holders.is_constructor(code) else None
+        for made in self.holders.family(found[1]) if found is not None else ():
+            for klass in lineage(made):
+                for statement in getattr(klass.node.body, "body", ()):
+                    if isinstance(statement, cst.FunctionDef) and not self.holders.is_constructor(statement):
+                        if self.holders.method(statement) is not None:
+                            yield statement
 
     # The way down ----------------------------------------------------------------------------------------------------
 
@@ -245,7 +247,26 @@ class Router:
                     behind = self._behind_home(site, way.code, way)
                     for function in self.reach.called(site) if not behind else ():
                         self._runs_early.update(self.reach.below(function))
+            for site in self._before_base(way.code):
+                for early in self.reach.called(site):
+                    self._runs_early.update(self.reach.below(early))
         return self._runs_early
+
+    def _before_base(self, code: Code) -> Iterator[cst.Call]:
+        """The calls of constructors that come before they run a constructor of a base class, which the home is in."""
+        found = self.holders.method(code) if self.holders.is_constructor(code) else None
+        inits = {
+            method.node: None
+            for made in (self.holders.family(found[1]) if found is not None else ())
+            for klass in lineage(made)
+            if (method := klass.method("__init__")) is not None and method.node is not code
+        }
+        for init in (node for node in inits if code in self.reach.below(node)):
+            assert isinstance(init, cst.FunctionDef)
+            names, base = self.reach.unit(init).names, base_call(self.reach.unit(init), init)
+            for call in self.reach.own(init):
+                if isinstance(call, cst.Call) and (base is None or names.order(call) < names.order(base)):
+                    yield call
 
     def _sees(self, code: Code, way: Way) -> bool:
         """Whether the accelerator's name is visible in some code without being handed down."""

@@ -22,7 +22,6 @@ from ..analysis.layouts.loop_step import is_synchronised
 from ..analysis.layouts.running_figures import is_logged
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.nodes import counter, parameters, positional
-from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.training import method_name, outside_names
 from ..facts.roles import Role
@@ -67,9 +66,7 @@ class OwnRows:
         self._joining = questions.joining_names()
         self._evaluations = set(program.training.eval_loops) - set(program.training.train_loops)
         self._defined: dict[cst.CSTNode, Labels] = {}
-        """What the definitions of variables hold."""
-        self._collected: dict[Binding, Labels] = {}
-        """What is put into the object of a variable."""
+        """What the definitions of variables hold, with what is put into their objects later."""
         self._fields: dict[tuple[object, str], Labels] = {}
         """What the attributes of an object hold."""
         self._returned: dict[tuple[Code, int | None], Labels] = {}
@@ -247,9 +244,8 @@ class OwnRows:
             else:
                 place = place.value
         if isinstance(place, cst.Name):
-            binding = unit.names.binding(place)
-            if binding is not None:
-                self._grow(self._collected, binding, labels)
+            for definition in self._definitions(unit, place):
+                self._grow(self._defined, definition, labels)
         elif isinstance(place, cst.Attribute):
             slot = self._state.values.get(place.value)
             for thing in slot.things if slot is not None else ():
@@ -296,19 +292,22 @@ class OwnRows:
         return found
 
     def _variable(self, unit: Unit, name: cst.Name) -> Labels:
-        binding = unit.names.binding(name)
-        if binding is None:
-            return NONE
-        found = self._collected.get(binding, NONE)
-        if name not in self._seen:
-            self._seen[name] = unshadowed(unit.names, binding, name) or tuple(binding.definitions)
-        for definition in self._seen[name]:
+        found = NONE
+        for definition in self._definitions(unit, name):
             found |= self._defined.get(definition, NONE)
             parent = unit.names.parents.get(definition)
             for param in (definition, parent):
                 if isinstance(param, cst.Param) and param.name.value not in ("self", "cls"):
                     found |= {param}
         return found
+
+    def _definitions(self, unit: Unit, name: cst.Name) -> tuple[cst.CSTNode, ...]:
+        """The definitions of a variable that one of its reads can see."""
+        if name not in self._seen:
+            binding = unit.names.binding(name)
+            seen = unshadowed(unit.names, binding, name) or tuple(binding.definitions) if binding is not None else ()
+            self._seen[name] = seen
+        return self._seen[name]
 
     def _attribute(self, unit: Unit, node: cst.Attribute) -> Labels:
         word = node.attr.value

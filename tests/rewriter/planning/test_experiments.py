@@ -231,3 +231,83 @@ def test_one_of_two_functions_of_a_name_is_handed_the_accelerator_once(look: Loo
     for name in ("wide_data.py", "plain_data.py"):
         assert "def build(path, rows, accelerator):" in new[name]
         assert 'accelerator.print("reading", path)' in new[name]
+
+
+BASE = """\
+import torch
+
+
+class Base:
+    def __init__(self, args):
+        self.args = args
+        self.device = self.choose()
+        self.model = torch.nn.Linear(4, 2).to(self.device)
+
+    def choose(self):
+        return torch.device("cuda:" + str(self.args.number)) if self.args.gpu else torch.device("cpu")
+"""
+KEEPS = """\
+import torch
+
+
+class Best:
+    def __init__(self, path):
+        self.path, self.loss = path, None
+
+    def __call__(self, loss, model):
+        if self.loss is None or loss < self.loss:
+            print("better")
+            torch.save(model.state_dict(), self.path)
+            self.loss = loss
+"""
+MAIN = """\
+import torch
+from torch.utils.data import DataLoader
+from base import Base
+from keeps import Best
+
+
+class Run(Base):
+    def __init__(self, args):
+        self.show("first")
+        super().__init__(args)
+        self.turns = 2
+
+    def show(self, text):
+        print(text)
+
+    def train(self):
+        best = Best("a.pt")
+        loader = DataLoader(data, batch_size=4)
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(self.model(x.to(self.device)), y.to(self.device))
+            loss.backward()
+            optimizer.step()
+        best(1.0, self.model)
+
+    def test(self):
+        print("test")
+
+
+run = Run(args)
+if args.train:
+    run.train()
+run.test()
+"""
+
+
+@pytest.mark.hazard("U22")
+def test_a_base_class_in_another_file_makes_the_accelerator(look: Look) -> None:
+    """What runs only in the methods of its objects comes after it; what a constructor runs before its base does not."""
+    other = "import torch\nfrom keeps import Best\n\nBest('b.pt')(1.0, torch.nn.Linear(2, 2))\n"
+    survey = look({"pyproject.toml": "", "train.py": MAIN, "base.py": BASE, "keeps.py": KEEPS, "other.py": other})
+    texts = {Path(file.source.path).stem: file.after.decode() for file in survey.files}
+    made = (
+        '        self.device = self.choose()\n        self.accelerator = Accelerator(cpu=self.device.type == "cpu")\n'
+    )
+    assert made in texts["base"]
+    assert "if PartialState().is_main_process:\n                torch.save(" in texts["keeps"], "others run it, too"
+    assert 'self.accelerator.print("test")' in texts["train"]
+    assert "        print(text)\n" in texts["train"], "it runs before the accelerator is made"
+    assert [found.id for file in survey.files for found in file.diagnoses] == ["main_process"]

@@ -105,6 +105,9 @@ WHOLE = {
         "    output, y = accelerator.gather_for_metrics((output, y))\n"
         "    right += output.argmax(1).eq(y.view(-1)).sum().item()\naccelerator.print(right / len(rows))\n"
     ),
+    "a name that held a batch and is set anew": (
+        "    x[0] = 0.0\nx = [len(rows)]\nx.append(1)\naccelerator.print(x)\n"
+    ),
     "counts of steps, shapes, weights": (
         "    many = len(x)\n    accelerator.print(step, x.shape, many, x.dtype, model.weight.norm())\n"
     ),

@@ -349,18 +349,16 @@ Fit(parser.parse_args().place).run(data)
 ASKED = 'Accelerator(cpu=self.place.type == "cpu")'
 THERE = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 GIVEN = "        self.place = self.accelerator.device\n"
+NOISE = "noise = torch.ones(4, device=self.place)"
 OF_OBJECTS = {
-    "read later": ("torch.device(place)", "noise = torch.ones(4, device=self.place)", ASKED, True),
-    "not read any more": ("torch.device(place)", "noise = 1", ASKED, False),
+    "read later": ("torch.device(place)", NOISE, ASKED, True),
+    "not read any more": ("torch.device(place)", "noise = 1", ASKED, True),
     "a word or a device": (
-        '"cpu" if place == "cpu" else torch.device(place)',
-        "noise = torch.ones(4, device=self.place)",
-        'Accelerator(cpu=str(self.place) == "cpu")',
-        True,
+        '"cpu" if place == "cpu" else torch.device(place)', NOISE, 'Accelerator(cpu=str(self.place) == "cpu")', True,
     ),
-    "what is there": (THERE, "noise = 1", "Accelerator()", False),
-    "what is there, read later": (THERE, "noise = torch.ones(4, device=self.place)", "Accelerator()", True),
-}
+    "what is there": (THERE, "noise = 1", "Accelerator()", True),
+    "what is there, read later": (THERE, NOISE, "Accelerator()", True),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "noise", "accelerator", "given"), OF_OBJECTS.values(), ids=OF_OBJECTS)
@@ -371,9 +369,13 @@ def test_the_device_that_a_constructor_keeps_is_asked_by_the_method_that_prepare
     given: bool,
     trained_project: Callable[..., tuple[dict[str, str], list[str]]],
 ) -> None:
-    """`--place cpu` is still the CPU, and what is made there meets the model."""
-    head = "import torch\nfrom data import data\nfrom torch.utils.data import DataLoader\n"
-    after, findings = trained_project(train=head + OF_OBJECT.format(made=made, noise=noise))
+    """
+    `--place cpu` is still the CPU, and what is made there meets the model.
+
+    The constructor of a module cannot be given the accelerator: its method makes it.
+    """
+    text = OF_OBJECT.replace("class Fit:", "class Fit(torch.nn.Module):")
+    after, findings = trained_project(train=HEAD_OF_OBJECT + text.format(made=made, noise=noise))
     assert f"        self.accelerator = {accelerator}\n" in after["train"]
     assert (GIVEN in after["train"]) is given and findings == []
 
@@ -417,3 +419,23 @@ def test_an_object_that_keeps_the_device_that_it_is_given_needs_no_accelerator(
     text = KEEPING.format(given=given, keeps=keeps, made=made)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert (b".to(self.place)" in file.after and b"\naccelerator = Accelerator()" not in file.after) is follows
+
+
+HEAD_OF_OBJECT = "import torch\nfrom data import data\nfrom torch.utils.data import DataLoader\n"
+OF_CONSTRUCTORS = {
+    "of a word": ("torch.device(place)", "NAMED", 'Accelerator(cpu=place == "cpu")'),
+    "of a device": ("torch.device(place)", "torch.device(NAMED)", ASKED),
+    "a device that is given": ("place", "torch.device(NAMED)", ASKED),
+    "what is there": (THERE, "NAMED", "Accelerator()"),
+}
+
+
+@pytest.mark.parametrize(("made", "given", "accelerator"), OF_CONSTRUCTORS.values(), ids=OF_CONSTRUCTORS)
+def test_the_device_that_a_constructor_keeps_is_asked_in_it(
+    made: str, given: str, accelerator: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    """The constructor makes the accelerator: it knows what it was given, or asks what it has kept, at its end."""
+    text = OF_OBJECT.format(made=made, noise=NOISE).replace("parser.parse_args().place", given)
+    after, findings = trained_project(train=HEAD_OF_OBJECT + text.replace("NAMED", "parser.parse_args().place"))
+    assert f"        self.accelerator = {accelerator}\n{GIVEN}" in after["train"] and findings == []
+    assert after["train"].index("self.accelerator = ") < after["train"].index("def run")
