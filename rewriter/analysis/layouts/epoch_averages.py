@@ -111,21 +111,23 @@ class _Loop:
                 plan.reduced[total] = numbers
         quotients = Quotients(self.state, self.unit, self.reach.loaders(self.loop), totals)
         alone = self._halves(alone, plan, quotients)
-        yield from (self._left(t, quotients) for t in totals if t in alone)
+        yield from self._left([t for t in totals if t in alone], quotients)
         yield from self._filled([t for t in rest if t not in alone], plan, quotients)
         yield from {gather.node: gather for gathers in plan.reduced.values() for gather in gathers}.values()
         if plan.gather is not None:
             yield plan.gather
             yield from self._joined(plan.gather, plan.gathered)
 
-    def _left(self, total: Total, quotients: Quotients) -> Finding:
-        """What is said of a total that stays that of each process."""
-        if self.joint.keys().isdisjoint((total, *quotients.beside(total))):
+    def _left(self, totals: list[Total], quotients: Quotients) -> Iterator[Finding]:
+        """What is said of the totals that stay those of each process: once of all figures of whole batches."""
+        joint = [t for t in totals if not self.joint.keys().isdisjoint((t, *quotients.beside(t)))]
+        if any(total in self.joint for total in joint):
+            texts = [self.unit.names.module.code_for_node(self.joint[t]) for t in joint if t in self.joint]
+            first = next(total for total in joint if total in self.joint)
+            yield stays_joint(first.node, texts, quotients.told(first))
+        for total in (t for t in totals if t not in joint):
             told = quotients.told(total)
-            return stays_shaped(total.node, self.shape, told) if self.shape else stays(total.node, told)
-        figure = self.joint.get(total)
-        text = self.unit.names.module.code_for_node(figure) if figure is not None else ""
-        return stays_joint(total.node, text, quotients.told(total))
+            yield stays_shaped(total.node, self.shape, told) if self.shape else stays(total.node, told)
 
     def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding]:
         """What counts the repeated rows that fill up the last shards, and is shown as if it did not."""

@@ -22,10 +22,12 @@ def stays(node: cst.CSTNode, figure: str = "") -> Finding:
     )
 
 
-def stays_joint(node: cst.CSTNode, value: str, figure: str) -> Finding:
-    """A total of figures of whole batches, or what it is divided by: those of joined batches are others."""
-    because = f", because `{value}` is a figure of one whole batch, and joined batches have another" if value else ""
-    return _stays_own(node, f"{because}{figure}")
+def stays_joint(node: cst.CSTNode, values: Sequence[str], figure: str) -> Finding:
+    """Totals of figures of whole batches, and what they are divided by: the figures of joined batches are others."""
+    names = ", ".join(f"`{value}`" for value in values)
+    one = len(values) == 1
+    because = f"{names} {'is a figure' if one else 'are figures'} of one whole batch, and joined batches have others"
+    return _stays_own(node, f", because {because}{figure}")
 
 
 def stays_shaped(node: cst.CSTNode, value: str, figure: str) -> Finding:

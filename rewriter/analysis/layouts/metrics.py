@@ -78,12 +78,6 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
         if answer.understood and ragged(state, reach, unit, loop, gathers):
             answer.leave("its batches are padded to different lengths on each process, and could not be gathered")
-        shape = of_any_shape(state, reach, layouts, loop, gathers) if answer.understood and layouts is not None else ""
-        if shape:
-            answer.leave(
-                f"its loader gives one row at a time, and `{shape}` may have another shape on each process, so that it "
-                "cannot be gathered"
-            )
         answer.keeps = _keeps(state, unit, loop)
         if answer.understood and gathers and isinstance(loop, cst.For) and layouts is not None:
             figure = joint_figure(layouts, _figures(state, unit, loop))
@@ -97,6 +91,14 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
                 found_here = BatchFigures(state, unit, loop, layouts, gathers).all()
                 same = always_drops_last(reach, answer.loaders)  # all batches have as many rows
                 answer.figures = tuple(f for f in found_here if not (same and f.kind is Kind.MEAN))
+        shape = of_any_shape(state, reach, layouts, loop, gathers) if answer.understood and layouts is not None else ""
+        if shape:
+            answer.figures = ()
+            answer.leave(
+                f"its loader gives one row at a time, and `{shape}` may have another shape on each process, so that it "
+                "cannot be gathered",
+                groups=True,
+            )
         found.append(answer)
     return found
 

@@ -341,6 +341,15 @@ def test_a_figure_of_one_batch_is_not_taken_of_joined_batches(more: str) -> None
     assert "gather_for_metrics" not in remedies and "average the result over the processes" in remedies
 
 
+def test_figures_of_one_batch_are_told_in_one_finding(trained: Trained) -> None:
+    """With the number of rows that both are divided by."""
+    _, findings = trained(
+        top=SHARE, built="more = n = 0", loss=SCORED.replace("scores", "out"),
+        step=f"{RATIO}\nmore += share(-out, y)", epoch="print(total / n, more / n)",
+    )  # fmt: skip
+    assert findings == ["metrics_gather"]
+
+
 @pytest.mark.parametrize(("step", "told"), [(RATIO, True), ("total += right(out, y).sum()\nn += len(y)", False)])
 def test_what_a_function_elsewhere_makes_of_joined_rows_is_not_known(step: str, told: bool, trained: Trained) -> None:
     text, findings = trained(

@@ -107,6 +107,7 @@ def test_such_an_evaluation_stays_whole(loader: str, single: bool) -> None:
     assert ("out, y = accelerator.gather_for_metrics((out, y))" not in text) is single
     told = [found.message for found in findings if "may have another shape on each process" in found.message]
     assert len(told) == single
+    assert all("accelerator.reduce" in found.remedy for found in findings if found.message in told)
 
 
 def test_one_number_for_each_row_is_gathered() -> None:
