@@ -42,7 +42,7 @@ from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
 ID = "shard_batch"
-_BECAUSE = "no loader yields this batch: each process trains on its own rows of it"
+_BECAUSE = "no prepared loader yields this batch: each process trains on its own rows of it"
 
 
 @rule(ID, doc=__doc__)

@@ -56,6 +56,15 @@ class Doubled(NamedTuple):
     other: Path
 
 
+class SearchPath(NamedTuple):
+    """What a module adds to ``sys.path``."""
+
+    text: str
+    """A folder, as it is written; or relative to that of the module."""
+    own: bool
+    """It is computed from the place of the module alone: ``dirname(__file__)``."""
+
+
 class File(NamedTuple):
     """One file of a program."""
 
@@ -98,7 +107,7 @@ class Library:
         """The notebooks that were read, by full path; their data is the script of their cells."""
         self._data: dict[Path, bytes] = {}
         self._imports: dict[Path, tuple[Import, ...]] = {}
-        self._extra: dict[Path, tuple[str, ...]] = {}
+        self._extra: dict[Path, tuple[SearchPath, ...]] = {}
         self._roots: dict[Path, Path | None] = {}
         self._kinds: dict[str, int] = {}
         self._listed: dict[Path, list[Path]] = {}
@@ -157,8 +166,9 @@ class Library:
         folder, cwd = script.parent, Path.cwd()
         top = self.root(folder) or (cwd if cwd in folder.parents else folder)
         found = [folder]
-        for module, text in self._added(given):
-            found += [f for f in (_plain(module.parent / text), _plain(top / text)) if f.is_dir()]
+        for module, added in self._added(given):
+            tops = (module.parent,) if added.own else (module.parent, top)
+            found += [f for f in (_plain(above / added.text) for above in tops) if f.is_dir()]
         while top in folder.parents or (folder / "__init__.py").exists():
             folder = folder.parent
             found.append(folder)
@@ -168,11 +178,11 @@ class Library:
     def added(self, script: Path) -> list[Path]:
         """The folders that a script, or a module beside it, adds to ``sys.path``."""
         folder = absolute(script).parent
-        found = [_plain(module.parent / text) for module, text in self._added(script)]
+        found = [_plain(module.parent / added.text) for module, added in self._added(script)]
         return [path for path in dict.fromkeys(found) if path.is_dir() and path != folder]
 
-    def _added(self, script: Path) -> Iterator[tuple[Path, str]]:
-        """What a script, and each module beside it that it imports, adds to ``sys.path``: the module, and the text."""
+    def _added(self, script: Path) -> Iterator[tuple[Path, SearchPath]]:
+        """What a script, and each module beside it that it imports, adds to ``sys.path``: the module, and what."""
         folder = absolute(script).parent
         beside = [p for each in self.imports(script) for p in self.below(folder, each.module.split(".")) if each.module]
         for module in dict.fromkeys((absolute(script), *beside)):
@@ -181,7 +191,7 @@ class Library:
                     self.imports(module)
             except SourceError:  # said where the module is followed
                 continue
-            yield from ((module, text) for text in self._extra.get(module, ()))
+            yield from ((module, added) for added in self._extra.get(module, ()))
 
     def modules(self, folder: Path) -> list[Path]:
         """The modules in a folder, without packages."""
@@ -289,8 +299,9 @@ def _by_name(statement: ast.stmt, guarded: bool, values: Mapping[str, ast.expr])
         pending.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))
 
 
-def _search_paths(tree: ast.Module) -> Iterator[str]:
-    """The literal parts of what a module adds to ``sys.path``, by itself or by a function of its own."""
+def _search_paths(tree: ast.Module) -> Iterator[SearchPath]:
+    """The literal parts of what a module adds to ``sys.path``, by itself or by a function of its own; its own folder,
+    or one above, where there are none."""
     nodes = list(ast.walk(tree))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     values: dict[str, list[ast.expr]] = {}
@@ -308,7 +319,33 @@ def _search_paths(tree: ast.Module) -> Iterator[str]:
             owner = call.func.value
             if getattr(owner, "attr", "") == "path":
                 for added in call.args:
-                    yield from _literal_parts(added, values, frozenset())
+                    parts = list(_literal_parts(added, values, frozenset()))
+                    yield from (SearchPath(part, own=False) for part in parts)
+                    above = _above_file(added, values, frozenset()) if not parts else None
+                    if above:
+                        yield SearchPath("/".join([".", *[".."] * (above - 1)]), own=True)
+
+
+def _above_file(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], seen: frozenset[str]) -> int | None:
+    """How many folders an expression goes up from ``__file__``: 1 for ``os.path.dirname(os.path.abspath(__file__))``,
+    ``Path(__file__).parent``; None where it is something else."""
+    if isinstance(node, ast.Name):
+        if node.id == "__file__":
+            return 0
+        given = values.get(node.id, ()) if node.id not in seen else ()
+        return _above_file(given[0], values, seen | {node.id}) if len(given) == 1 else None
+    if isinstance(node, ast.Attribute):
+        inner = _above_file(node.value, values, seen) if node.attr == "parent" else None
+        return inner + 1 if inner is not None else None
+    if not isinstance(node, ast.Call):
+        return None
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name in ("resolve", "absolute") and isinstance(node.func, ast.Attribute):
+        return _above_file(node.func.value, values, seen)
+    if name not in ("dirname", "abspath", "realpath", "normpath", "Path", "str") or len(node.args) != 1:
+        return None
+    inner = _above_file(node.args[0], values, seen)
+    return inner + (name == "dirname") if inner is not None else None
 
 
 def _literal_parts(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], seen: frozenset[str]) -> Iterator[str]:

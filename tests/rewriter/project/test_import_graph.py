@@ -81,6 +81,26 @@ def test_follows(case: str, make: Make) -> None:
     assert os.path.normpath(f"scripts/{wanted}") in found.values()
 
 
+OWN_FOLDER = {
+    "its own": "import os, sys\nplace = os.path.abspath(os.path.dirname(__file__))\nsys.path.append(place)\n",
+    "by pathlib": "import sys\nfrom pathlib import Path\nsys.path.insert(0, str(Path(__file__).resolve().parent))\n",
+}
+
+
+@pytest.mark.parametrize("adds", OWN_FOLDER.values(), ids=OWN_FOLDER)
+def test_a_package_that_puts_its_own_folder_on_the_path(adds: str, make: Make) -> None:
+    init = adds + "from inner import Net\n"
+    make({"train.py": "from nets import *\n", "nets/__init__.py": init, "nets/inner.py": "", "inner.txt": ""})
+    assert names(follow(Library(), Path("train.py")))["inner"] == "nets/inner.py"
+
+
+@pytest.mark.parametrize("above", ["os.path.dirname(os.path.dirname(__file__))", "Path(__file__).parent.parent"])
+def test_a_package_that_puts_the_folder_above_on_the_path(above: str, make: Make) -> None:
+    init = f"import os, sys\nfrom pathlib import Path\nsys.path.append({above})\nfrom lib.inner import Net\n"
+    make({"a/train.py": "from nets.deep import f\n", "a/nets/deep/__init__.py": init, "a/nets/lib/inner.py": ""})
+    assert "a/nets/lib/inner.py" in names(follow(Library(), Path("a/train.py"))).values()
+
+
 NOT = {
     "an installed package": "import torch",
     "a name that only a type checker sees": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import utils",

@@ -184,9 +184,9 @@ def sharded_batch(batch: HandBatch, reductions: Mapping[cst.Call, str], source: 
     return Finding(
         "sharded-batch",
         batch.node,
-        f"no loader feeds this training: each process trains on its own rows of {what}. Together they compute what one "
-        "process computes; the learning rate stays as it is. A figure of a step that is printed is that of the main "
-        f"process's rows{sums}",
+        f"no prepared loader feeds this training: each process trains on its own rows of {what}. Together they compute "
+        "what one process computes; the learning rate stays as it is. A figure of a step that is printed without a "
+        f"reduction is that of the main process's rows{sums}",
         'no action needed; for the figure of all rows print accelerator.reduce(value.detach(), reduction="mean")'
         + (
             f". If `{source}` is a torch.utils.data.DataLoader, pass --assume loader={source}: then each process loads "
