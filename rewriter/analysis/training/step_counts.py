@@ -44,8 +44,11 @@ def _tested(unit: Unit, node: cst.If, numbers: set[str], steps: set[cst.Call]) -
         trains = any(inner in steps for inner in descendants(node.body) if isinstance(inner, cst.Call))
         if not trains and not all(_is_fixed(unit, rest.left) for rest in rests):
             yield Count(node, "interval" if _holds_at_first(unit, node.test) else "cadence", text)
-    elif isinstance(node.test, cst.Comparison) and any(isinstance(n, cst.Break) for n in descendants(node.body)):
-        if any(isinstance(n, cst.Name) and n.value in numbers for n in descendants(node.test)):
+    elif any(isinstance(n, (cst.Break, cst.Return)) for n in descendants(node.body)):
+        compared = (c for c in (node.test, *descendants(node.test)) if isinstance(c, cst.Comparison))
+        if any(
+            dotted(n) in numbers for c in compared for n in descendants(c) if isinstance(n, (cst.Name, cst.Attribute))
+        ):
             yield Count(node, "limit", text)
 
 
@@ -97,11 +100,31 @@ def _holds_at_first(unit: Unit, test: cst.BaseExpression) -> bool:
 
 
 def _numbers(unit: Unit, loop: cst.For) -> set[str]:
-    """The number that ``enumerate`` gives to each batch."""
+    """What counts the batches: the number that ``enumerate`` gives to each, and what each adds one to."""
     header, target = loop.iter, loop.target
     numbered = any(isinstance(n, cst.Call) and dotted(n.func) == "enumerate" for n in descendants(header))
     first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
-    return {first.value} if numbered and isinstance(first, cst.Name) else set()
+    found = {first.value} if numbered and isinstance(first, cst.Name) else set()
+    turns = {loop.body, *getattr(loop.body, "body", ())}
+    adds = (
+        n
+        for n in descendants(loop.body)
+        if isinstance(n, (cst.AugAssign, cst.Assign)) and unit.names.statement(n) in turns
+    )
+    return found | {name for each in adds if (name := _adds_one(each))}
+
+
+def _adds_one(node: cst.AugAssign | cst.Assign) -> str:
+    """What an assignment adds one to: ``steps += 1``, ``self.steps = self.steps + 1``; empty for nothing."""
+    if isinstance(node, cst.AugAssign):
+        one, target = node.value, node.target
+        adds = isinstance(node.operator, cst.AddAssign)
+    else:
+        sum_, target = node.value, node.targets[0].target
+        adds = isinstance(sum_, cst.BinaryOperation) and isinstance(sum_.operator, cst.Add)
+        adds = adds and isinstance(sum_, cst.BinaryOperation) and sum_.left.deep_equals(target)
+        one = sum_.right if isinstance(sum_, cst.BinaryOperation) else sum_
+    return dotted(target) if adds and isinstance(one, cst.Integer) and one.evaluated_value == 1 else ""
 
 
 def bars(unit: Unit, holder: cst.CSTNode) -> Iterator[cst.Call]:

@@ -54,6 +54,11 @@ COUNTED = {
     "every so many steps of a counter": ("if not step % every:\n            print(i)", "cadence", "not step % every"),
     "the first batches": ("if i >= 10:\n            break", "limit", "i >= 10"),
     "the first batches, counted from one": ("if i + 1 == 10: break", "limit", "i + 1 == 10"),
+    "a limit of all steps": ("if step >= most:\n            break", "limit", "step >= most"),
+    "a limit that may be none": ("if most and step > most:\n            break", "limit", "most and step > most"),
+    "patience in steps": ("if step - best_step > 9:\n            break", "limit", "step - best_step > 9"),
+    "a counter that is spelled out": ("n = n + 1\n        if n == 10: break", "limit", "n == 10"),
+    "a counter of an object": ("run.step += 1\n        if run.step == 10: break", "limit", "run.step == 10"),
     "rows that a bar is told of": ("bar.update(x.shape[0])", "bar", "len(train)"),
     "rows by their length": ("bar.update(len(x))", "bar", "len(train)"),
 }
@@ -69,6 +74,9 @@ LEFT = {
     "batches that a bar is told of": "bar.update(1)",
     "a dict that is updated": "state = {}\n        state.update(x=x)",
     "a loss that ends the loop": "if loss.item() < 1:\n            break",
+    "evaluations": "if loss.item() < best: worse += 1\n        if worse > 3: break",
+    "what is no limit of steps": "total += 2\n        if total > 99: break",
+    "steps that end nothing": "if step == 10:\n            print(i)",
     "a text": "print('%d' % i)",
     "epochs": "if epoch % 5 == 0:\n            print(epoch)",
     "rounds of a loop": "with tqdm(range(9)) as b:\n            for j in b:\n                if j % 9: print(j)",
@@ -108,3 +116,12 @@ def test_labels_are_not_gathered_to_count_rows_for_a_bar() -> None:
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after and b"gather" not in file.after
     assert [t.name for t in file.traits if t.kind == "bar"] == ["len(train)"]
+
+
+def test_patience_in_steps_ends_a_function() -> None:
+    inner = SCRIPT.partition("model = ")[2].partition("MORE")[0]
+    text = SCRIPT.partition("model = ")[0] + "def fit(most):\n    model = " + inner.replace("\n", "\n    ")
+    text = (text + "if step - best >= most:\n                return best\n\nfit(9)\n").replace("DEVICE", '"cpu"')
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after
+    assert [t.name for t in file.traits if t.kind == "limit"] == ["step - best >= most"]
