@@ -16,7 +16,7 @@ from ..analysis.dataflow.program_flow import choice_around
 from ..analysis.dataflow.values import State, Unit
 from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
-from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition
+from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition, said_before
 from ..analysis.distributed.init_sites import Start
 from ..analysis.syntax.definitions import attribute_assignments, bindings_value, deletions, taken_out
 from ..analysis.syntax.nodes import is_docstring, positional
@@ -145,6 +145,11 @@ class Homes:
         first = self._first_use(unit, block, needs, prepares)
         texts = [text for _, text in arguments]
         ready = self._known_from(unit, scope, (*texts, *self.reads), own=True)
+        if first is not None and unit.names.order(first) < ready:
+            sooner = [(keyword, said_before(self.state, unit, text)) for keyword, text in arguments]
+            known = self._known_from(unit, scope, (*(text for _, text in sooner), *self.reads), own=True)
+            if known < unit.names.order(first) and self._still(unit, code, first, dict(sooner).values()) is first:
+                arguments, texts, ready = sooner, [text for _, text in sooner], known
         if first is not None and unit.names.order(first) < ready:
             around = getattr(unit.names.parents[first], "body", ())
             first = next((s for s in around if unit.names.order(s) > ready), None)

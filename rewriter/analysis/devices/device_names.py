@@ -319,6 +319,15 @@ def refused(state: State, unit: Unit, test: cst.BaseExpression) -> str | None:
     return " or ".join(_negated(unit, part) for part in parts)
 
 
+def said_before(state: State, unit: Unit, text: str) -> str:
+    """A condition such as ``not args.cuda`` as what keeps it was made: ``args.no_cuda``, which is known before."""
+    node = cst.parse_expression(text)
+    if not (isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not)):
+        return text
+    parts = _wanted(state, unit, node.expression, 0, value_of=_given_once)
+    return " or ".join(_negated(unit, part) for part in parts) or text
+
+
 def asked_of(state: State, unit: Unit, test: cst.BaseExpression) -> str:
     """What a condition asks of the script in the end, also where that can be read there no more."""
     return " ".join(_text(unit, part) for part in _wanted(state, unit, test, 0, value_of=_given_once))

@@ -136,6 +136,22 @@ def test_a_condition_that_two_modules_ask_is_one(value: str, tmp_path: Path) -> 
     assert "accelerator = Accelerator(cpu=not options.cuda)\n" in after["train"]
 
 
+def test_an_option_is_read_before_it_goes(tmp_path: Path) -> None:
+    """What needs the accelerator comes before the condition that the training asks."""
+    script = CALLS.format(value=f"{FOUND}; del args.no_cuda", end="").replace("    {then}", "    pass")
+    start = script.index("def run"), script.index("parser =")
+    body = (
+        script[start[0] : start[1]]
+        .replace("def run(options):\n", "")
+        .replace("\n    ", "\n")
+        .replace("options", "args")
+    )
+    script = script[: start[0]] + script[start[1] :].replace("args.cuda =", "print(args)\nargs.cuda =") + body[4:]
+    after, findings = _migrated(tmp_path, script)
+    assert "accelerator = Accelerator(cpu=args.no_cuda)\naccelerator.print(args)\n" in after["train"]
+    assert "device-flag" not in findings and "main_process" not in findings
+
+
 def test_conditions_of_several_objects_are_several(tmp_path: Path) -> None:
     end = "other = parser.parse_args()\nother.cuda = other.no_cuda\nrun(args)\nrun(other)"
     after, findings = _migrated(tmp_path, CALLS.format(value=FOUND, end=end))
