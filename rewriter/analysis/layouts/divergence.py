@@ -19,7 +19,7 @@ from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.solver import Slot
 from ..dataflow.values import Bound, CallRecord, External, Function, Instance, State, Unit, origins
-from ..syntax.definitions import reaching
+from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
@@ -383,7 +383,7 @@ class Equality:
         if slot is not None:
             yield from (t for t in slot.things if isinstance(t, Instance))
             yield from self._given_away(slot)
-        yield Variable(binding, reaching(unit.names, binding, node))
+        yield Variable(binding, unshadowed(unit.names, binding, node))
 
     def _attribute(self, unit: Unit, node: cst.Attribute) -> Iterator[Key]:
         if node.attr.value in _SAME:

@@ -70,3 +70,23 @@ def test_an_object_that_training_and_evaluation_ask_keeps_what_its_method_keeps(
     )
     assert "gather_for_metrics" in text
     assert findings == found
+
+
+WHOLE = """\
+right, rows = 0.0, 0
+for x, y in test_loader:
+    right += rate(model(x), y)
+    rows += x.size(0)
+right = right / rows
+if right > best:
+    torch.save(model.state_dict(), 'best.pt')
+    best = right"""
+RATE = "def rate(out, y):\n    return float((out.argmax(1) == y.max()).sum()) / out.size(0)"
+
+
+def test_a_variable_that_is_set_anew_is_another(trained: Trained) -> None:
+    """The evaluation stays whole, and names its batches and figures as training does."""
+    step = "right += rate(model(x), y).real"
+    text, findings = trained(top=RATE, built="best, right = 0, 0", step=step, epoch=WHOLE)
+    assert "accelerator.save(accelerator.get_state_dict(model), 'best.pt')" in text
+    assert "local-decision" not in findings and "prepare" in findings
