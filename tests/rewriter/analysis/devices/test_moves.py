@@ -346,6 +346,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--place", default="cpu")
 Fit(parser.parse_args().place).run(data)
 """
+HEAD_OF_OBJECT = "import torch\nfrom data import data\nfrom torch.utils.data import DataLoader\n"
 ASKED = 'Accelerator(cpu=self.place.type == "cpu")'
 THERE = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 GIVEN = "        self.place = self.accelerator.device\n"
@@ -419,23 +420,3 @@ def test_an_object_that_keeps_the_device_that_it_is_given_needs_no_accelerator(
     text = KEEPING.format(given=given, keeps=keeps, made=made)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert (b".to(self.place)" in file.after and b"\naccelerator = Accelerator()" not in file.after) is follows
-
-
-HEAD_OF_OBJECT = "import torch\nfrom data import data\nfrom torch.utils.data import DataLoader\n"
-OF_CONSTRUCTORS = {
-    "of a word": ("torch.device(place)", "NAMED", 'Accelerator(cpu=place == "cpu")'),
-    "of a device": ("torch.device(place)", "torch.device(NAMED)", ASKED),
-    "a device that is given": ("place", "torch.device(NAMED)", ASKED),
-    "what is there": (THERE, "NAMED", "Accelerator()"),
-}
-
-
-@pytest.mark.parametrize(("made", "given", "accelerator"), OF_CONSTRUCTORS.values(), ids=OF_CONSTRUCTORS)
-def test_the_device_that_a_constructor_keeps_is_asked_in_it(
-    made: str, given: str, accelerator: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
-) -> None:
-    """The constructor makes the accelerator: it knows what it was given, or asks what it has kept, at its end."""
-    text = OF_OBJECT.format(made=made, noise=NOISE).replace("parser.parse_args().place", given)
-    after, findings = trained_project(train=HEAD_OF_OBJECT + text.replace("NAMED", "parser.parse_args().place"))
-    assert f"        self.accelerator = {accelerator}\n{GIVEN}" in after["train"] and findings == []
-    assert after["train"].index("self.accelerator = ") < after["train"].index("def run")
