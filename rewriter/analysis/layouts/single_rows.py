@@ -86,7 +86,10 @@ def _is_part(state: State, made: Origin | Unknown) -> bool:
 
 
 def _is_one(reach: Reach, unit: Unit, value: cst.BaseExpression, depth: int = 0) -> bool:
-    """Whether a number is 1, also as the default of an option, or may be: as one of the values of a variable."""
+    """
+    Whether a number is 1, also as the default of an option. A variable is where all of its values are: rows that are
+    stacked to batches elsewhere have one shape.
+    """
     if isinstance(value, cst.Integer):
         return value.evaluated_value == 1
     if depth == _DEPTH:
@@ -97,7 +100,7 @@ def _is_one(reach: Reach, unit: Unit, value: cst.BaseExpression, depth: int = 0)
     if binding is None:
         return False
     values = [*((unit, one) for one in bindings_value(unit.names, binding)), *reach.given(binding)]
-    return any(_is_one(reach, at, one, depth + 1) for at, one in values)
+    return bool(values) and all(_is_one(reach, at, one, depth + 1) for at, one in values)
 
 
 def _defaults(reach: Reach, name: str) -> Iterator[tuple[Unit, cst.BaseExpression]]:
