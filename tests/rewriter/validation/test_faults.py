@@ -28,12 +28,7 @@ FIXTURES = ROOT / "fixtures"
 MIGRATED = sorted(folder.parent.name for folder in FIXTURES.glob("*/after.py"))
 SHOWN = "mnist_functions"
 """The fixture that is tried every day."""
-SURVIVORS = {
-    (
-        "torchrun_ddp",
-        "a guard opened",
-    ): "the original is distributed by hand: that its guards by rank are guards is no knowledge of the check",
-}
+SURVIVORS: dict[tuple[str, str], str] = {}
 """Fixture and operator -> why the check does not find it."""
 
 
