@@ -33,6 +33,7 @@ class Homes:
 
     state: State
     reach: Reach
+    holders: Holders
     devices: list[tuple[Unit, DeviceName]]
     name: str
     """The accelerator's name."""
@@ -165,10 +166,9 @@ class Homes:
 
     def _constructors(self, above: Sequence[Code]) -> list[Code]:
         """The constructors that run for all objects whose methods the training runs in: they run before that."""
-        holders = Holders(self.state, self.reach)
         found: dict[Code, None] = {}
-        for _, klass in filter(None, map(holders.method, above)):
-            runs = [self.reach.below(init) for init in holders.inits(klass)]
+        for _, klass in filter(None, map(self.holders.method, above)):
+            runs = [self.reach.below(init) for init in self.holders.inits(klass)]
             for base in lineage(klass):
                 init = base.method("__init__")
                 if init is not None and runs and all(init.node in codes for codes in runs):

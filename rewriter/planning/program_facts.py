@@ -458,6 +458,7 @@ class _Analyses(ProgramFacts):
         homes = Homes(
             state=self.state,
             reach=self.reach,
+            holders=holders,
             devices=devices,
             name=self.name(),
             fields=self.fields,

@@ -18,7 +18,7 @@ from ..analysis.dataflow.values import Klass
 from ..analysis.syntax.scopes import Scope
 from ..facts.module import Prepare, Side
 from .accelerator_path import Way
-from .holders import Holders, base_call, lineage, receiver
+from .holders import base_call, lineage, receiver
 from .home import Homes, owner
 from .signatures import Signatures
 
@@ -37,7 +37,7 @@ class Router:
         self.state, self.reach = homes.state, homes.reach
         self.shared = shared
         """Functions that files outside the program call as well."""
-        self.holders = Holders(self.state, self.reach)
+        self.holders = homes.holders
         self.signatures = Signatures(self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional)
         self.keepers = keepers
         """Classes whose objects keep the accelerator."""
