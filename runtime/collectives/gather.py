@@ -8,9 +8,8 @@ from math import prod
 import torch
 
 from ..errors import CollectiveError
-from ..torch_internals import copy_each
 from ..types import Tree
-from .packing import Shape, bytes_of, joined, pack, unpack
+from .packing import Shape, bytes_of, fill, joined, pack, unpack
 from .trees import rebuild, tensors_of
 from .world import World
 
@@ -156,10 +155,20 @@ def overwrite_tensors(world: World, tensors: list[torch.Tensor], source: int = 0
     world.note(f"broadcast from {source}", tensors, equal=True)
     if world.rank == source:
         world.broadcast_bytes(pack(tensors, world.device), source)
+    else:
+        fill(tensors, world.broadcast_bytes(None, source))
+
+
+def follow(world: World, tensors: list[torch.Tensor], source: int = 0) -> None:
+    """Like `overwrite_tensors`, right after an exchange that all ranks have taken part in."""
+    world.note(f"broadcast from {source}", tensors, equal=True)
+    if world.rank == source:
+        world.broadcast_into(pack(tensors, world.device), source)
         return
-    packed = world.broadcast_bytes(None, source)
-    with torch.no_grad():
-        copy_each(tensors, unpack(packed, [tuple(t.shape) for t in tensors], [t.dtype for t in tensors]))
+    length = bytes_of([tuple(t.shape) for t in tensors], [t.dtype for t in tensors])
+    packed = torch.empty(length, dtype=torch.uint8, device=world.device)
+    world.broadcast_into(packed, source)
+    fill(tensors, packed)
 
 
 def send_tensors(world: World, tensors: list[torch.Tensor], source: int) -> list[torch.Tensor]:

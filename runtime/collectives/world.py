@@ -174,6 +174,20 @@ class World:
         watched_calls.done()
         return packed
 
+    def broadcast_into(self, packed: torch.Tensor, source: int) -> None:
+        """
+        Overwrite bytes by those of one rank, without asking first whether all are here: that rank waits for nobody.
+
+        For what follows an exchange that all have taken part in. Processes that make other calls are found as they are
+        in a backward pass: by the watch, or at the next exchange that begins with numbers.
+
+        Args:
+            packed: as many on all ranks.
+            source: that rank.
+        """
+        self._finish(dist.broadcast(packed, source, async_op=True))
+        watched_calls.done()
+
     def scatter_bytes(self, numbers: list[int], parts: list[torch.Tensor] | None) -> tuple[list[int], torch.Tensor]:
         """
         What rank 0 has for this rank, and what it tells all.

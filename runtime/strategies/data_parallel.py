@@ -325,7 +325,7 @@ class DataParallelEngine(PrecisionEngine):
     def _equalise_buffers(self) -> None:
         self._forwarded = False
         if self._options.broadcast_buffers:
-            equalise(self._world, self._weights.buffers)
+            equalise(self._world, self._weights.buffers, together=True)
 
     def another_is_equal(self) -> None:
         """Another model has exchanged gradients. Buffers of one that is frozen for that time follow rank 0, too."""

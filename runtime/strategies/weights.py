@@ -10,7 +10,7 @@ from zlib import crc32
 import torch
 from torch import nn
 
-from ..collectives.gather import overwrite_tensors
+from ..collectives.gather import follow, overwrite_tensors
 from ..collectives.world import World
 from ..errors import MixedUseError
 from ..torch_internals import Table, buffers_in, tables
@@ -87,15 +87,21 @@ def _named(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from model.named_buffers()
 
 
-def equalise(world: World, tensors: list[torch.Tensor]) -> None:
+def equalise(world: World, tensors: list[torch.Tensor], together: bool = False) -> None:
     """
     Copy rank 0's values into tensors, in place; also into views whose elements share memory.
 
     Through ``data``, which autograd does not watch: a generator's running statistics are saved in its graph, and that
     graph waits for its own backward pass while the discriminator is trained.
+
+    Args:
+        world: the processes.
+        tensors: of the same sizes everywhere.
+        together: all processes have just taken part in an exchange, so rank 0 need not wait for them again.
     """
     if tensors:
-        overwrite_tensors(world, [_without_repeats(tensor.data) for tensor in tensors])
+        copy = follow if together else overwrite_tensors
+        copy(world, [_without_repeats(tensor.data) for tensor in tensors])
 
 
 def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:

@@ -246,3 +246,25 @@ print("RESULT true")
 
 def test_a_handler_of_a_signal_may_not_exchange_in_the_middle_of_an_exchange(job_text):
     assert job_text(HANDLED, 2) == [True, True]
+
+
+MODES = """
+import sys, torch
+from torch import nn
+from torchlift.runtime import Accelerator
+accelerator = Accelerator(cpu=True)
+wide = int(sys.argv[1])
+model = nn.Sequential(nn.Linear(4, wide), nn.BatchNorm1d(wide), nn.Linear(wide, 1))
+model = accelerator.prepare(model)
+model.train(accelerator.process_index == 0)
+for _ in range(3):
+    accelerator.backward(model(torch.randn(8, 4)).mean())
+"""
+
+
+@pytest.mark.parametrize("wide", [8, 30000])
+def test_buffers_of_a_model_that_only_one_process_trains_are_not_taken_for_gradients(job_text, wide):
+    """Rank 0 waits for nobody when it sends them: the watch has to find that the other one does not read them."""
+    for code, text in job_text(MODES, 2, wide, fails=True, seconds=50):
+        assert code and "CollectiveMismatch: collective mismatch at call" in text, text
+        assert "is in backward of model 1 at" in text
