@@ -28,13 +28,13 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name, outside_names
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.containers import key_of
 from ..analysis.dataflow.values import CallRecord, Unit, decorators, origins
 from ..analysis.distributed.guards import HANDLERS
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import method_name, outside_names
 from ..facts.roles import Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity

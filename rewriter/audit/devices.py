@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name, outside_name, outside_names
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.nodes import keyword
-from ..analysis.training.training import method_name, outside_name, outside_names
 from ..facts.roles import TENSORS, Origin, Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity

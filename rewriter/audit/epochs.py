@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import CallRecord, Unit
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import outside_name
 from ..facts.roles import Origin
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity

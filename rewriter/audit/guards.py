@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -10,6 +10,7 @@ from ..analysis.dataflow.values import Unit
 from ..analysis.distributed.guards import ALONE, HANDLERS, Guards
 from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.syntax.definitions import bindings_value
+from ..analysis.syntax.leaving import ends
 from ..analysis.syntax.nodes import is_none
 from ..validation.program import EmittedProgram
 from .lone import LoneConditions
@@ -105,19 +106,6 @@ class AuditGuards(Guards):
         for home, value in given:
             further = list(self._values(home, value, seen)) if isinstance(value, (cst.Name, cst.Attribute)) else []
             yield from further or [(home, value)]
-
-
-def ends(branch: cst.CSTNode, exits: Callable[[cst.CSTNode], bool]) -> bool:
-    """Whether a branch always leaves the code around it; ``exits``: whether a call ends the process."""
-    block = branch.body if isinstance(branch, cst.Else) else branch
-    last = block.body[-1] if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite)) else block
-    if isinstance(last, cst.If):
-        return last.orelse is not None and ends(last.body, exits) and ends(last.orelse, exits)
-    if isinstance(last, (cst.With, cst.Try)):
-        return ends(last.body, exits)
-    small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
-    jumps = (cst.Return, cst.Continue, cst.Break, cst.Raise)
-    return isinstance(small, jumps) or (isinstance(small, cst.Expr) and exits(small.value))
 
 
 def _parameter(unit: Unit, definition: cst.CSTNode) -> cst.Param | None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import outside_names
 from ..analysis.dataflow.values import External, Unit, origins
 from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.syntax.nodes import dotted, is_none
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import outside_names
 from ..facts.roles import Role
 from ..facts.torch_api import questions
 from ..validation.program import EmittedProgram

@@ -22,10 +22,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import method_name
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .program import AuditedProgram

@@ -20,9 +20,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import outside_name, whole, without_gradient
+from ..analysis.training.training import whole, without_gradient
 from ..analysis.training.weights import has_weights, makes_weights
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ..analysis.dataflow.call_binding import argument_for
+from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.containers import key_of
 from ..analysis.dataflow.values import Unit, origins
-from ..analysis.distributed.tracing import argument_of
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import children, descendants
-from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Role
 from ..facts.torch_api import questions
 from .program import AuditedProgram
@@ -156,7 +156,7 @@ def _is_given(program: AuditedProgram, unit: Unit, param: cst.Param, way: _Way) 
         return _is_read_once(program, unit, function)
     if function in program.state.escaped:
         return False
-    given = [(site.unit, argument_of(unit, function, param, site)) for site in program.sites(function)]
+    given = [(site.unit, argument_for(unit, function, param, site)) for site in program.sites(function)]
     return bool(given) and all(value is not None and is_own(program, home, value, way) for home, value in given)
 
 

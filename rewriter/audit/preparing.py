@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import origins
-from ..analysis.training.training import method_name
 from ..facts.roles import Role
 from ..findings import Finding, Severity
 from ..validation import gradients, preparation, prepare_order

@@ -9,17 +9,18 @@ from functools import cached_property
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import method_name, outside_name, outside_names
+from ..analysis.dataflow.constant_values import constants_of
 from ..analysis.dataflow.values import CallRecord, Function, Instance, Klass, Unit, origins
 from ..analysis.distributed.rank_questions import USUAL_NAMES, RankQuestions
 from ..analysis.distributed.tracing import ValueSource
 from ..analysis.syntax.nodes import dotted, keyword
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import method_name, outside_name, outside_names, whole
+from ..analysis.training.training import whole
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..validation.program import PREPARES, EmittedProgram
-from .constants import ConstantConditions
 from .guards import AuditGuards
 
 SETUPS = frozenset({"setup", "setup_module", "setup_optimizers", "setup_dataloaders"})
@@ -67,7 +68,7 @@ class AuditedProgram(EmittedProgram):
         super().__init__(trees, (*assume, *(("accelerator", name) for name in sorted(fabrics))), layout)
         self.ranks = RankQuestions(self.tracer, USUAL_NAMES)
         self.guards = AuditGuards(self, self.ranks)
-        self.constants = ConstantConditions(self)
+        self.constants = constants_of(self.state)
         self._asking: set[cst.CSTNode] = set()
         self._waiting: dict[cst.CSTNode, bool] = {}
         self._fabrics = any(several for _, tree in trees for several in _spreads(tree))

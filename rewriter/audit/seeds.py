@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.values import CallRecord, Unit
 from ..analysis.syntax.nodes import keyword
-from ..analysis.training.training import method_name, outside_name
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .program import AuditedProgram

@@ -6,11 +6,11 @@ import libcst as cst
 
 from ..analysis.dataflow import ranks
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.containers import key_of
 from ..analysis.dataflow.values import Unit, origins
 from ..analysis.distributed.rank_questions import is_minus_one
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Role
 from .program import AuditedProgram
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import outside_names
 from ..analysis.dataflow.values import Instance, Unit
 from ..analysis.effects.handles import asks_existence
 from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import children, descendants
-from ..analysis.training.training import outside_names
 from ..facts.torch_api import questions
 from .program import AuditedProgram
 from .single import says_one

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.effects.memory import into_memory
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Role
 from ..findings import Finding, Severity
 from .program import AuditedProgram, Dialect

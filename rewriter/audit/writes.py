@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.values import Unit, origins
 from ..analysis.effects.handles import opens_to_write
 from ..analysis.effects.memory import into_memory
 from ..analysis.effects.written import written
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import children, descendants
-from ..analysis.training.training import method_name, outside_name
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
 from ..facts.torch_api import questions

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import CallRecord, State, Unit, origins
 from ..analysis.layouts.loop_step import plain
-from ..analysis.layouts.reductions import reduction_of
+from ..analysis.layouts.loss_reductions import LossReductions
 from ..analysis.precision.switches import Switches
 from ..analysis.syntax.nodes import counter
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import Training, method_name
+from ..analysis.training.training import Training
 from ..facts.module import Accumulation
 from ..facts.roles import Role
 
@@ -37,10 +38,14 @@ class Window:
     names: frozenset[str]
 
 
-def window_of(state: State, reach: Reach, training: Training, code: Code | None) -> Window | None:
+def window_of(
+    state: State, reach: Reach, training: Training, code: Code | None, reductions: LossReductions
+) -> Window | None:
     """The window of a program with one training loop that accumulates; None where there is none to take over."""
     found = [
-        w for loop in training.train_loops if (w := _WindowReader(state, reach, training, code).read(loop)) is not None
+        w
+        for loop in training.train_loops
+        if (w := _WindowReader(state, reach, training, code, reductions).read(loop)) is not None
     ]
     return found[0] if len(found) == 1 else None
 
@@ -48,8 +53,11 @@ def window_of(state: State, reach: Reach, training: Training, code: Code | None)
 class _WindowReader:
     """Reads one training loop."""
 
-    def __init__(self, state: State, reach: Reach, training: Training, code: Code | None) -> None:
+    def __init__(
+        self, state: State, reach: Reach, training: Training, code: Code | None, reductions: LossReductions
+    ) -> None:
         self.state, self.reach, self.training, self.code = state, reach, training, code
+        self.reductions = reductions
 
     def read(self, loop: cst.CSTNode) -> Window | None:
         """The window of one loop, if each condition holds."""
@@ -81,11 +89,7 @@ class _WindowReader:
         where = unit.names.statement(quotient) if quotient is not None and not _in(quotient, record.node) else None
         products = _multiplied(unit, loop, name, size, {record.node, statement, quotient, where})
         func = record.node.func
-        if (
-            products is None
-            or not isinstance(func, cst.Attribute)
-            or reduction_of(self.state, unit, func.value) != "mean"
-        ):
+        if products is None or not isinstance(func, cst.Attribute) or self.reductions.of(record).word != "mean":
             return None
         fact = Accumulation(loop, gate, statement, quotient, tuple(products), tuple(models))
         return Window(unit, fact, known.text, known.names)

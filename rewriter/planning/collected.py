@@ -8,6 +8,7 @@ from typing import TypeVar
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.values import CallRecord, Unit
 from ..analysis.devices.device_fields import follows_field
 from ..analysis.devices.host_tensors import hosted
@@ -40,13 +41,13 @@ from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.decisions import decisions
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.epoch_averages import averages
+from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_batches
 from ..analysis.training.gradient_path import backward_operand
-from ..analysis.training.training import method_name, outside_name
 from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import (
     Behaviour,
@@ -245,6 +246,7 @@ class Collected:
             if not any(finding.id in _OF_LOSSES for finding in self.findings):
                 self.findings.extend(unclear_losses(state, self.unit, reach, training, equality.shared))
         else:
+            self.findings.extend(open_losses(self.program.loss_reductions, self.unit, training))
             means = dict(mean_of_batches(state, self.unit, equality.shared))
             self.findings.extend(told(self.figures, means))
             self.findings.extend(means.values())

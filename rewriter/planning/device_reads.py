@@ -7,10 +7,10 @@ from collections.abc import Container, Iterable, Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Reach
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.device_names import before_set, numbered
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import method_name
 from ..facts.module import DeviceRead, MixedPrecision, Move, Placement
 from ..facts.roles import Role
 from .accelerator_path import Way

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.solver import Thing
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
 from ..analysis.syntax.nodes import is_docstring
@@ -20,7 +21,7 @@ from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators
 from ..analysis.training.draws import sites_of, split_draws, weight_draws
-from ..analysis.training.training import Training, outside_name
+from ..analysis.training.training import Training
 from ..facts.module import Prepare, Side
 from ..facts.roles import Origin, Role
 

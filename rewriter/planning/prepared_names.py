@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import Training, outside_name, whole
+from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from .prepare_position import Held, handed_on

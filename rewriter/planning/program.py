@@ -21,6 +21,7 @@ from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.distributed.tracing import Tracer
 from ..analysis.layouts.by_hand.plan import ShardedBatches, batches_by_hand
 from ..analysis.layouts.by_hand.trial import Obstacle
+from ..analysis.layouts.loss_reductions import LossReductions
 from ..analysis.layouts.random_splits import unseeded
 from ..analysis.precision.precision import PrecisionSetting
 from ..analysis.training.gradient_path import GradientPath
@@ -82,6 +83,11 @@ class ProgramFacts:
     def gradient_path(self) -> GradientPath:
         """What a backward pass may flow through."""
         return GradientPath(self.reach, self.training)
+
+    @cached_property
+    def loss_reductions(self) -> LossReductions:
+        """What the losses are over the rows of a batch."""
+        return LossReductions(self.state, self.reach)
 
     @cached_property
     def guards(self) -> Guards:

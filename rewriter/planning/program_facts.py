@@ -365,7 +365,11 @@ class _Analyses(ProgramFacts):
         return manual.precision(code) if manual is not None and wanted else None
 
     def _window(self, code: Code | None) -> Window | None:
-        return window_of(self.state, self.reach, self.training, code) if self._may_accumulate() else None
+        return (
+            window_of(self.state, self.reach, self.training, code, self.loss_reductions)
+            if self._may_accumulate()
+            else None
+        )
 
     def _unsynced(self, way: Way) -> tuple[Unit, Unsynced] | None:
         """The backward passes that need not exchange gradients, where the script goes on counting its window."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
@@ -14,15 +15,13 @@ from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
 from ..analysis.effects.folders import made_by_all, may_be_there
 from ..analysis.layouts.by_hand.plan import ShardedBatches
-from ..analysis.layouts.reductions import reduction_of
 from ..analysis.layouts.running_figures import running_figures
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.early_lengths import early_lengths
-from ..analysis.training.gradient_path import backward_operand
 from ..analysis.training.step_counts import counts
-from ..analysis.training.training import is_loss, outside_name
+from ..analysis.training.training import is_loss
 from ..facts.effects import EffectKind
 from ..facts.module import Call, Count, DeviceRead, Fact, Form, Home, ModuleFacts, Move, Placement, Side, Store
 from ..facts.module_paths import ENTRY
@@ -272,7 +271,7 @@ class ReachedModule:
         if isinstance(cut, ShardedBatches) and call in cut.reductions:
             reduction = cut.reductions[call]
         else:
-            reduction = "mean" if self._program.settled else reduction_of(state, record.unit, backward_operand(record))
+            reduction = "mean" if self._program.settled else self._program.loss_reductions.of(record).word
         return Call(call, name, outside_name(record), role, because, self.here(call), reduction)
 
 

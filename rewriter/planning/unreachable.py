@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
-from ..analysis.training.training import method_name
 from ..facts.effects import Effect, EffectKind, Handle, Received
 from ..facts.module import Form, Gather, Prepare, Save
 from ..findings import Finding, Severity

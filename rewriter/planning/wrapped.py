@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Reach
+from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.effects.checkpoints import in_front
-from ..analysis.training.training import Training, outside_name
+from ..analysis.training.training import Training
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity

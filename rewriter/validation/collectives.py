@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name
 from ..analysis.distributed.guards import Guards
 from ..analysis.effects.file_caches import asked_by_each
-from ..analysis.training.training import method_name
 from ..facts.torch_api import questions
 from .program import EmittedProgram
 from .violation import Violation

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import origins
-from ..analysis.training.training import method_name
 from ..facts.roles import Role
 from ..facts.torch_api import questions
 from .program import EmittedProgram

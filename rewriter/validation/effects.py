@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..analysis.dataflow.callees import outside_names
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.distributed.guards import Guards
 from ..analysis.effects import checkpoints
-from ..analysis.training.training import outside_names
 from ..facts.effects import EffectKind
 from ..facts.torch_api import questions
 from .program import EmittedProgram

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import Unit
 from ..analysis.devices.moved_batches import moved_batches
-from ..analysis.training.training import method_name, outside_name
 from ..facts.roles import Origin
 from ..facts.torch_api import questions
 from .program import EmittedProgram

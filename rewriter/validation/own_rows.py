@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ..analysis.dataflow.call_binding import argument_for
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import method_name, outside_names
 from ..analysis.dataflow.values import CallRecord, Instance, Unit, origins
-from ..analysis.distributed.tracing import argument_of
 from ..analysis.layouts.loop_step import is_synchronised
 from ..analysis.layouts.running_figures import is_logged
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.nodes import counter, parameters, positional
 from ..analysis.syntax.walk import children, descendants
-from ..analysis.training.training import method_name, outside_names
 from ..facts.roles import Role
 from ..facts.torch_api import questions
 from .program import EmittedProgram
@@ -449,7 +449,7 @@ class OwnRows:
 
 def _arguments(home: Unit, function: cst.FunctionDef, param: cst.Param, record: CallRecord) -> list[cst.BaseExpression]:
     """What a call gives to a parameter: to ``*more`` all that is left, to ``**more`` all other keywords."""
-    value = argument_of(home, function, param, record)
+    value = argument_for(home, function, param, record)
     if value is not None:
         return [value]
     params, args = function.params, record.node.args
@@ -458,7 +458,7 @@ def _arguments(home: Unit, function: cst.FunctionDef, param: cst.Param, record: 
         return [arg.value for arg in args if arg.star == "**" or (arg.keyword and arg.keyword.value not in named)]
     if param is not params.star_arg:
         return []
-    taken = [argument_of(home, function, each, record) for each in positional(function)]
+    taken = [argument_for(home, function, each, record) for each in positional(function)]
     return [arg.value for arg in args if arg.keyword is None and arg.star != "**" and arg.value not in taken]
 
 

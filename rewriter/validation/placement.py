@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import origins
 from ..analysis.devices.moved_batches import moved_batches
-from ..analysis.training.training import method_name, whole
+from ..analysis.training.training import whole
 from ..facts.roles import Origin, Role
 from .program import EmittedProgram
 from .violation import Violation

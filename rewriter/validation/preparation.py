@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import method_name
 from ..facts.roles import Origin, Role
 from .program import EmittedProgram
 from .violation import Violation

@@ -8,6 +8,7 @@ from functools import cached_property
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.program_flow import solve
@@ -20,7 +21,7 @@ from ..analysis.effects.existing_guards import Together
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import GradientPath
-from ..analysis.training.training import Training, find, method_name, whole
+from ..analysis.training.training import Training, find, whole
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 
@@ -206,6 +207,4 @@ class EmittedProgram:
 
     def sites(self, code: Code) -> Iterator[CallRecord]:
         """The reached calls of a function."""
-        for site in self.reach.sites(code):
-            if self.reach.function_of(site) in self.reach.reachable:
-                yield self.state.calls[site]
+        yield from self.reach.reached_sites(code)

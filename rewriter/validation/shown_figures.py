@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import Unit, origins
 from ..analysis.layouts.running_figures import is_logged, line_of
 from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import children
-from ..analysis.training.training import method_name
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
 from .own_rows import OwnRows, RowsOf

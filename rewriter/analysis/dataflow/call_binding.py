@@ -10,9 +10,10 @@ import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ..syntax.nodes import parameters, positional
+from .callees import method_name
 from .containers import element, members
 from .solver import Slot, Thing
-from .values import Bound, Function, Instance, Klass, Mapping, State, Trace, Unit
+from .values import Bound, CallRecord, Function, Instance, Klass, Mapping, State, Trace, Unit, decorators
 
 Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
 """Gives the slot of an expression's value. It is passed in, because ``expressions`` imports this module."""
@@ -206,3 +207,22 @@ def argument_of(site: cst.Call, param: cst.Param, index: int) -> cst.Arg | None:
         elif position == index:
             return arg
     return None
+
+
+def argument_for(
+    unit: Unit, function: cst.FunctionDef | cst.Lambda, param: cst.Param, site: CallRecord
+) -> cst.BaseExpression | None:
+    """The argument of a call for a parameter; None if the call uses the default, or if stars hide it."""
+    for arg in site.node.args:
+        if arg.keyword is not None and arg.keyword.value == param.name.value:
+            return arg.value
+    places = positional(function)
+    plain = [arg for arg in site.node.args if arg.keyword is None]
+    if param not in places or any(arg.star for arg in plain):
+        return None
+    scope = unit.names.within.get(function)
+    method = scope is not None and isinstance(scope.node, cst.ClassDef)
+    index = places.index(param) - (1 if method and "staticmethod" not in decorators(function) else 0)
+    if index < 0 or method_name(site.node) in ("spawn", "start_processes"):
+        return None
+    return plain[index].value if index < len(plain) else None

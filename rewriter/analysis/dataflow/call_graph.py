@@ -10,7 +10,7 @@ from ...facts.roles import Origin
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from .values import State, Unit
+from .values import CallRecord, State, Unit
 
 _FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
 _LOOPS = frozenset({cst.For, cst.While, cst.CompFor})
@@ -26,6 +26,7 @@ class Reach:
     def __init__(self, state: State) -> None:
         self.state = state
         self.units = list(state.units.values())
+        state.shared.setdefault(Reach, self)
         self._unit_of: dict[Code, Unit] = {}
         for unit in self.units:
             self._unit_of[unit.names.module] = unit
@@ -125,6 +126,12 @@ class Reach:
     def sites(self, code: Code) -> tuple[cst.Call, ...]:
         """The calls that reach a function."""
         return tuple(self.state.sites.get(code, ()))
+
+    def reached_sites(self, code: Code) -> Iterator[CallRecord]:
+        """The calls that reach a function, of the code that the program runs."""
+        for site in self.sites(code):
+            if self.function_of(site) in self.reachable:
+                yield self.state.calls[site]
 
     def given(self, parameter: Binding) -> Iterator[tuple[Unit, cst.BaseExpression]]:
         """What the calls of a function give to one of its parameters, and the module of each call; what a star hands

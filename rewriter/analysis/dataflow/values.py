@@ -46,10 +46,10 @@ class Function:
         return any(name in names for name in decorators(self.node))
 
 
-def decorators(node: FunctionNode) -> list[str]:
-    """The last names of what a function is decorated with."""
+def decorators(node: FunctionNode | cst.ClassDef) -> list[str]:
+    """The last names of what a function or a class is decorated with."""
     found = []
-    for decorator in node.decorators if isinstance(node, cst.FunctionDef) else ():
+    for decorator in node.decorators if isinstance(node, (cst.FunctionDef, cst.ClassDef)) else ():
         made = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
         found.append(made.attr.value if isinstance(made, cst.Attribute) else getattr(made, "value", ""))
     return found
@@ -233,6 +233,8 @@ class State:
         """For a model, the models that are attributes of it."""
         self.trained: set[Origin] = set()
         """The models that training runs forward, as soon as that is known."""
+        self.shared: dict[type, object] = {}
+        """What is computed once for the solved program, by its class."""
         self.aside: dict[cst.Call, Callable[[], None] | None] = {}
         """Calls of what is looked up somewhere, each with what lets it hold what it gives."""
         self._uses: dict[Unknown, set[str]] = {}

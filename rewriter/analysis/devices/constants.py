@@ -18,9 +18,9 @@ from ...facts.module import Move, Placement
 from ...facts.roles import Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import External, State, Unit, origins
 from ..syntax.walk import children, descendants
-from ..training.training import method_name
 from .device_flags import Flag, always_cpu
 from .device_names import DeviceName, cpu_condition
 

@@ -9,10 +9,11 @@ import libcst as cst
 from ...facts.roles import SHARES, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name, whole
+from ..training.training import Training, whole
 from .moves import stateless
 
 _FACTORIES = frozenset(

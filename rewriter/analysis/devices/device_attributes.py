@@ -11,12 +11,12 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name
 from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import method_name
 from .device_flags import Flag
 from .device_names import chosen_by_setting, condition_of, takes_what_is_there
 

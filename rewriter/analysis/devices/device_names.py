@@ -9,12 +9,12 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
+from ..dataflow.callees import outside_name
 from ..dataflow.values import Function, State, Unit, origins
 from ..syntax.definitions import attribute_assignments, deletions
 from ..syntax.nodes import is_none
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
-from ..training.training import outside_name
 
 
 @dataclass(eq=False)

@@ -8,10 +8,10 @@ import libcst as cst
 
 from ...facts.module import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import bindings_value, reaching
 from ..syntax.walk import descendants
-from ..training.training import method_name, outside_name
 from .moves import Mover
 
 _PAIRING = frozenset("eq ne lt le gt ge equal allclose isclose add sub mul div maximum minimum where mm matmul".split())

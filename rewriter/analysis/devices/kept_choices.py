@@ -8,8 +8,8 @@ import libcst as cst
 
 from ..dataflow.call_constants import NOTHING, CallConstants, decided
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import State
-from ..training.training import method_name
 from .device_fields import DeviceField
 from .device_flags import Flag, always_cpu
 from .device_names import condition_of

@@ -12,12 +12,12 @@ import libcst as cst
 
 from ...facts.legacy import Legacy, LegacyTensor
 from ...facts.roles import SHARES, TENSORS, Role
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.modules import torch_name
 from ..dataflow.values import CallRecord, External, State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
-from ..training.training import method_name, outside_name
 from .host_tensors import moved_before
 from .moves import Mover
 

@@ -17,10 +17,10 @@ from ...facts.roles import Role
 from ...facts.torch_api.kinds import tensors
 from ...facts.torch_api.loading import row
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.walk import descendants
-from ..training.training import method_name, outside_name
 
 _ARRAYS = ("numpy.", "pandas.", "scipy.", "sklearn.", "PIL.", "cv2.", "skimage.")
 """Packages whose functions give what lies in the CPU's memory."""

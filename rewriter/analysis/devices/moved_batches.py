@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, origins
-from ..training.training import method_name
 
 _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 

@@ -12,9 +12,10 @@ from ...facts.spellings import GPU_NUMBERS
 from ...facts.torch_api import questions
 from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, Unknown, Wrapped, origins
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name, whole
+from ..training.training import Training, whole
 from .batch_moves import copy_of
 from .made_on_host import MadeOnHost
 from .use_before_prepare import Early, Stands

@@ -13,9 +13,10 @@ from ...facts.module import Prepare, Side
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name, whole
+from ..training.training import Training, whole
 
 _HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "torch.optim.", "logging.")
 _HARMLESS_NAMES = frozenset({"torch.compile", "wandb.watch"})

@@ -9,9 +9,9 @@ import libcst as cst
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
-from ..training.training import method_name, outside_name
 
 _VISIBLE = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
 _NONE = frozenset({"", "-1"})

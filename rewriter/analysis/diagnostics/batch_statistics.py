@@ -10,10 +10,10 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import Role
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..layouts.rowwise import dimension_of
 from ..syntax.definitions import bindings_value
-from ..training.training import method_name
 
 _FIGURES = frozenset("mean std var sum norm median".split())
 """A maximum is none: it is taken from numbers so that their exponential stays finite, and cancels out."""

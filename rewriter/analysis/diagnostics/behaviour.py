@@ -14,11 +14,12 @@ import libcst as cst
 from ...facts.module import Behaviour, Gather
 from ...facts.roles import SHARES, Role
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..layouts.decisions import Joint
 from ..layouts.divergence import Equality
 from ..syntax.scopes import Binding, Scope, ScopeKind
-from ..training.training import Training, method_name
+from ..training.training import Training
 
 
 def story(

@@ -10,6 +10,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Function, Instance, Klass, State, Unit, origins
 from ..effects.existing_guards import guarded
 from ..layouts.losses import weighted_mean
@@ -17,7 +18,7 @@ from ..layouts.reductions import reduction_of
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import dotted, is_none, is_zero, keyword
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 
 
 def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding]]:

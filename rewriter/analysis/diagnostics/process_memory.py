@@ -9,12 +9,13 @@ import libcst as cst
 from ...facts.roles import TENSORS, Role
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 
 _ADDING = frozenset("append appendleft insert".split())
 _DRAWING = frozenset("random.choice random.choices random.sample".split())

@@ -11,6 +11,7 @@ from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import Function, State, Unit, origins
 from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
@@ -18,7 +19,7 @@ from ..layouts.by_hand.trainings import counts_rounds, is_undefined
 from ..layouts.by_hand.trial import Obstacle
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import import_source
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 
 
 def refusals(

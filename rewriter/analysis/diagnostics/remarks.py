@@ -13,6 +13,7 @@ from ...facts.roles import SHARES, Role
 from ...facts.torch_api.questions import writing_methods
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
 from ..effects.unseen import is_called
@@ -21,7 +22,7 @@ from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted, is_none
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 from .batch_statistics import compares_with_batch
 from .process_memory import memories
 

@@ -20,10 +20,11 @@ from ...findings import Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_binding import argument_of
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..syntax.nodes import is_docstring, keyword, positional
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 from .init_sites import Start
 from .manual_ddp import ByHand
 from .obstacles import blocked, obstacle, unsure

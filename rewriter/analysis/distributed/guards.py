@@ -10,11 +10,11 @@ import libcst as cst
 from ...facts.torch_api.questions import asks_existence, ends_process, fetches, turns, writes
 from ..dataflow.call_constants import CallConstants, Constants, excludes
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
-from ..training.training import outside_name
 from .rank_questions import RankQuestions
 
 _NUMBERS = frozenset({"process_index", "local_process_index"})

@@ -11,9 +11,9 @@ from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import Function, State, Unit, origins
 from ..syntax.walk import descendants
-from ..training.training import method_name
 from .replacements import INSTEAD, of_torch
 
 _OPENS = "torch.distributed.init_process_group"

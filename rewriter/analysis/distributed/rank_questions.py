@@ -7,10 +7,10 @@ import libcst as cst
 from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ..dataflow import ranks
+from ..dataflow.callees import method_name
 from ..dataflow.values import Unit, origins
 from ..syntax.nodes import is_none
 from ..syntax.walk import children, descendants
-from ..training.training import method_name
 from .tracing import Tracer
 
 USUAL_NAMES = frozenset(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import libcst as cst
 
+from ..dataflow.call_binding import argument_for
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import CallRecord, State, Unit
+from ..dataflow.values import State, Unit
 from ..syntax.definitions import unshadowed
-from ..syntax.nodes import dotted, positional
+from ..syntax.nodes import dotted
 from ..syntax.scopes import Binding
-from ..training.training import method_name
 
 _MOST = 400
 """At most this many steps back are followed: a value from further away counts as unknown."""
@@ -137,7 +136,7 @@ class Tracer:
         found: list[ValueSource] = []
         sites = [self.state.calls[site] for site in self.reach.sites(function)]
         for site in sites:
-            given = argument_of(unit, function, param, site)
+            given = argument_for(unit, function, param, site)
             if given is not None:
                 found.append(ValueSource(site.unit, given))
             elif any(arg.star for arg in site.node.args):
@@ -180,27 +179,3 @@ class Tracer:
             klass = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
             return f"{klass.name.value if klass is not None else ''} {text}"
         return text
-
-
-def argument_of(
-    unit: Unit, function: cst.FunctionDef | cst.Lambda, param: cst.Param, site: CallRecord
-) -> cst.BaseExpression | None:
-    """The argument of a call for a parameter; None if the call uses the default, or if stars hide it."""
-    for arg in site.node.args:
-        if arg.keyword is not None and arg.keyword.value == param.name.value:
-            return arg.value
-    places = positional(function)
-    plain = [arg for arg in site.node.args if arg.keyword is None]
-    if param not in places or any(arg.star for arg in plain):
-        return None
-    scope = unit.names.within.get(function)
-    method = scope is not None and isinstance(scope.node, cst.ClassDef)
-    index = places.index(param) - (1 if method and "staticmethod" not in _decorated(function) else 0)
-    if index < 0 or method_name(site.node) in ("spawn", "start_processes"):
-        return None
-    return plain[index].value if index < len(plain) else None
-
-
-def _decorated(function: cst.FunctionDef | cst.Lambda) -> Iterator[str]:
-    for decorator in function.decorators if isinstance(function, cst.FunctionDef) else ():
-        yield dotted(decorator.decorator).rpartition(".")[2]

@@ -12,13 +12,14 @@ from ...facts.effects import Effect, EffectKind
 from ...facts.module import Load, Save, StateDict
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..devices.use_before_prepare import Stands
 from ..layouts.loop_step import bound_by
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 from .existing_guards import guarded
 from .memory import into_memory
 

@@ -9,11 +9,11 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.torch_api import questions
 from ...findings import Finding
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Thing
 from ..dataflow.values import Function, Klass, State, Unit, Unknown
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
-from ..training.training import method_name, outside_name
 from .existing_guards import Together, in_turn, is_elif
 from .handles import asks_existence
 

@@ -11,11 +11,12 @@ from ...facts.roles import Role
 from ...facts.torch_api.questions import prints_lines, saves_by_one, shows_bar, writes, writing_methods
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import made_names, method_name, outside_name, outside_names
 from ..dataflow.values import Instance, State, Trail, Unit, Unknown, origins, traces
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
-from ..training.training import Training, made_names, method_name, outside_name, outside_names
+from ..training.training import Training
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings

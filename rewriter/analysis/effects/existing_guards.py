@@ -8,9 +8,10 @@ import libcst as cst
 
 from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name
+from ..training.training import Training
 
 
 def starred(call: cst.Call) -> bool:

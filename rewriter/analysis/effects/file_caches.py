@@ -15,10 +15,11 @@ from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 from .existing_guards import Together, in_turn, is_elif
 from .handles import asks_existence, opens_to_write
 

@@ -10,9 +10,9 @@ from ...facts.effects import Folder, Received
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Trail, Unit, traces
 from ..syntax.walk import descendants
-from ..training.training import method_name, outside_name
 from .existing_guards import guarded, starred
 from .handles import Handles, asks_existence
 

@@ -14,10 +14,10 @@ from ...facts.effects import Handle
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name, outside_names
 from ..dataflow.values import External, State, Unit, Unknown
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
-from ..training.training import method_name, outside_name, outside_names
 from .existing_guards import guarded, names_main, starred
 
 INERT = "Inert()"

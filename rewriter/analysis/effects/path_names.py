@@ -8,11 +8,11 @@ from itertools import product
 import libcst as cst
 
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.modules import imported, unit_named
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
-from ..training.training import method_name, outside_name
 
 _MOST = 16
 """A path with more spellings than that is known by its text alone."""

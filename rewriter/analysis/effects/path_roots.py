@@ -9,11 +9,11 @@ import libcst as cst
 
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.command_lines import option
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted, keyword
-from ..training.training import method_name, outside_name
 
 
 class Root(NamedTuple):

@@ -15,9 +15,9 @@ import libcst as cst
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
-from ..training.training import made_names, method_name, outside_name
 from .checkpoints import waits
 from .existing_guards import guarded
 from .handles import opens_to_write

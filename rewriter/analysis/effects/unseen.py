@@ -13,12 +13,13 @@ from ...facts.roles import SHARES, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import collects
 from ..dataflow.values import CallRecord, External, State, Unit, Unknown, origins
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import keyword
 from ..syntax.scopes import Binding
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 from .existing_guards import guarded, in_turn
 
 _ROLES = (*SHARES, Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER, Role.ACCELERATOR, Role.CRITERION)

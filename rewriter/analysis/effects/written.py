@@ -5,8 +5,8 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.torch_api import questions
+from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import State
-from ..training.training import made_names, method_name, outside_name
 
 _FILES = frozenset({"f", "fp", "file", "filename", "fname", "path", "stream"})
 """Keywords by which a call is given the file that it writes."""

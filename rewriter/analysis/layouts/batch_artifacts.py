@@ -14,12 +14,13 @@ from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, seen_values, unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name
+from ..training.training import Training
 from .divergence import Equality
 from .epoch_quotients import counts_rows, datasets
 from .last_batches import drops_last, option

@@ -19,10 +19,10 @@ from ...facts.torch_api.kinds.outside import TextOf
 from ...facts.torch_api.kinds.tensors import Concat, Convert, Detach, Reduce, ToHost
 from ...facts.torch_api.loading import row
 from ...findings import Finding, Severity
+from ..dataflow.callees import method_name, outside_names
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
-from ..training.training import method_name, outside_names
 from .engine.layout import (
     NORMALISED,
     Layout,

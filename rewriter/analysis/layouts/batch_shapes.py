@@ -11,11 +11,12 @@ from ...facts.roles import Origin
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import Unit
 from ..syntax.nodes import is_zero
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name
+from ..training.training import Training
 
 _OF_SCRIPTS = frozenset({"init_hidden"})
 """Methods of scripts that make a state of so many rows."""

@@ -19,11 +19,12 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.walk import children, descendants
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 from .divergence import Equality
 from .losses import Reducer
 

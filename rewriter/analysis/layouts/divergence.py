@@ -17,6 +17,7 @@ from ...facts.module import Form, Gather, Side
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Slot
 from ..dataflow.values import Bound, CallRecord, External, Function, Instance, State, Unit, origins
 from ..syntax.definitions import unshadowed
@@ -25,7 +26,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
 from ..training.draws import drawn
 from ..training.step_counts import bars
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
 """Attributes of a shard that are equal on all processes."""

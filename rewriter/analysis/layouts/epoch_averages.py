@@ -18,13 +18,14 @@ from ...facts.module import Form, Gather, Side
 from ...facts.roles import SHARES, TENSORS, Role
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.modules import torch_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
-from ..training.training import Training, method_name
+from ..training.training import Training
 from .batch_artifacts import has_phases
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by

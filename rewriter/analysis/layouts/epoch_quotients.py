@@ -8,10 +8,10 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, seen_values
 from ..syntax.walk import descendants
-from ..training.training import method_name
 from .epoch_totals import Total
 
 _DEPTH = 3

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.step_counts import bars
-from ..training.training import method_name
 from .loop_step import is_synchronised
 from .losses import assigned
 

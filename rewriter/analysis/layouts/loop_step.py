@@ -11,11 +11,12 @@ import libcst as cst
 from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Role
 from ...facts.torch_api import questions
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, Unknown, origins
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name
+from ..training.training import Training
 from .batch_shapes import is_row_count, row_counts
 from .engine.layout import REPLICATED, Layout, Partial, Several, Shard, holds_figure, is_figure
 from .loop_layouts import LoopLayouts

@@ -15,11 +15,11 @@ import libcst as cst
 from ...facts.module import Gather
 from ...facts.roles import Origin
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Thing
 from ..dataflow.values import External, Function, Instance, State, Unit
 from ..syntax.nodes import FunctionNode, is_none
 from ..syntax.walk import descendants
-from ..training.training import method_name, outside_name
 
 Place = int | str
 _TOKENS = frozenset({"input_ids", "attention_mask", "token_type_ids"})

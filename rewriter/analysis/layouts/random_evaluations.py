@@ -18,6 +18,7 @@ from ...facts.module import Form, Gather
 from ...facts.roles import TENSORS, Origin
 from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Slot
 from ..dataflow.values import Instance, Klass, Mapping, Sequence, State, Unit, origins
 from ..syntax.definitions import plain_values, unshadowed
@@ -26,7 +27,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.draws import drawn, random_transform
 from ..training.modes import in_training_mode, noisy_layer
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 from .decisions import Decision, Joint, deciding, undecided
 from .divergence import Equality
 

@@ -13,8 +13,8 @@ import libcst as cst
 
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit
-from ..training.training import method_name, outside_name
 
 
 def unseeded(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:

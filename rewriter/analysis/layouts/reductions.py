@@ -13,13 +13,17 @@ import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
+from ...facts.torch_api.kinds.training import Criterion, Loss
+from ...facts.torch_api.loading import transfer
+from ..dataflow.callees import method_name, outside_names
+from ..dataflow.constant_values import Given, constants_of
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, Function, Instance, Klass, State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values, seen_values, unshadowed
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import method_name
+from .loss_arguments import asked_reduction, built_with
 
 _DEPTH = 8
 _STEPS = 2
@@ -47,6 +51,13 @@ def divided_by_count(state: State, unit: Unit, expression: cst.BaseExpression) -
     return next(iter(reader.counts), None)
 
 
+def open_reduction(state: State, unit: Unit, expression: cst.BaseExpression) -> tuple[Unit, cst.CSTNode] | None:
+    """The loss in an expression whose reduction is an option, or is computed; None if there is none."""
+    reader = _ReductionReader(state)
+    reader.read(unit, expression, 0)
+    return next(iter(reader.open), None)
+
+
 def reduces_rows(state: State, unit: Unit, expression: cst.BaseExpression) -> bool:
     """Whether an expression is certainly one number that the rows of a batch were reduced to."""
     return not {"rows"}.issuperset(_ReductionReader(state).read(unit, expression, 0))
@@ -69,6 +80,7 @@ class _ReductionReader:
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.constants = constants_of(state)
         self.frames: list[tuple[Function, CallRecord, bool]] = []
         """The functions that are being read, how they are called, and whether their first parameter is the object."""
 
@@ -76,6 +88,8 @@ class _ReductionReader:
         """What attributes are given that are being read."""
         self.counts: list[tuple[Unit, cst.CSTNode]] = []
         """The counts of a batch that sums were divided by: `mask.sum()`."""
+        self.open: list[tuple[Unit, cst.CSTNode]] = []
+        """The losses whose reduction is not known."""
 
     def read(self, unit: Unit, node: cst.BaseExpression, depth: int) -> set[str]:
         """The reductions of the terms of a tensor expression."""
@@ -88,6 +102,9 @@ class _ReductionReader:
         if isinstance(node, cst.UnaryOperation):
             return self.read(unit, node.expression, depth + 1)
         if isinstance(node, cst.IfExp):
+            holds = self.constants.holds(unit, node.test, self._constants())
+            if holds is not None:
+                return self.read(unit, node.body if holds else node.orelse, depth + 1)
             return self.read(unit, node.body, depth + 1) | self.read(unit, node.orelse, depth + 1)
         if isinstance(node, cst.Call):
             return self._call(unit, node, depth)
@@ -176,7 +193,7 @@ class _ReductionReader:
             if isinstance(thing, Function):
                 return self._returned(thing, depth, record, place=place)
             if isinstance(thing, Origin) and thing.role is Role.CRITERION:
-                return {_asked_for(thing.node)}
+                return {self._built_with(thing)}
             forward = forward_of(self.state, thing)
             if forward is not None:
                 return self._returned(forward, depth, record, bound=True, place=place)
@@ -199,7 +216,7 @@ class _ReductionReader:
         if last in ("dot", "vdot", "inner") and self._reduces_batch(record):
             return {"sum"}
         if last in questions.loss_functions():
-            return {_asked_for(node)}
+            return {self._asked_for(node)}
         if last in _COUPLING:  # no sum over the rows any more: near to it is the mean over the processes
             parts = [arg.value for arg in node.args[:1]]
             if isinstance(node.func, cst.Attribute) and origins(record.receiver, *TENSORS):
@@ -219,6 +236,32 @@ class _ReductionReader:
         ):
             return self.read(unit, node.func.value, depth + 1)
         return set()
+
+    def _asked_for(self, node: cst.Call) -> str:
+        """The reduction that a loss function is asked for."""
+        record = self.state.calls[node]
+        names = [*outside_names(record), f"torch.nn.functional.{method_name(node)}"]
+        kind = next((k for name in names if isinstance(k := transfer(name, Loss), Loss)), Loss())
+        given = self._constants()
+        asked = asked_reduction(lambda name, at: self.constants.argument(record.unit, node, name, at, given), kind)
+        return self._word(record.unit, node, asked)
+
+    def _built_with(self, module: Origin) -> str:
+        """The reduction that a loss module is built with, or is set to later."""
+        asked = built_with(self.state, module, transfer(module.qualified, Criterion) or Criterion())
+        made = self.state.calls.get(module.node) if isinstance(module.node, cst.Call) else None
+        return self._word(made.unit if made is not None else None, module.node, asked)
+
+    def _word(self, unit: Unit | None, node: cst.CSTNode, reduction: str) -> str:
+        """A reduction in our words. One that is not known is taken for the mean."""
+        if not reduction and unit is not None:
+            self.open.append((unit, node))
+        return {"sum": "sum", "none": "rows"}.get(reduction, "mean")
+
+    def _constants(self) -> Given:
+        """What the call that is followed gives to the parameters of its function."""
+        function, record, _ = self.frames[-1] if self.frames else (None, None, False)
+        return self.constants.handed(function.node, record) if function is not None and record is not None else {}
 
     def _reduces_batch(self, record: CallRecord) -> bool:
         """Whether what is summed up comes from the batch; a penalty on the weights does not."""
@@ -266,7 +309,9 @@ class _ReductionReader:
         body = function.node.body
         if isinstance(body, cst.BaseExpression):
             return self.read(function.unit, body, depth + 1)
-        given = (r.value for r in function.unit.names.returns.get(function.node, ()))
+        site = self.frames[-1][1]
+        returns = function.unit.names.returns.get(function.node, ())
+        given = (r.value for r in returns if not self.constants.passes_by(function.unit, r, site))
         values = [w for v in given if v is not None and (w := _at(v, place)) is not None]
         return {word for value in values for word in self.read(function.unit, value, depth + 1)}
 
@@ -334,18 +379,3 @@ def _is_tensor_argument(state: State, arg: cst.Arg) -> bool:
 
 def _is_length(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len"
-
-
-def _asked_for(node: cst.CSTNode) -> str:
-    """
-    The reduction that the arguments of a loss function, or of a loss module's constructor, ask for.
-
-    It is the only text that torch's losses are given, and so one without a keyword is it as well.
-    """
-    for arg in node.args if isinstance(node, cst.Call) else ():
-        name = arg.keyword.value if arg.keyword is not None else ""
-        if name in ("", "reduction") and isinstance(arg.value, cst.SimpleString):
-            return {"sum": "sum", "none": "rows"}.get(str(arg.value.evaluated_value), "mean")
-        if name == "size_average" and isinstance(arg.value, cst.Name) and arg.value.value == "False":
-            return "sum"
-    return "mean"

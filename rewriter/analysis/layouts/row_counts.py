@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.roles import Role
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name
+from ..training.training import Training
 from .batch_shapes import is_row_count
 from .rowwise import by_rows
 

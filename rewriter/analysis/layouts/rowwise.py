@@ -6,8 +6,9 @@ import libcst as cst
 
 from ...facts.roles import TENSORS
 from ...facts.torch_api import questions
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, origins
-from ..training.training import Training, method_name
+from ..training.training import Training
 
 
 def by_rows(state: State, training: Training, value: cst.BaseExpression) -> bool:

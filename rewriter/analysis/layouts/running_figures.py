@@ -11,11 +11,12 @@ from ...facts.module import Count, Form, Gather, Side
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import Function, State, Unit, Unknown, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import Training, method_name, outside_name
+from ..training.training import Training
 from .engine.layout import is_of_rows
 from .epoch_totals import Total, collecting, deciding
 from .loop_layouts import LoopLayouts

@@ -6,15 +6,15 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
-from ...facts.roles import Role
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import CallRecord, State, Unit, origins
+from ..dataflow.values import CallRecord, State, Unit
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
 from .engine.layout import Layout, Unclear, held
 from .loop_layouts import LoopLayouts
+from .loss_reductions import unscaled
 
 
 def unclear_losses(
@@ -44,21 +44,13 @@ def unclear_losses(
             layout = layouts.backward(record.node)
             if layout is None and record.node not in inside:
                 continue
-            loss = _unscaled(state, backward_operand(record))
+            loss = unscaled(state, backward_operand(record))
             if layout is None or loss is not backward_operand(record):
                 layout = layouts.value(loss)
             found = _unclear(layout)
             if found is not None:
                 yield _finding(unit, record, loss, found)
                 return
-
-
-def _unscaled(state: State, loss: cst.BaseExpression) -> cst.BaseExpression:
-    """The loss in ``scaler.scale(loss)``."""
-    if isinstance(loss, cst.Call) and isinstance(loss.func, cst.Attribute) and len(loss.args) == 1:
-        if origins(state.values.get(loss.func.value), Role.SCALER):
-            return loss.args[0].value
-    return loss
 
 
 def _unclear(layout: Layout) -> Unclear | None:

@@ -17,8 +17,9 @@ import libcst as cst
 from ...facts.roles import Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit
-from ..training.training import Training, method_name, whole
+from ..training.training import Training, whole
 from .branches import Branches, find_branches
 from .regions import Region, find_regions
 from .scalers import Scaler, ScalerUse

@@ -9,10 +9,10 @@ import libcst as cst
 
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import outside_name
 from ..dataflow.modules import taken
 from ..dataflow.values import CallRecord, External, State, Unit
 from ..syntax.scopes import Binding
-from ..training.training import outside_name
 from .switches import Switch
 
 _TYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}

@@ -10,9 +10,9 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import FunctionNode, is_none, parameters
-from ..training.training import method_name
 from .switches import Switch
 
 

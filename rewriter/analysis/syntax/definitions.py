@@ -215,6 +215,38 @@ def taken_out(call: cst.Call) -> cst.BaseExpression | None:
     return None
 
 
+_CHANGES = frozenset(
+    "append extend insert add update setdefault pop popitem clear remove reverse sort __setitem__ discard".split()
+)
+
+
+def changed_in_place(names: Names, binding: Binding) -> bool:
+    """Whether a module may change the list or the dictionary in a variable: by an entry, by a method, or by handing it
+    to other code."""
+    return any(_is_change(names, read) for read in binding.reads)
+
+
+def _is_change(names: Names, read: cst.CSTNode) -> bool:
+    parent = names.parents.get(read)
+    if isinstance(parent, cst.Subscript) and parent.value is read:
+        above = names.parents.get(parent)
+        return isinstance(above, (cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.Del))
+    if isinstance(parent, cst.Attribute):
+        return parent.attr.value in _CHANGES
+    return isinstance(parent, cst.Arg) and not parent.star
+
+
+def unpacked_value(names: Names, definition: cst.CSTNode) -> cst.BaseExpression | None:
+    """What ``a, b = 1, 2`` gives to one of its names, where its value is written out."""
+    element = names.parents.get(definition)
+    values = _unpacked(names, element) if isinstance(element, cst.Element) else []
+    target = names.parents.get(element) if element is not None else None
+    above = names.parents.get(target) if target is not None else None
+    assign = names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
+    whole = assign.value if isinstance(assign, cst.Assign) else None
+    return values[0] if values and values[0] is not whole else None
+
+
 def _unpacked(names: Names, element: cst.Element) -> list[cst.BaseExpression]:
     """What ``a, b = ...`` gives to one of its names: the value at its place, or the whole that is unpacked."""
     target = names.parents.get(element)

@@ -14,10 +14,11 @@ import libcst as cst
 from ...facts.roles import Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import outside_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
-from .training import Training, outside_name
+from .training import Training
 
 _KEEPING = frozenset({"builtins.list", "builtins.tuple"})
 

@@ -11,8 +11,8 @@ from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ...facts.torch_api.kinds.tensors import Random
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import CallRecord, State, origins
-from .training import made_names, method_name, outside_name
 
 _TRANSFORMS = re.compile(
     r"(Random(?!State|Sampler|Forest|Search|ized[A-Z]\w*CV|Agent|Policy|Walk)\w+|ColorJitter|TrivialAugmentWide|AutoAugment"

@@ -17,11 +17,12 @@ import libcst as cst
 from ...facts.module import Form, Gather, Side
 from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
-from .training import Training, method_name
+from .training import Training
 
 _NUMBERS = frozenset("item tolist numpy detach".split())
 """Methods whose result has no gradient."""

@@ -8,8 +8,9 @@ import libcst as cst
 
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Code, Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import Unit
-from .training import Training, method_name, outside_name
+from .training import Training
 
 
 def noisy_layer(reach: Reach, training: Training, unit: Unit, node: cst.CSTNode) -> tuple[Unit, cst.Call] | None:

@@ -15,9 +15,10 @@ import libcst as cst
 
 from ...facts.module import Unsynced
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
-from .training import Training, method_name, outside_name, whole
+from .training import Training, whole
 
 _OPERATIONS = (cst.Comparison, cst.BinaryOperation, cst.BooleanOperation, cst.UnaryOperation)
 _LEAVING = (cst.Break, cst.Continue, cst.Return)

@@ -10,11 +10,12 @@ import libcst as cst
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values, plain_values
 from ..syntax.nodes import counter, dotted
 from ..syntax.walk import descendants
-from .training import Training, method_name
+from .training import Training
 
 _COUNTED = frozenset({"range", "trange", "count"})
 _ENDLESS = frozenset({"cycle", "repeat"})

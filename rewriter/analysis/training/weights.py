@@ -6,9 +6,9 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
+from ..dataflow.callees import method_name, outside_names
 from ..dataflow.values import CallRecord, Klass, State, origins
 from ..syntax.walk import descendants
-from .training import method_name, outside_names
 
 _BASES = frozenset({"builtins.object", "abc.ABC", "typing.Generic"})
 

@@ -9,12 +9,12 @@ import libcst as cst
 from ....facts.roles import Role
 from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import row, transfer
+from ...dataflow.callees import method_name, outside_names
 from ...dataflow.calls import method_of
 from ...dataflow.values import Bound, Function, State, Unit, origins
 from ...syntax.definitions import bindings_value
 from ...syntax.nodes import dotted, keyword
 from ...syntax.walk import descendants
-from ...training.training import method_name, outside_names
 
 
 def size_of_draw(name: str, call: cst.Call) -> cst.BaseExpression | None:

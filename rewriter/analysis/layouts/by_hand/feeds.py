@@ -15,12 +15,12 @@ from ....facts.roles import Role
 from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import row
 from ...dataflow.call_graph import Reach
+from ...dataflow.callees import method_name, outside_names
 from ...dataflow.values import External, State, Unknown, origins
 from ...syntax.definitions import plain_values
 from ...syntax.nodes import dotted
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
-from ...training.training import method_name, outside_names
 from ..engine.interpreter import Interpreter
 from ..engine.layout import Each, Layout, Replicated, Several, Shard, mapped
 from ..engine.memory import Seeds

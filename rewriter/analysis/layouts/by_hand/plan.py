@@ -17,8 +17,9 @@ from ....facts.roles import Role
 from ....facts.torch_api import questions
 from ....findings import Finding, Severity
 from ...dataflow.call_graph import Reach
+from ...dataflow.callees import method_name, outside_names
 from ...dataflow.values import CallRecord, State, Unit, origins
-from ...training.training import Training, method_name, outside_names
+from ...training.training import Training
 from ..engine.layout import Layout, Partial, Shard, inner
 from ..losses import weighted_mean
 from .cuts import Cut

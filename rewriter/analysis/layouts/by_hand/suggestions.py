@@ -10,13 +10,14 @@ from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import transfer
 from ...dataflow.call_binding import argument_of
 from ...dataflow.call_graph import Reach
+from ...dataflow.callees import outside_names
 from ...dataflow.values import State
 from ...syntax.definitions import bindings_value
 from ...syntax.names import Names
 from ...syntax.nodes import dotted, positional
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
-from ...training.training import outside_names, without_gradient
+from ...training.training import without_gradient
 from ..engine.layout import Layout, Several, Shard, inner
 from .cuts import Cut
 from .data_sources import calls_in, chooses, elements_of, is_data, is_new, size_of_draw, spelled

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...dataflow.call_graph import Code, Reach
+from ...dataflow.callees import method_name
 from ...dataflow.values import CallRecord, State, Unit
 from ...syntax.definitions import plain_values
 from ...syntax.walk import descendants
-from ...training.training import Training, method_name
+from ...training.training import Training
 
 
 class HandTraining(NamedTuple):

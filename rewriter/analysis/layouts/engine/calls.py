@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from types import MappingProxyType
 
 import libcst as cst
 
@@ -11,10 +12,12 @@ from ....facts.roles import Origin, Role
 from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row
+from ...dataflow.callees import method_name, outside_names
+from ...dataflow.constant_values import Given
 from ...dataflow.containers import members
 from ...dataflow.values import CallRecord, Function, Klass, State, Unit, origins
 from ...syntax.nodes import FunctionNode, dotted, is_none, parameters, positional
-from ...training.training import method_name, outside_names
+from ..loss_arguments import asked_reduction, built_with
 from .expressions import MOST, Expressions
 from .layers import through_module
 from .layout import (
@@ -45,8 +48,9 @@ from .layout import (
     settled,
     varies,
 )
-from .operations import Arguments, applied, elements, losses, reduction
+from .operations import Arguments, applied, elements, losses
 
+_NONE: Given = MappingProxyType({})
 _DEEPEST = 16
 _MOST_OF_A_MODEL = 10_000
 """Expressions: of one forward pass."""
@@ -125,7 +129,8 @@ class Calls(Expressions):
         return found
 
     def _given(self, node: cst.Call) -> Arguments:
-        given = Arguments(node)
+        unit, frame = self._unit, self._frame
+        given = Arguments(node, lambda name, position: self.constants.argument(unit, node, name, position, frame))
         for arg in node.args:
             layout = self._eval(arg.value)
             if arg.star == "*" and isinstance(layout, Several):
@@ -163,7 +168,7 @@ class Calls(Expressions):
             if layout is not None:
                 kind = found.transfer if found is not None else None
                 if isinstance(kind, kinds.Loss):
-                    layout = self._one_number(layout, reduction(node, kind.default, kind.reduction))
+                    layout = self._one_number(layout, asked_reduction(given.constant, kind))
                 drawn = isinstance(kind, tensors.Random)
                 return self._foreign(layout) if drawn and not _is_one_row(layout) else layout
         held = [inner(layout) for layout in given.layouts()]
@@ -258,12 +263,11 @@ class Calls(Expressions):
         if (met := meeting([one for layout in given.layouts() for one in parts(layout)], given.node)) is not None:
             return met
         if module.role is Role.CRITERION:
-            default = kind.default if isinstance(kind, kinds.Criterion) else ""
             held = given.layouts()
             if not any(varies(layout) for layout in held):
                 return REPLICATED
             classes = isinstance(kind, kinds.Criterion) and kind.classes
-            asked = reduction(module.node, default)
+            asked = built_with(self.state, module, kind) if isinstance(kind, kinds.Criterion) else ""
             return self._one_number(losses(held, asked, classes, given.node), asked)
         if module.qualified == "torch.nn.Sequential" and isinstance(module.node, cst.Call):
             return self._in_turn(module.node, given)
@@ -328,11 +332,14 @@ class Calls(Expressions):
         method = is_method(unit, function) and not _through_class(self.state, record)
         thing = unit.function(function)
         known = Function(function, unit) if thing is None else thing
-        return self._run(
-            known, [layout for _, layout in given.plain], {k: v for k, (_, v) in given.named.items()}, method
-        )
+        through = _through_class(self.state, record)
+        constants = {} if through else self.constants.handed(function, record, self._frame)
+        plain, named = [layout for _, layout in given.plain], {k: v for k, (_, v) in given.named.items()}
+        return self._run(known, plain, named, method, constants)
 
-    def _run(self, function: Function, plain: list[Layout], named: dict[str, Layout], method: bool) -> Layout:
+    def _run(
+        self, function: Function, plain: list[Layout], named: dict[str, Layout], method: bool, constants: Given = _NONE
+    ) -> Layout:
         node, unit = function.node, function.unit
         if node in self._inside or len(self._inside) > _DEEPEST:
             held = [inner(layout) for layout in (*plain, *named.values())]
@@ -342,6 +349,7 @@ class Calls(Expressions):
             self.values.pop(binding, None)
         places = positional(node)[1 if method else 0 :]
         self._units.append(unit)
+        self._frames.append(constants)
         self._inside.append(node)
         self._returned.append([])
         self._yielded.append([])
@@ -368,6 +376,7 @@ class Calls(Expressions):
             self._block(node.body)
         given, yielded = self._returned.pop(), self._yielded.pop()
         self._inside.pop()
+        self._frames.pop()
         self._units.pop()
         if yielded:
             return Each(join_all(yielded))

@@ -127,6 +127,9 @@ class Expressions(Memory):
         return masking(pointwise(held, node))
 
     def _of_ifexp(self, node: cst.IfExp) -> Layout:
+        holds = self.constants.holds(self._unit, node.test, self._frame)
+        if holds is not None:
+            return self._eval(node.body if holds else node.orelse)
         return join(self._eval(node.body), self._eval(node.orelse))
 
     def _of_namedexpr(self, node: cst.NamedExpr) -> Layout:

@@ -117,6 +117,8 @@ class Interpreter(Calls):
     def _branches(self, node: cst.If) -> bool:
         chooses = varies(self._eval(node.test))
         passes = self._passes(node.test)
+        if passes is None:
+            passes = self.constants.holds(self._unit, node.test, self._frame)
         if passes is not None:
             taken = node if passes else node.orelse
             return self._branches(taken) if isinstance(taken, cst.If) and taken is not node else self._taken(taken)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import libcst as cst
 
 from ...dataflow.call_graph import Reach
+from ...dataflow.constant_values import ConstantValues, Given, constants_of
 from ...dataflow.values import State, Unit
 from ...syntax.nodes import FunctionNode
 from ...syntax.scopes import Binding
@@ -58,6 +59,7 @@ class Memory(ABC):
     state: State
     reach: Reach
     seeds: Seeds
+    constants: ConstantValues = field(init=False)
     values: dict[Binding, Layout] = field(default_factory=dict)
     fields: dict[str, Layout] = field(default_factory=dict)
     backwards: dict[cst.Call, Layout] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class Memory(ABC):
     shown: dict[cst.Call, None] = field(default_factory=dict)
     """Calls that are made for their effect alone, and get rows of one process: a print, a plot."""
     _units: list[Unit] = field(default_factory=list)
+    _frames: list[Given] = field(default_factory=list)
     _inside: list[FunctionNode] = field(default_factory=list)
     _followed: list[cst.Call] = field(default_factory=list)
     """The calls of ``nn.Sequential`` whose layers are gone through."""
@@ -87,6 +90,14 @@ class Memory(ABC):
     """So many conditions on rows are around it."""
     _begun: dict[Binding, tuple[int, int]] = field(default_factory=dict)
     """How many of both were around the last assignment to a variable."""
+
+    def __post_init__(self) -> None:
+        self.constants = constants_of(self.state)
+
+    @property
+    def _frame(self) -> Given:
+        """The constants that the call which is followed gives to the parameters of its function."""
+        return self._frames[-1] if self._frames else {}
 
     @property
     def _unit(self) -> Unit:

@@ -9,8 +9,9 @@ from typing import Literal
 import libcst as cst
 
 from ....facts.torch_api.kinds import outside, tensors, training
+from ...dataflow.callees import method_name
 from ...syntax.nodes import keyword
-from ...training.training import method_name
+from ..loss_arguments import Constant, asked_reduction
 from .layout import (
     CHOSEN,
     NEUTRAL,
@@ -48,6 +49,7 @@ class Arguments:
     """The arguments of a call, with the layout of each."""
 
     node: cst.Call
+    constant: Constant = lambda name, position: None
     base: Layout | None = None
     """Of the object, for a method of a tensor."""
     plain: list[tuple[cst.BaseExpression, Layout]] = field(default_factory=list)
@@ -153,9 +155,7 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
             return pointwise(held, given.node)  # noise beside each value: dropout
         return _made(given, given.plain, REPLICATED)
     if isinstance(transfer, training.Loss):
-        return losses(
-            given.layouts(), reduction(given.node, transfer.default, transfer.reduction), transfer.classes, given.node
-        )
+        return losses(given.layouts(), asked_reduction(given.constant, transfer), transfer.classes, given.node)
     if isinstance(transfer, outside.Bar):
         return operand
     return None
@@ -315,8 +315,10 @@ def _summed(given: Arguments) -> Layout | None:
             else Unclear("it joins each row with each other row", given.node, joint=True)
         )
     letter = rows.pop()
-    if letter not in after or any(one.merged for one in shards):
+    if any(one.merged for one in shards):
         return Unclear("it sums over the rows", given.node, joint=True)
+    if letter not in after:
+        return figure("sum", shards[0])
     uneven = next((one.uneven for one in shards if one.uneven), "")
     return Shard(after.index(letter), len(after), uneven=uneven, chosen=any(one.chosen for one in shards))
 
@@ -372,21 +374,6 @@ def _made(given: Arguments, sizes: Sequence[tuple[cst.BaseExpression, Layout]], 
     if whole is not None:
         return Whole(given.node, whole.node)
     return Made(node=given.node, sizes=tuple(node for node, _ in flat)) if otherwise == REPLICATED else otherwise
-
-
-def reduction(call: cst.CSTNode, default: str, place: int | None = None) -> str:
-    """The reduction that a loss function, or the constructor of one, is asked for; empty where it is not written."""
-    if not isinstance(call, cst.Call):
-        return default
-    asked = keyword(call, "reduction", place)
-    if isinstance(asked, cst.SimpleString):
-        return str(asked.evaluated_value)
-    average, reduce = keyword(call, "size_average"), keyword(call, "reduce")
-    if isinstance(reduce, cst.Name) and reduce.value == "False":
-        return "none"
-    if isinstance(average, cst.Name) and average.value == "False":
-        return "sum"
-    return default if asked is None or (isinstance(asked, cst.Name) and asked.value == "None") else ""
 
 
 def losses(layouts: Iterable[Layout], reduced: str, classes: bool, node: cst.CSTNode) -> Layout:

@@ -252,6 +252,8 @@ def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> La
         known = (left.rank or 0) > 2 or (right.rank or 0) > 2
         if left.dim == right.dim and (batched or (known and left.dim == 0)):
             return left if left.rank is not None else right
+        if left.rank and right.rank and left.dim == left.rank - 1 and right.dim == max(right.rank - 2, 0):
+            return Partial("sum", left.uneven or right.uneven)  # over what is multiplied: `x @ x`, `x.T @ x`
         return Unclear("it multiplies each row with each other row, or sums over the rows", node, joint=True)
     if isinstance(left, Shard) and isinstance(right, Replicated):
         if left.dim and left.rank is not None and left.dim >= left.rank - 1:

@@ -11,14 +11,20 @@ class Loss(NamedTuple):
     default: Literal["mean", "sum", "batchmean", "none"] = "mean"
     reduction: int | None = None
     """The position of ``reduction``; None if it is given by keyword only."""
+    average: int | None = None
+    """The position of ``size_average``, which asked for the mean before there were reductions."""
     classes: bool = False
     """Targets are class numbers, or texts of them: they have another shape than what is compared with them."""
 
 
 class Criterion(NamedTuple):
-    """A loss as a class."""
+    """A loss as a class. The positions are those of its constructor's arguments."""
 
     default: Literal["mean", "sum", "batchmean", "none"] = "mean"
+    reduction: int | None = None
+    """As in `Loss`."""
+    average: int | None = None
+    """As in `Loss`."""
     classes: bool = False
     """As in `Loss`."""
 

@@ -22,6 +22,7 @@ OVERRIDES = get_testing_overrides()
 POSITIONS = {
     "dim": "dim axis dims axes dim0 axis0 axis1 shape size sizes source start_dim new_shape reps repeats".split(),
     "reduction": ["reduction"],
+    "average": ["size_average"],
     "like": ["input", "a", "prototype"],
     "path": ["f", "file", "fname", "fid"],
 }

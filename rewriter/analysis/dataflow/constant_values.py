@@ -1,25 +1,30 @@
 """
-What conditions are by constants that the program hands from function to function, and so which code no process runs.
+What expressions are by constants of the program: handed from function to function, kept in an object, looked up in a
+dictionary that is written out; so what conditions are, and which code no process runs.
 
 Of a text sometimes only the end is known: ``os.path.join(root, "rows.tar.gz")``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
+from types import MappingProxyType
 from typing import NamedTuple
 
 import libcst as cst
 
-from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.values import CallRecord, Unit
-from ..analysis.distributed.tracing import argument_of
-from ..analysis.syntax.definitions import unshadowed
-from ..analysis.syntax.nodes import is_docstring, keyword, parameters
-from ..analysis.training.training import method_name, outside_name
-from ..validation.program import EmittedProgram
-from .guards import ends
+from ...facts.roles import Origin
+from ..syntax.definitions import bindings_value, changed_in_place, seen_values, unpacked_value, unshadowed
+from ..syntax.leaving import ends
+from ..syntax.nodes import FunctionNode, is_docstring, keyword, parameters
+from .call_binding import argument_for
+from .call_graph import Code, Reach
+from .callees import method_name, outside_name
+from .modules import imported, unit_named
+from .object_fields import ObjectFields, annotated, is_dataclass
+from .solver import Thing
+from .values import CallRecord, External, Instance, Klass, State, Unit
 
 
 class Text(NamedTuple):
@@ -29,11 +34,14 @@ class Text(NamedTuple):
     whole: bool = True
 
 
-Value = Text | int | bool | None
+Value = Text | int | float | bool | None
 Values = frozenset[Value] | None
 """What an expression may be; None if that is not known."""
-Given = dict[cst.Param, Values]
+Given = Mapping[cst.Param, Values]
 """The parameters of a function that is looked through for one of its calls."""
+Written = Sequence[tuple[Unit, cst.BaseExpression | int, cst.BaseExpression]]
+"""What is written out in a dictionary or a list: each key or place, with its value, and their module."""
+_NOTHING: Given = MappingProxyType({})
 _MOST = 8
 """At most this many values of an expression, and this many functions inside one another."""
 _NAMED: dict[str, Value] = {"True": True, "False": False, "None": None}
@@ -41,24 +49,26 @@ _ENDS_IN_LAST = frozenset({"os.path.join", "pathlib.Path", "pathlib.PurePath", "
 """Calls whose result ends as their last argument does."""
 
 
-class ConstantConditions:
-    """Evaluates conditions, as far as constants decide them."""
+class ConstantValues:
+    """Evaluates expressions and conditions of a program, as far as constants decide them."""
 
-    def __init__(self, program: EmittedProgram) -> None:
-        self._program = program
+    def __init__(self, state: State, reach: Reach) -> None:
+        self._state, self._reach = state, reach
+        self._fields = ObjectFields(state, reach)
         self._known: dict[cst.CSTNode, Values] = {}
         self._excluded: dict[cst.CSTNode, bool] = {}
+        self._active: set[cst.CSTNode] = set()
         self._depth = 0
 
     def never(self, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
         """Whether no process comes to a node, however its function is called."""
         if self.excludes(unit, node):
             return True
-        if unit.names.function(node) in self._program.state.escaped:
+        if unit.names.function(node) in self._state.escaped:
             return False
-        return self._program.at_every_site(
-            unit, node, seen, lambda site, known: self.never(site.unit, site.node, known)
-        )
+        code = unit.names.function(node)
+        sites = list(self._reach.reached_sites(code))
+        return bool(sites) and code not in seen and all(self.never(s.unit, s.node, seen | {code}) for s in sites)
 
     def excludes(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether a node is in a branch of its own function that is never taken, or after one that always leaves."""
@@ -68,14 +78,71 @@ class ConstantConditions:
             self._excluded[node] = any(self._leaves_out(unit, *p, {}) or self._left_before(unit, *p, {}) for p in pairs)
         return self._excluded[node]
 
+    def of(self, unit: Unit, node: cst.CSTNode, given: Given = _NOTHING) -> Values:
+        """What an expression may be, in a call that gives some values to parameters of its function."""
+        return self._values(unit, node, given)
+
     def is_always(self, unit: Unit, node: cst.CSTNode, value: Value) -> bool:
         """Whether an expression has one value, whatever calls its function."""
         return self._values(unit, node, {}) == frozenset({value})
 
+    def holds(self, unit: Unit, test: cst.BaseExpression, given: Given = _NOTHING) -> bool | None:
+        """Whether a condition is always true, or always false; None if that is unknown."""
+        return self._truth(unit, test, given)
+
+    def handed(self, function: FunctionNode, site: CallRecord, given: Given = _NOTHING) -> Given:
+        """What a call gives to the parameters of a function, in a call of the function around it."""
+        home = self._reach.unit(function)
+        return self._given(home, function, site, given) if isinstance(function, cst.FunctionDef) else {}
+
+    def argument(
+        self, unit: Unit, call: cst.Call, name: str, position: int | None = None, given: Given = _NOTHING
+    ) -> Values:
+        """
+        What a call of something outside gives by a name or at a position, ``**options`` among it.
+
+        Returns:
+            None if that is not known; the empty set if it gives nothing.
+        """
+        found = keyword(call, name, position)
+        if found is not None:
+            return self._values(unit, found, given)
+        stars = [arg for arg in call.args if arg.star]
+        if len(stars) > 1 or (stars and stars[0].star == "*"):
+            return None if position is not None or len(stars) > 1 else frozenset()
+        if not stars:
+            return self._of_partial(unit, call.func, name, given)
+        entries = self._written(unit, stars[0].value)
+        if entries is not None:
+            return self._entry(entries, Text(name), given)
+        record, around = self._state.calls.get(call), unit.names.function(call)
+        if record is None or not isinstance(around, cst.FunctionDef) or not _hands_on(unit, around, stars[0]):
+            return None
+        return self._option(name, frozenset(), record, frozenset())
+
+    def _of_partial(self, unit: Unit, func: cst.BaseExpression, name: str, given: Given) -> Values:
+        """What ``functools.partial`` has given by a name to a function that is called; the empty set for nothing."""
+        values = [(unit, v) for v in seen_values(unit.names, func)] if isinstance(func, cst.Name) else []
+        if isinstance(func, cst.Attribute):
+            slot = self._state.values.get(func.value)
+            for thing in slot.things if slot is not None else ():
+                values += [write for write in self._fields.writes(thing, func.attr.value) if write is not None]
+        found: set[Values] = set()
+        for home, value in values:
+            record = self._state.calls.get(value) if isinstance(value, cst.Call) else None
+            partial = record is not None and outside_name(record) == "functools.partial"
+            found.add(self.argument(home, value, name) if partial and isinstance(value, cst.Call) else frozenset())
+        return found.pop() if len(found) == 1 else None if found else frozenset()
+
+    def set_later(self, thing: Thing, name: str) -> Values:
+        """What code outside of its class sets as an attribute of a thing; the empty set for nothing."""
+        writes = self._fields.writes(thing, name)
+        return _union(self._values(*write, {}) if write is not None else None for write in writes)
+
     def passes_by(self, unit: Unit, node: cst.CSTNode, site: CallRecord) -> bool:
         """Whether one call of a node's function does not come to the node, by the constants that it gives."""
         function = unit.names.function(node)
-        if not isinstance(function, cst.FunctionDef) or function in self._program.state.escaped:
+        if not isinstance(function, cst.FunctionDef) or function in self._state.escaped:
             return False
         handed = self._given(unit, function, site, {})
         given: Given = {param: each for param, each in handed.items() if each is not None}
@@ -108,7 +175,13 @@ class ConstantConditions:
 
     def _values(self, unit: Unit, node: cst.CSTNode, given: Given) -> Values:
         if given:
-            return _few(self._evaluated(unit, node, given))
+            if node in self._active:
+                return None  # what depends on itself is not known
+            self._active.add(node)
+            try:
+                return _few(self._evaluated(unit, node, given))
+            finally:
+                self._active.discard(node)
         if node not in self._known:
             self._known[node] = None  # what depends on itself is not known
             self._known[node] = _few(self._evaluated(unit, node, given))
@@ -118,6 +191,8 @@ class ConstantConditions:
         if isinstance(node, cst.SimpleString):
             return frozenset({Text(str(node.evaluated_value))})
         if isinstance(node, cst.Integer):
+            return frozenset({node.evaluated_value})
+        if isinstance(node, cst.Float):
             return frozenset({node.evaluated_value})
         if isinstance(node, cst.FormattedString) and node.parts:
             last = node.parts[-1]
@@ -137,6 +212,10 @@ class ConstantConditions:
             truth = self._truth(unit, node.test, given)
             taken = [side for side, when in ((node.body, True), (node.orelse, False)) if truth is not (not when)]
             return _union(self._values(unit, side, given) for side in taken)
+        if isinstance(node, cst.Attribute):
+            return self._attribute(unit, node, given)
+        if isinstance(node, cst.Subscript):
+            return self._looked_up(unit, node, given)
         return self._called(unit, node, given) if isinstance(node, cst.Call) else None
 
     def _joined(self, unit: Unit, node: cst.BooleanOperation, given: Given) -> Values:
@@ -170,7 +249,7 @@ class ConstantConditions:
         return frozenset(found)
 
     def _called(self, unit: Unit, call: cst.Call, given: Given) -> Values:
-        record = self._program.state.calls.get(call)
+        record = self._state.calls.get(call)
         plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
         if record is None or len(plain) != len(call.args):
             return None
@@ -186,17 +265,17 @@ class ConstantConditions:
 
     def _helped(self, unit: Unit, call: cst.Call, given: Given) -> Values:
         """What a function of the program returns that does nothing else."""
-        functions = self._program.reach.called(call)
+        functions = self._reach.called(call)
         function = functions[0] if len(functions) == 1 else None
         if not isinstance(function, cst.FunctionDef) or self._depth >= _MOST:
             return None
-        home = self._program.reach.unit(function)
+        home = self._reach.unit(function)
         statements = [s for s in function.body.body if not is_docstring(s)]
         only = statements[0] if len(statements) == 1 else None
         small = only.body[0] if isinstance(only, cst.SimpleStatementLine) else only
         if not isinstance(small, cst.Return) or small.value is None:
             return None
-        handed = self._given(home, function, self._program.state.calls[call], given)
+        handed = self._given(home, function, self._state.calls[call], given)
         self._depth += 1
         try:
             return self._values(home, small.value, handed)
@@ -205,9 +284,9 @@ class ConstantConditions:
 
     def _given(self, home: Unit, function: cst.FunctionDef, site: CallRecord, given: Given) -> Given:
         """What a call gives to the parameters of a function."""
-        handed: Given = {}
+        handed: dict[cst.Param, Values] = {}
         for param in (*function.params.posonly_params, *function.params.params, *function.params.kwonly_params):
-            argument = argument_of(home, function, param, site)
+            argument = argument_for(home, function, param, site)
             default = self._values(home, param.default, {}) if param.default is not None else None
             starred = any(arg.star for arg in site.node.args)
             if argument is not None:
@@ -231,21 +310,115 @@ class ConstantConditions:
         for param in (definition, parent):
             if isinstance(param, cst.Param):
                 return given[param] if param in given else self._handed(unit, param)
+        if isinstance(definition, cst.ImportAlias):
+            module, _, name = imported(unit, definition).rpartition(".")
+            return self._of_module(module, name)
         assign = unit.names.parents.get(parent) if isinstance(parent, cst.AssignTarget) else parent
         if isinstance(assign, (cst.Assign, cst.AnnAssign)) and assign.value is not None:
             return self._values(unit, assign.value, given)
+        value = unpacked_value(unit.names, definition)
+        return self._values(unit, value, given) if value is not None else None
+
+    def _of_module(self, module: str, name: str) -> Values:
+        """What a variable at the top of a module of the program may be."""
+        unit = unit_named(self._state, module)
+        binding = unit.names.scope.bindings.get(name) if unit is not None else None
+        if unit is None or binding is None or not binding.definitions:
+            return None
+        return _union(self._defined(unit, definition, {}) for definition in binding.definitions)
+
+    def _attribute(self, unit: Unit, node: cst.Attribute, given: Given) -> Values:
+        """``self.reduction``, ``config.REDUCTION``: what is set under this name, for each thing that has it."""
+        slot = self._state.values.get(node.value)
+        things = list(slot.things) if slot is not None else []
+        return _union(self._kept(thing, node.attr.value) for thing in things) if things else None
+
+    def _kept(self, thing: Thing, name: str) -> Values:
+        if isinstance(thing, External):
+            return self._of_module(thing.qualified, name)
+        klass = self._fields.klass(thing)
+        writes = self._fields.writes(thing, name)
+        if None in writes:
+            return None
+        init = klass.method("__init__") if klass is not None else None
+        made = self._state.calls.get(thing.node) if isinstance(thing, (Instance, Origin)) else None  # type: ignore[call-overload]
+        found: list[Values] = []
+        for unit, value in filter(None, writes):
+            at_birth = init is not None and made is not None and unit.names.function(value) is init.node
+            found.append(self._values(unit, value, self.handed(init.node, made) if at_birth else {}))  # type: ignore[union-attr,arg-type]
+        if found or klass is None:
+            return _union(found) if found else None
+        return self._declared(klass, name, made)
+
+    def _declared(self, klass: Klass, name: str, made: CallRecord | None) -> Values:
+        """What the body of a class says of an attribute: a field of a data class is what its constructor is given."""
+        binding = klass.unit.names.scopes[klass.node].bindings.get(name)
+        if binding is None or len(binding.definitions) != 1:
+            return self._declared(klass.bases[0], name, made) if len(klass.bases) == 1 else None
+        if is_dataclass(klass):
+            fields = [s.target.value for s in annotated(klass) if isinstance(s.target, cst.Name)]
+            place = fields.index(name) if name in fields and not klass.bases else None
+            given = self.argument(made.unit, made.node, name, place) if made is not None else None
+            if given is None or given:
+                return given
+        return self._defined(klass.unit, binding.definitions[0], {})
+
+    def _looked_up(self, unit: Unit, node: cst.Subscript, given: Given) -> Values:
+        """``CONFIG["reduction"]``, of what is written out."""
+        index = node.slice[0].slice if len(node.slice) == 1 else None
+        written = self._written(unit, node.value) if isinstance(index, cst.Index) else None
+        keys = self._values(unit, index.value, given) if isinstance(index, cst.Index) and written is not None else None
+        if written is None or keys is None:
+            return None
+        return _union(self._entry(written, key, given) or None for key in keys)
+
+    def _entry(self, written: Written, key: Value, given: Given) -> Values:
+        """What is under a key; the empty set if nothing is."""
+        for unit, word, value in written:
+            keys = self._values(unit, word, {}) if not isinstance(word, int) else frozenset({word})
+            if keys is None or len(keys) != 1:
+                return None
+            if key in keys:
+                return self._values(unit, value, {})
+        return frozenset()
+
+    def _written(self, unit: Unit, node: cst.BaseExpression) -> Written | None:
+        """The entries of a dictionary, a list or a tuple that is written out, and never changed."""
+        if isinstance(node, cst.Name):
+            binding = unit.names.binding(node)
+            if binding is None or len(binding.definitions) != 1 or changed_in_place(unit.names, binding):
+                return None
+            definition = binding.definitions[0]
+            if isinstance(definition, cst.ImportAlias):
+                module, _, name = imported(unit, definition).rpartition(".")
+                other = unit_named(self._state, module)
+                there = other.names.scope.bindings.get(name) if other is not None else None
+                if other is None or there is None or changed_in_place(other.names, there):
+                    return None
+                unit, binding = other, there
+            values = bindings_value(unit.names, binding)
+            return self._written(unit, values[0]) if len(values) == len(binding.definitions) == 1 else None
+        if isinstance(node, cst.Dict):
+            entries = [(unit, e.key, e.value) for e in node.elements if isinstance(e, cst.DictElement)]
+            return entries if len(entries) == len(node.elements) else None
+        if isinstance(node, (cst.List, cst.Tuple)):
+            plain = all(isinstance(e, cst.Element) for e in node.elements)
+            return [(unit, place, e.value) for place, e in enumerate(node.elements)] if plain else None
+        if isinstance(node, cst.Call) and method_name(node) == "dict" and isinstance(node.func, cst.Name):
+            named = [(unit, cst.SimpleString(repr(a.keyword.value)), a.value) for a in node.args if a.keyword]
+            return named if len(named) == len(node.args) else None
         return None
 
     def _handed(self, unit: Unit, param: cst.Param) -> Values:
         """What the calls of a function give to a parameter."""
         function = unit.names.parents.get(unit.names.parents.get(param, param))
-        if not isinstance(function, cst.FunctionDef) or function in self._program.state.escaped:
+        if not isinstance(function, cst.FunctionDef) or function in self._state.escaped:
             return None
         found: list[Values] = []
-        for site in self._program.sites(function):
+        for site in self._reach.reached_sites(function):
             if self.never(site.unit, site.node):
                 continue
-            argument = argument_of(unit, function, param, site)
+            argument = argument_for(unit, function, param, site)
             default = self._values(unit, param.default, {}) if param.default is not None else None
             if argument is not None:
                 found.append(self._values(site.unit, argument, {}))
@@ -259,14 +432,24 @@ class ConstantConditions:
         if given is not None or not stars:
             return self._values(site.unit, given, {}) if given is not None else default
         around = site.unit.names.function(site.node)
-        if not isinstance(around, cst.FunctionDef) or around in seen or around in self._program.state.escaped:
+        if not isinstance(around, cst.FunctionDef) or around in seen or around in self._state.escaped:
             return None
         if len(stars) > 1 or not _hands_on(site.unit, around, stars[0]):
             return None
         if any(each.name.value == name for each in parameters(around)):
             return default  # it is not among the options
-        sites = [each for each in self._program.sites(around) if not self.never(each.unit, each.node)]
+        sites = [each for each in self._reach.reached_sites(around) if not self.never(each.unit, each.node)]
         return _union(self._option(name, default, each, seen | {around}) for each in sites) if sites else None
+
+
+def constants_of(state: State) -> ConstantValues:
+    """The constants of a solved program: one for all that ask."""
+    found = state.shared.get(ConstantValues)
+    if not isinstance(found, ConstantValues):
+        reach = state.shared.get(Reach)
+        found = ConstantValues(state, reach if isinstance(reach, Reach) else Reach(state))
+        state.shared[ConstantValues] = found
+    return found
 
 
 def _hands_on(unit: Unit, function: cst.FunctionDef, star: cst.Arg) -> bool:

@@ -1,0 +1,125 @@
+"""Thirty spellings of a reduction: each is found, or it is said that it is not known. No sum is silently a mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Trained = Callable[..., tuple[str, list[str]]]
+
+FUNCTIONAL = "import torch.nn.functional as F\nfrom torch import nn\n"
+KEEPS = """\
+class Loss(nn.Module):
+    def __init__(self, reduction="sum"):
+        super().__init__()
+        self.reduction = reduction
+    def forward(self, out, y):
+        return F.cross_entropy(out, y, reduction=self.reduction)
+"""
+ASKS = """\
+class Loss(nn.Module):
+    def __init__(self, reduction="mean"):
+        super().__init__()
+        self.reduction = reduction
+    def forward(self, out, y):
+        each = F.cross_entropy(out, y, reduction="none")
+        if self.reduction == "mean":
+            return each.mean()
+        elif self.reduction == "sum":
+            return each.sum()
+        return each
+"""
+FLAG = """\
+def loss_of(out, y, mean=True):
+    each = F.cross_entropy(out, y, reduction="none")
+    return each.mean() if mean else each.sum()
+"""
+HOW = """\
+def reduced(each, how):
+    if how == "sum":
+        return each.sum()
+    return each.mean()
+"""
+PASSES = """\
+def loss_of(out, y, **options):
+    return F.cross_entropy(out, y, **options)
+"""
+DATA = """\
+from dataclasses import dataclass
+@dataclass
+class Options:
+    rate: float = 0.1
+    reduction: str = "mean"
+"""
+NONE = 'F.cross_entropy(model(x), y, reduction="none")'
+GAP = "(model(x) - F.one_hot(y, 3))"
+
+SUMS = {
+    "a constant": ("RED = 'sum'\ncrit = nn.CrossEntropyLoss(reduction=RED)", "crit(model(x), y)"),
+    "an item of a dictionary": ("CFG = {'red': 'sum'}\ncrit = nn.MSELoss(reduction=CFG['red'])", "crit(model(x), y)"),
+    "two stars": ("OPT = {'reduction': 'sum'}\ncrit = nn.CrossEntropyLoss(**OPT)", "crit(model(x), y)"),
+    "two stars of dict()": ("crit = nn.CrossEntropyLoss(**dict(reduction='sum'))", "crit(model(x), y)"),
+    "two stars handed on": (PASSES, "loss_of(model(x), y, reduction='sum')"),
+    "partial": ("from functools import partial\ncrit = partial(F.mse_loss, reduction='sum')", "crit(model(x), y)"),
+    "in the old words": ("crit = nn.CrossEntropyLoss(size_average=False)", "crit(model(x), y)"),
+    "in the old words, by position": ("crit = nn.CrossEntropyLoss(None, False)", "crit(model(x), y)"),
+    "of a function, by position": ("", "F.mse_loss(model(x), y, False)"),
+    "a module by position": ("crit = nn.MSELoss(None, None, 'sum')", "crit(model(x), y)"),
+    "by condition": ("SUM = True\ncrit = nn.MSELoss(reduction='sum' if SUM else 'mean')", "crit(model(x), y)"),
+    "a default that an object keeps": (KEEPS + "crit = Loss()", "crit(model(x), y)"),
+    "an argument that an object keeps": (ASKS + "crit = Loss('sum')", "crit(model(x), y)"),
+    "an argument by keyword that it keeps": (ASKS + "crit = Loss(reduction='sum')", "crit(model(x), y)"),
+    "a flag of a function": (FLAG, "loss_of(model(x), y, mean=False)"),
+    "a word of a function": (HOW, f"reduced({NONE}, 'sum')"),
+    "a field of a data class": (DATA, "F.mse_loss(model(x), y, reduction=Options(reduction='sum').reduction)"),
+    "looked up by name": ("crit = getattr(nn, 'CrossEntropyLoss')(reduction='sum')", "crit(model(x), y)"),
+    "chained": ("", f"{NONE}.mul(2).sum()"),
+    "a sum of rows of sums": ("", f"{GAP}.pow(2).sum(dim=1).sum()"),
+    "einsum": ("", f"torch.einsum('ij,ij->', {GAP}, {GAP})"),
+    "a product of vectors": ("", f"{GAP}.flatten() @ {GAP}.flatten()"),
+    "a squared norm": ("", f"{GAP}.norm() ** 2"),
+    "divided by a constant": ("SIZE = 10\ncrit = nn.MSELoss(reduction='sum')", "crit(model(x), y) / SIZE"),
+}  # fmt: skip
+MEANS = {
+    "a constant": ("RED = 'mean'\ncrit = nn.CrossEntropyLoss(reduction=RED)", "crit(model(x), y)"),
+    "divided by the number of rows": ("crit = nn.MSELoss(reduction='sum')", "crit(model(x), y) / len(x)"),
+    "divided by a dimension": ("", f"{NONE}.sum() / x.size(0)"),
+    "an object that keeps its default": (ASKS + "crit = Loss()", "crit(model(x), y)"),
+    "a flag of a function": (FLAG, "loss_of(model(x), y)"),
+    "in the old words": ("crit = nn.CrossEntropyLoss(None, True)", "crit(model(x), y)"),
+}
+OPTION = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--red", default="mean")
+args = parser.parse_args()
+"""
+UNKNOWN = {
+    "an option": (OPTION + "crit = nn.CrossEntropyLoss(reduction=args.red)", "crit(model(x), y)"),
+    "set afterwards": ("crit = nn.CrossEntropyLoss()\ncrit.reduction = 'sum'", "crit(model(x), y)"),
+    "one of two": ("crit = nn.MSELoss(reduction='sum' if len(loader) > 5 else 'mean')", "crit(model(x), y)"),
+}
+
+
+@pytest.mark.parametrize("case", SUMS)
+def test_a_sum_is_told_to_the_backward_pass(case: str, trained: Trained) -> None:
+    top, loss = SUMS[case]
+    text, _ = trained(top=FUNCTIONAL + top, loss=f"loss = {loss}")
+    assert 'accelerator.backward(loss, reduction="sum")' in text
+
+
+@pytest.mark.parametrize("case", MEANS)
+def test_a_mean_needs_no_word(case: str, trained: Trained) -> None:
+    top, loss = MEANS[case]
+    text, findings = trained(top=FUNCTIONAL + top, loss=f"loss = {loss}")
+    assert "accelerator.backward(loss)\n" in text
+    assert not [finding for finding in findings if "loss-reduction" in finding]
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_what_is_not_known_is_taken_for_a_mean_and_said(case: str, trained: Trained) -> None:
+    top, loss = UNKNOWN[case]
+    text, findings = trained(top=FUNCTIONAL + top, loss=f"loss = {loss}")
+    assert "accelerator.backward(loss)\n" in text
+    assert [finding for finding in findings if "loss-reduction" in finding]
