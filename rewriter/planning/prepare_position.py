@@ -14,6 +14,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
+from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
 from ..analysis.dataflow.solver import Thing
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
 from ..analysis.syntax.nodes import is_docstring
@@ -148,18 +149,19 @@ class _Block:
 def _drawn(state: State, reach: Reach, training: Training) -> set[cst.CSTNode]:
     """The calls that make the iterators from which training draws: ``batches = iter(loader)``, of the prepared one."""
     loaders: set[Origin] = set()
+    looked_at: set[cst.CSTNode] = set()
+    """What one batch is taken of: ``next(iter(loader))``."""
     for call, record in state.calls.items():
-        if outside_name(record) == "builtins.next" and not _made_here(call):
-            if any(loop in training.train_loops for loop in reach.batch_loops(call, record.unit)):
-                loaders.update(origins(record.first, Role.LOADER))
-    looks = (call for call, r in state.calls.items() if outside_name(r) == "builtins.next" and call.args)
-    looked_at = {call.args[0].value for call in looks}
-    return {
-        call
-        for call, record in state.calls.items()
-        if outside_name(record) == "builtins.iter" and call not in looked_at
-        if not loaders.isdisjoint(origins(record.first, Role.LOADER))
-    }
+        source = iterator_drawn(record)
+        if source is None:
+            continue
+        looked_at.add(source[0])
+        if not isinstance(source[0], cst.Call) and any(
+            loop in training.train_loops for loop in reach.batch_loops(call, record.unit)
+        ):
+            loaders.update(origins(source[1], Role.LOADER))
+    opened = ((call, iterable_opened(record)) for call, record in state.calls.items() if call not in looked_at)
+    return {call for call, of in opened if of is not None and not loaders.isdisjoint(origins(of[1], Role.LOADER))}
 
 
 def handed_on(state: State, unit: Unit, origin: Origin) -> bool:
@@ -168,11 +170,6 @@ def handed_on(state: State, unit: Unit, origin: Origin) -> bool:
     around = unit.names.parents.get(argument) if isinstance(argument, cst.Arg) else None
     record = state.calls.get(around) if isinstance(around, cst.Call) else None
     return record is not None and any(isinstance(thing, Klass) for thing in record.callees)
-
-
-def _made_here(call: cst.Call) -> bool:
-    """Whether an iterator is made for one batch: ``next(iter(loader))``."""
-    return not call.args or isinstance(call.args[0].value, cst.Call)
 
 
 class _Placer:

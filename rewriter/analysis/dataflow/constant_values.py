@@ -7,7 +7,7 @@ Of a text sometimes only the end is known: ``os.path.join(root, "rows.tar.gz")``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,16 +15,18 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.roles import Origin
-from ..syntax.definitions import bindings_value, changed_in_place, seen_values, unpacked_value, unshadowed
+from ..syntax.definitions import seen_values, unpacked_value, unshadowed
 from ..syntax.leaving import ends
 from ..syntax.nodes import FunctionNode, is_docstring, keyword, parameters
 from .call_binding import argument_for
 from .call_graph import Code, Reach
 from .callees import method_name, outside_name
+from .command_lines import option
 from .modules import imported, unit_named
 from .object_fields import ObjectFields, annotated, is_dataclass
 from .solver import Thing
 from .values import CallRecord, External, Instance, Klass, State, Unit
+from .written_out import Entry, WrittenOut
 
 
 class Text(NamedTuple):
@@ -39,8 +41,6 @@ Values = frozenset[Value] | None
 """What an expression may be; None if that is not known."""
 Given = Mapping[cst.Param, Values]
 """The parameters of a function that is looked through for one of its calls."""
-Written = Sequence[tuple[Unit, cst.BaseExpression | int, cst.BaseExpression]]
-"""What is written out in a dictionary or a list: each key or place, with its value, and their module."""
 _NOTHING: Given = MappingProxyType({})
 _MOST = 8
 """At most this many values of an expression, and this many functions inside one another."""
@@ -55,6 +55,7 @@ class ConstantValues:
     def __init__(self, state: State, reach: Reach) -> None:
         self._state, self._reach = state, reach
         self._fields = ObjectFields(state, reach)
+        self._written = WrittenOut(state, reach, self._fields)
         self._known: dict[cst.CSTNode, Values] = {}
         self._excluded: dict[cst.CSTNode, bool] = {}
         self._active: set[cst.CSTNode] = set()
@@ -112,7 +113,7 @@ class ConstantValues:
             return None if position is not None or len(stars) > 1 else frozenset()
         if not stars:
             return self._of_partial(unit, call.func, name, given)
-        entries = self._written(unit, stars[0].value)
+        entries = self._written.entries(unit, stars[0].value)
         if entries is not None:
             return self._entry(entries, Text(name), given)
         record, around = self._state.calls.get(call), unit.names.function(call)
@@ -331,7 +332,12 @@ class ConstantValues:
         """``self.reduction``, ``config.REDUCTION``: what is set under this name, for each thing that has it."""
         slot = self._state.values.get(node.value)
         things = list(slot.things) if slot is not None else []
-        return _union(self._kept(thing, node.attr.value) for thing in things) if things else None
+        known = any(isinstance(thing, (External, Instance, Origin)) for thing in things)
+        return _union(self._kept(thing, node.attr.value) for thing in things) if known else self._option_of(node)
+
+    def _option_of(self, node: cst.Attribute) -> Values:
+        """What an option of the command line may be: anything."""
+        return None
 
     def _kept(self, thing: Thing, name: str) -> Values:
         if isinstance(thing, External):
@@ -366,48 +372,30 @@ class ConstantValues:
     def _looked_up(self, unit: Unit, node: cst.Subscript, given: Given) -> Values:
         """``CONFIG["reduction"]``, of what is written out."""
         index = node.slice[0].slice if len(node.slice) == 1 else None
-        written = self._written(unit, node.value) if isinstance(index, cst.Index) else None
+        written = self._written.entries(unit, node.value) if isinstance(index, cst.Index) else None
         keys = self._values(unit, index.value, given) if isinstance(index, cst.Index) and written is not None else None
         if written is None or keys is None:
             return None
         return _union(self._entry(written, key, given) or None for key in keys)
 
-    def _entry(self, written: Written, key: Value, given: Given) -> Values:
+    def _entry(self, entries: Iterable[Entry], key: Value, given: Given) -> Values:
         """What is under a key; the empty set if nothing is."""
-        for unit, word, value in written:
-            keys = self._values(unit, word, {}) if not isinstance(word, int) else frozenset({word})
-            if keys is None or len(keys) != 1:
+        first: Values = frozenset()
+        later: list[Values] = []
+        for entry in entries:
+            word = entry.key
+            keys = frozenset({word}) if isinstance(word, int) else self._values(entry.unit, word, {})
+            if keys is None:
                 return None
             if key in keys:
-                return self._values(unit, value, {})
-        return frozenset()
-
-    def _written(self, unit: Unit, node: cst.BaseExpression) -> Written | None:
-        """The entries of a dictionary, a list or a tuple that is written out, and never changed."""
-        if isinstance(node, cst.Name):
-            binding = unit.names.binding(node)
-            if binding is None or len(binding.definitions) != 1 or changed_in_place(unit.names, binding):
-                return None
-            definition = binding.definitions[0]
-            if isinstance(definition, cst.ImportAlias):
-                module, _, name = imported(unit, definition).rpartition(".")
-                other = unit_named(self._state, module)
-                there = other.names.scope.bindings.get(name) if other is not None else None
-                if other is None or there is None or changed_in_place(other.names, there):
-                    return None
-                unit, binding = other, there
-            values = bindings_value(unit.names, binding)
-            return self._written(unit, values[0]) if len(values) == len(binding.definitions) == 1 else None
-        if isinstance(node, cst.Dict):
-            entries = [(unit, e.key, e.value) for e in node.elements if isinstance(e, cst.DictElement)]
-            return entries if len(entries) == len(node.elements) else None
-        if isinstance(node, (cst.List, cst.Tuple)):
-            plain = all(isinstance(e, cst.Element) for e in node.elements)
-            return [(unit, place, e.value) for place, e in enumerate(node.elements)] if plain else None
-        if isinstance(node, cst.Call) and method_name(node) == "dict" and isinstance(node.func, cst.Name):
-            named = [(unit, cst.SimpleString(repr(a.keyword.value)), a.value) for a in node.args if a.keyword]
-            return named if len(named) == len(node.args) else None
-        return None
+                value = self._values(entry.unit, entry.value, {})
+                if entry.certain and len(keys) == 1:
+                    first, later = value, []
+                else:
+                    later.append(value)
+        if not later:
+            return first
+        return None if first == frozenset() else _union([first, *later])
 
     def _handed(self, unit: Unit, param: cst.Param) -> Values:
         """What the calls of a function give to a parameter."""
@@ -442,13 +430,33 @@ class ConstantValues:
         return _union(self._option(name, default, each, seen | {around}) for each in sites) if sites else None
 
 
-def constants_of(state: State) -> ConstantValues:
-    """The constants of a solved program: one for all that ask."""
-    found = state.shared.get(ConstantValues)
+class UsualValues(ConstantValues):
+    """The same for a run whose command line gives no options: they have their defaults."""
+
+    def _option_of(self, node: cst.Attribute) -> Values:
+        found = [
+            self._values(unit, default, {})
+            for unit in self._reach.units
+            for call in unit.names.calls
+            if (default := keyword(call, "default")) is not None and option(call) == node.attr.value
+        ]
+        return _union(found) if found else None
+
+
+def constants_of(state: State, usual: bool = False) -> ConstantValues:
+    """
+    The constants of a solved program: one for all that ask.
+
+    Args:
+        state: the program.
+        usual: options of the command line have their defaults; without, they may be anything.
+    """
+    kind = UsualValues if usual else ConstantValues
+    found = state.shared.get(kind)
     if not isinstance(found, ConstantValues):
         reach = state.shared.get(Reach)
-        found = ConstantValues(state, reach if isinstance(reach, Reach) else Reach(state))
-        state.shared[ConstantValues] = found
+        found = kind(state, reach if isinstance(reach, Reach) else Reach(state))
+        state.shared[kind] = found
     return found
 
 

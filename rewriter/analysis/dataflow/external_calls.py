@@ -16,9 +16,10 @@ from . import ranks, registries
 from .call_binding import EvaluatedCall, escape, relate, trailing
 from .command_lines import offered
 from .containers import element, key_of, members, merge
+from .drawn_batches import drawn
 from .modules import full
 from .solver import Slot, Thing
-from .values import External, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit
+from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail, Unit
 
 
 def outside_call(call: EvaluatedCall, qualified: str) -> None:
@@ -237,7 +238,7 @@ def _builtin(call: EvaluatedCall, name: str) -> None:
         _passes(call)
     elif name == "next":
         state.solver.flow(element(state, call.first()), call.result)
-        _drawn(call)
+        drawn(call)
     elif name in ("map",) and len(call.args) > 1:
         given = state.sequence(call.node, "map")
         state.solver.flow(element(state, call.args[1][1]), given.rest)
@@ -293,42 +294,3 @@ def _searched(call: EvaluatedCall, thing: Thing, name: str | None) -> None:
     """``getattr(torch.optim, args.name)``."""
     if isinstance(thing, External):
         registries.looked_up(call.state, call.unit, thing.qualified, name, call.result)
-
-
-def _drawn(call: EvaluatedCall) -> None:
-    """Note a loop that draws its batches by ``next(iterator)``: it iterates the loader as a ``for`` over it would."""
-    if call.node.args and isinstance(call.node.args[0].value, cst.Call):
-        return  # next(iter(loader)): one batch to look at, each time from the start
-    loop = next(call.unit.names.enclosing(call.node, cst.For, cst.While), None)
-    if loop is not None:
-        opened: set[Thing] = set()
-        call.state.solver.watch(call.result, lambda thing: _iterates(call.state, loop, thing, opened))
-    else:
-        call.state.drawn[call.node] = call.result
-
-
-def _iterates(state: State, loop: cst.CSTNode, thing: Thing, opened: set[Thing]) -> None:
-    if isinstance(thing, Origin) and thing.role is Role.BATCH and thing.source is not None:
-        state.loaders.setdefault(loop, {})[thing.source] = None
-    elif isinstance(thing, Sequence) and thing not in opened:
-        opened.add(thing)
-        for part in thing.items:  # a generator that yields the parts of a batch: `yield x, y`
-            state.solver.watch(part, lambda inner: _iterates(state, loop, inner, opened))
-
-
-def drawn_by_callers(state: State) -> None:
-    """Note the loops that draw through a function: ``batches.next()``, which calls ``next(self.iterator)``."""
-    for call, held in state.drawn.items():
-        seen: set[cst.CSTNode] = set()
-        pending = [call]
-        while pending:
-            site = pending.pop()
-            names = state.calls[site].unit.names
-            loop = next(names.enclosing(site, cst.For, cst.While), None)
-            function = names.function(site)
-            if loop is not None:
-                for thing in list(held.things):
-                    _iterates(state, loop, thing, set())
-            elif function not in seen:
-                seen.add(function)
-                pending += state.sites.get(function, ())

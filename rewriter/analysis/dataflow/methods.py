@@ -9,6 +9,7 @@ from ...facts.torch_api import questions
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind
 from .containers import element, key_of, merge, put_in
+from .drawn_batches import drawn
 from .solver import Slot, Thing
 from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Trace, Trail, Unknown, Wrapped
 
@@ -115,8 +116,13 @@ def _optimizer_method(call: EvaluatedCall, origin: Origin, name: str) -> None:
 
 
 def _loader_method(call: EvaluatedCall, origin: Origin, name: str) -> None:
-    if name in ("__iter__",):
+    if name == "__iter__":
         call.state.solver.add(call.result, origin)
+    elif name == "__next__":
+        single = Slot()
+        call.state.solver.add(single, origin)
+        call.state.solver.flow(element(call.state, single), call.result)
+        drawn(call)
 
 
 def _tensor_method(call: EvaluatedCall, tensor: Origin, name: str) -> None:
@@ -219,6 +225,7 @@ def _sequence_method(call: EvaluatedCall, sequence: Sequence, name: str) -> None
         state.solver.add(call.result, sequence)
     elif name == "__next__":
         state.solver.flow(sequence.rest, call.result)
+        drawn(call)
 
 
 _BY_USE: dict[str, tuple[Role, str]] = {

@@ -16,8 +16,8 @@ from . import modules
 from .assumptions import vouched
 from .builders import build, register, set_aside
 from .command_lines import started
+from .drawn_batches import drawn_by_callers
 from .expressions import assign, bind_loop, evaluate
-from .external_calls import drawn_by_callers
 from .solver import Slot
 from .values import Klass, State, Unit
 

@@ -8,15 +8,18 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
+from ...facts.torch_api.kinds.training import Criterion, Loss
+from ...facts.torch_api.loading import transfer
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.constant_values import Values, constants_of
 from ..dataflow.values import CallRecord, Function, Instance, Klass, State, Unit, origins
 from ..effects.existing_guards import guarded
 from ..layouts.losses import weighted_mean
 from ..layouts.reductions import reduction_of
 from ..syntax.definitions import plain_values
-from ..syntax.nodes import dotted, is_none, is_zero, keyword
+from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
 from ..training.training import Training
 
@@ -27,15 +30,14 @@ def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[U
     for record in training.backwards:
         for loss in _losses(state, record):
             maker = loss.source.node if loss.source is not None and loss.source.role is Role.CRITERION else loss.node
-            given = {n: keyword(maker, n) for n in ("weight", "ignore_index")} if isinstance(maker, cst.Call) else {}
-            where = state.calls[maker].unit if isinstance(maker, cst.Call) and maker in state.calls else record.unit
-            names = [n for n, value in given.items() if value is not None and not _is_none(reach, where, value)]
-            if names and maker not in seen:
+            made_by = state.calls.get(maker) if isinstance(maker, cst.Call) else None
+            names = _normalisers(state, made_by, _kind(loss, made_by)) if made_by is not None else []
+            if names and made_by is not None and maker not in seen:
                 made = state.calls.get(loss.node) if isinstance(loss.node, cst.Call) else None
                 if made is not None and reduction_of(state, made.unit, made.node) == "sum":
                     continue  # a sum of weighted rows is the sum of what the processes add up
                 seen.add(maker)
-                yield where, weighted_mean(maker, f"normalises this loss by its own {names[0]}")
+                yield made_by.unit, weighted_mean(maker, f"normalises this loss by its own {names[0]}")
             elif isinstance(loss.node, cst.Call) and loss.node in state.calls and loss.node not in seen:
                 seen.add(loss.node)
                 made = state.calls[loss.node]
@@ -64,24 +66,21 @@ def _losses(state: State, record: CallRecord) -> Iterator[Origin]:
 _GIVING = (cst.Name, cst.Call)
 
 
-def _is_none(reach: Reach, unit: Unit, value: cst.BaseExpression, depth: int = 0) -> bool:
-    """Whether a value is certainly None: written out, or a parameter with that default, which no call gives more."""
-    if is_none(value):
-        return True
-    binding = unit.names.binding(value) if isinstance(value, cst.Name) and depth < _DEPTH else None
-    params = [d for d in binding.definitions if isinstance(d, cst.Param)] if binding is not None else []
-    if binding is None or not params or len(params) < len(binding.definitions):
-        return False
-    default = params[0].default
-    sites = [site for site in reach.sites(binding.scope.node) if reach.function_of(site) in reach.reachable]
-    given = [(u, one) for u, one in reach.given(binding) if u.names.function(one) in reach.reachable]
-    if len(given) < len(sites) and (default is None or not is_none(default)):
-        return False
-    return bool(sites) and all(_is_none(reach, where, one, depth + 1) for where, one in given)
+def _kind(loss: Origin, made: CallRecord) -> Loss | Criterion:
+    """What the tables say of a loss; of one that they do not have, that its arguments have names."""
+    if loss.source is not None and loss.source.role is Role.CRITERION:
+        return transfer(loss.source.qualified, Criterion) or Criterion()
+    return transfer(outside_name(made), Loss) or Loss()
 
 
-_DEPTH = 4
-"""So many calls are followed to what a parameter is given."""
+def _normalisers(state: State, record: CallRecord, kind: Loss | Criterion) -> list[str]:
+    """By which of its arguments a loss may divide, beside the number of rows."""
+    asked = {"weight": kind.weight, "ignore_index": kind.ignored}
+    found = {name: constants_of(state).argument(record.unit, record.node, name, at) for name, at in asked.items()}
+    return [name for name, values in found.items() if values not in _NOTHING]
+
+
+_NOTHING: tuple[Values, ...] = (frozenset(), frozenset({None}))
 
 
 def _chosen(state: State, unit: Unit, node: cst.BaseExpression) -> str:
@@ -141,7 +140,7 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
                     f"processes: the workers of all processes choose the same {what[1]}",
                     "let the seed differ between processes: np.random.seed(torch.initial_seed() % 2**32)",
                 )
-            elif not loaders or not all(_has_workers(reach, loader) for loader in loaders):
+            elif not loaders or not all(_has_workers(loader, state) for loader in loaders):
                 yield _same_rows(
                     node,
                     klass,
@@ -190,26 +189,10 @@ def _loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
                 yield record
 
 
-def _has_workers(reach: Reach, loader: CallRecord) -> bool:
+def _has_workers(loader: CallRecord, state: State) -> bool:
     """Whether a loader certainly has workers."""
-    workers = keyword(loader.node, "num_workers", 5)
-    return workers is not None and _is_positive(reach, loader.unit, workers)
-
-
-def _is_positive(reach: Reach, unit: Unit, value: cst.BaseExpression, depth: int = 0) -> bool:
-    """Whether a value is certainly a number above zero: written out, or a variable that is given nothing else."""
-    if isinstance(value, cst.Integer):
-        return not is_zero(value)
-    binding = unit.names.binding(value) if isinstance(value, cst.Name) and depth < _DEPTH else None
-    if binding is None or not isinstance(value, cst.Name):
-        return False
-    params = [d for d in binding.definitions if isinstance(d, cst.Param)]
-    given = [(unit, one) for one in plain_values(unit.names, value)]
-    if params and len(params) == len(binding.definitions):
-        given = list(reach.given(binding))
-        default = params[0].default
-        given += [(unit, default)] if default is not None and len(given) < len(reach.sites(binding.scope.node)) else []
-    return bool(given) and all(_is_positive(reach, where, one, depth + 1) for where, one in given)
+    counts = constants_of(state).argument(loader.unit, loader.node, "num_workers", 5)
+    return bool(counts) and all(isinstance(count, int) and count > 0 for count in counts or ())
 
 
 def _seeds_workers(state: State, reach: Reach, loader: CallRecord) -> cst.Call | None:

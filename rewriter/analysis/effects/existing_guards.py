@@ -9,6 +9,7 @@ import libcst as cst
 from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
+from ..dataflow.drawn_batches import iterable_opened, iterator_drawn
 from ..dataflow.values import State, Unit, origins
 from ..syntax.walk import descendants
 from ..training.training import Training
@@ -80,7 +81,8 @@ class Together:
         record = self.state.calls.get(node) if isinstance(node, cst.Call) else None
         if record is None:
             return False
-        if method_name(record.node) in ("iter", "next") and origins(record.first, Role.LOADER, Role.BATCH):
+        source = iterator_drawn(record) or iterable_opened(record)
+        if source is not None and origins(source[1], Role.LOADER, Role.BATCH):
             return True
         return bool(origins(record.receiver, Role.ACCELERATOR)) and method_name(record.node) not in _LOCAL
 

@@ -199,7 +199,7 @@ def dropped_batches(reach: Reach, unit: Unit, training: Training, shared: Contai
     """Evaluations of a loader that leaves out what does not fill a batch: here, a batch of each process."""
     for loop in reach.state.loaders:
         for loader in _evaluated(reach, training, loop) if loop in shared else ():
-            if loader.node in unit.names.parents and True in (answers := drops_last(reach, loader)):
+            if loader.node in unit.names.parents and True in (answers := drops_last(reach.state, loader)):
                 given = option(loader.node)
                 named = f" (`drop_last={unit.names.module.code_for_node(given)}`)" if given is not None else ""
                 told = "this loader has drop_last=True and an evaluation reads it:"
@@ -230,7 +230,7 @@ def _evaluated(reach: Reach, training: Training, loop: cst.CSTNode) -> Iterable[
     unit = next((unit for unit in reach.units if loop in unit.names.parents), None)
     if unit is None or loop not in training.train_loops or not has_phases(unit, training, loop):
         return ()
-    return loaders[1:] if all(True in drops_last(reach, loader) for loader in loaders) else ()
+    return loaders[1:] if all(True in drops_last(reach.state, loader) for loader in loaders) else ()
 
 
 def has_phases(unit: Unit, training: Training, loop: cst.CSTNode) -> bool:

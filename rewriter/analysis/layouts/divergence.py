@@ -18,6 +18,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
 from ..dataflow.values import Bound, CallRecord, External, Function, Instance, State, Unit, origins
 from ..syntax.definitions import unshadowed
@@ -417,7 +418,7 @@ class Equality:
             return
         if _counts_dimensions(node):
             return
-        if (name == "next" and self._drawn(node)) or (record is not None and self._is_noise(record)):
+        if record is not None and ((iterator_drawn(record) and self._drawn(node)) or self._is_noise(record)):
             yield DivergenceSource(node)
             return
         called = self.reach.called(node)

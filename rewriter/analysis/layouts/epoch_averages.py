@@ -132,7 +132,7 @@ class _Loop:
 
     def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding]:
         """What counts the repeated rows that fill up the last shards, and is shown as if it did not."""
-        if always_drops_last(self.reach, self.reach.loaders(self.loop)):
+        if always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
         for total in totals:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import libcst as cst
 
+from ...facts.roles import SHARES, Role
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import State, Unit
+from ..dataflow.drawn_batches import iterator_drawn
+from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -29,7 +31,10 @@ class LoopLayouts:
 
     def __init__(self, state: State, reach: Reach, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> None:
         self.unit = unit
-        self._walk = Interpreter(state, reach, Seeds(_rows(loop) if isinstance(loop, cst.For) else {}, models=True))
+        rows = _drawn(state, reach, unit, loop)
+        if not rows and isinstance(loop, cst.For):
+            rows = _rows(loop)
+        self._walk = Interpreter(state, reach, Seeds(rows, models=True))
         if not isinstance(loop, cst.CompFor):
             self._walk.turns(loop, unit)
 
@@ -69,6 +74,20 @@ class LoopLayouts:
         """What an expression of the loop gives."""
         found = self._walk.held.get(node)
         return found if found is not None else self._walk.value(node, self.unit)
+
+
+def _drawn(
+    state: State, reach: Reach, unit: Unit, loop: cst.For | cst.While | cst.CompFor
+) -> dict[cst.CSTNode, Layout]:
+    """The calls in a loop that draw its batches, where the loop itself goes through something else."""
+    target = None if isinstance(loop, cst.While) else loop.target
+    names = [n for n in (target, *descendants(target)) if isinstance(n, cst.Name)] if target is not None else []
+    bindings = (unit.names.binding(name) for name in names)
+    if any(origins(state.binding(binding), *SHARES) for binding in bindings if binding is not None):
+        return {}
+    records = (state.calls.get(node) for node in reach.runs_in(loop) if isinstance(node, cst.Call))
+    draws = [r for r in records if r is not None and iterator_drawn(r) and origins(r.result, Role.BATCH)]
+    return {record.node: Each(Shard(0)) for record in draws}
 
 
 def _rows(loop: cst.For) -> dict[cst.CSTNode, Layout]:

@@ -89,7 +89,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
                 )
             else:
                 found_here = BatchFigures(state, unit, loop, layouts, gathers).all()
-                same = always_drops_last(reach, answer.loaders)  # all batches have as many rows
+                same = always_drops_last(reach.state, answer.loaders)  # all batches have as many rows
                 answer.figures = tuple(f for f in found_here if not (same and f.kind is Kind.MEAN))
         shape = of_any_shape(state, reach, layouts, loop, gathers) if answer.understood and layouts is not None else ""
         if shape:

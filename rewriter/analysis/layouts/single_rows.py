@@ -14,15 +14,14 @@ from ...facts.module import Form, Gather
 from ...facts.roles import Origin
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
-from ..dataflow.command_lines import option
+from ..dataflow.constant_values import Values, constants_of
 from ..dataflow.values import State, Unit, Unknown
-from ..syntax.definitions import bindings_value
 from ..syntax.nodes import is_none, keyword
 from .engine.layout import Shard, inner
 from .loop_layouts import LoopLayouts
 
-_DEPTH = 5
-"""So many variables and calls are followed to the size of a batch."""
+_ONE: tuple[Values, ...] = (frozenset({1}), frozenset())
+"""Of a batch that one row is, also where nothing is said of its size. Where it may be several, rows have one shape."""
 _PARTS = "torch.utils.data.Subset"
 
 
@@ -63,8 +62,8 @@ def _gives_single_rows(state: State, reach: Reach, loader: Origin) -> bool:
     sampler = keyword(node, "batch_sampler", 4)
     if sampler is not None and not is_none(sampler):
         return False
-    unit, size = reach.unit_of(node, reach.units[0]), keyword(node, "batch_size", 1)
-    if size is not None and not _is_one(reach, unit, size):
+    unit = reach.unit_of(node, reach.units[0])
+    if constants_of(state, usual=True).argument(unit, node, "batch_size", 1) not in _ONE:
         return False
     data = keyword(node, "dataset", 0)
     return data is not None and not _has_one_shape(state, data)
@@ -83,30 +82,3 @@ def _is_part(state: State, made: Origin | Unknown) -> bool:
     """Whether a data set has some rows of another, which have one shape."""
     whole = keyword(made.node, "dataset", 0) if isinstance(made.node, cst.Call) else None
     return made.qualified == _PARTS and whole is not None and _has_one_shape(state, whole)
-
-
-def _is_one(reach: Reach, unit: Unit, value: cst.BaseExpression, depth: int = 0) -> bool:
-    """
-    Whether a number is 1, also as the default of an option. A variable is where all of its values are: rows that are
-    stacked to batches elsewhere have one shape.
-    """
-    if isinstance(value, cst.Integer):
-        return value.evaluated_value == 1
-    if depth == _DEPTH:
-        return False
-    if isinstance(value, cst.Attribute):
-        return any(_is_one(reach, at, default, depth + 1) for at, default in _defaults(reach, value.attr.value))
-    binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
-    if binding is None:
-        return False
-    values = [*((unit, one) for one in bindings_value(unit.names, binding)), *reach.given(binding)]
-    return bool(values) and all(_is_one(reach, at, one, depth + 1) for at, one in values)
-
-
-def _defaults(reach: Reach, name: str) -> Iterator[tuple[Unit, cst.BaseExpression]]:
-    """The defaults of the options of the command line with a name."""
-    for unit in reach.units:
-        for call in unit.names.calls:
-            default = keyword(call, "default")
-            if default is not None and option(call) == name:
-                yield unit, default

@@ -215,27 +215,6 @@ def taken_out(call: cst.Call) -> cst.BaseExpression | None:
     return None
 
 
-_CHANGES = frozenset(
-    "append extend insert add update setdefault pop popitem clear remove reverse sort __setitem__ discard".split()
-)
-
-
-def changed_in_place(names: Names, binding: Binding) -> bool:
-    """Whether a module may change the list or the dictionary in a variable: by an entry, by a method, or by handing it
-    to other code."""
-    return any(_is_change(names, read) for read in binding.reads)
-
-
-def _is_change(names: Names, read: cst.CSTNode) -> bool:
-    parent = names.parents.get(read)
-    if isinstance(parent, cst.Subscript) and parent.value is read:
-        above = names.parents.get(parent)
-        return isinstance(above, (cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.Del))
-    if isinstance(parent, cst.Attribute):
-        return parent.attr.value in _CHANGES
-    return isinstance(parent, cst.Arg) and not parent.star
-
-
 def unpacked_value(names: Names, definition: cst.CSTNode) -> cst.BaseExpression | None:
     """What ``a, b = 1, 2`` gives to one of its names, where its value is written out."""
     element = names.parents.get(definition)

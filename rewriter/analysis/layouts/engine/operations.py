@@ -217,7 +217,8 @@ def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Lay
         asked = None
     if isinstance(operand, Partial):
         return operand if transfer.op in ("sum", "mean") else _nonlinear(given)
-    assert isinstance(operand, Shard)
+    if not isinstance(operand, Shard):
+        return settled(operand, given.node) if varies(operand) else REPLICATED
     if asked is not None and None in integers([asked]):
         return Unclear("along which dimension is not written", given.node)
     if asked is not None:

@@ -13,6 +13,10 @@ class Loss(NamedTuple):
     """The position of ``reduction``; None if it is given by keyword only."""
     average: int | None = None
     """The position of ``size_average``, which asked for the mean before there were reductions."""
+    weight: int | None = None
+    """The position of ``weight``, where the mean is divided by the weights of the rows."""
+    ignored: int | None = None
+    """The position of ``ignore_index``, where the mean leaves out the rows of this class."""
     classes: bool = False
     """Targets are class numbers, or texts of them: they have another shape than what is compared with them."""
 
@@ -24,6 +28,10 @@ class Criterion(NamedTuple):
     reduction: int | None = None
     """As in `Loss`."""
     average: int | None = None
+    """As in `Loss`."""
+    weight: int | None = None
+    """As in `Loss`."""
+    ignored: int | None = None
     """As in `Loss`."""
     classes: bool = False
     """As in `Loss`."""

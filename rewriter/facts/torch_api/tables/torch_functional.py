@@ -99,7 +99,10 @@ ROWS: Table = {
     "torch.nn.functional.binary_cross_entropy": ("loss", {"reduction": 5, "average": 3}),
     "torch.nn.functional.binary_cross_entropy_with_logits": ("loss", {"reduction": 5, "average": 3}),
     "torch.nn.functional.cosine_embedding_loss": ("loss", {"reduction": 6, "average": 4, "classes": True}),
-    "torch.nn.functional.cross_entropy": ("loss", {"reduction": 6, "average": 3, "classes": True}),
+    "torch.nn.functional.cross_entropy": (
+        "loss",
+        {"reduction": 6, "average": 3, "weight": 2, "ignored": 4, "classes": True},
+    ),
     "torch.nn.functional.ctc_loss": ("loss", {"reduction": 5, "classes": True}),
     "torch.nn.functional.gaussian_nll_loss": ("loss", {"reduction": 5}),
     "torch.nn.functional.hinge_embedding_loss": ("loss", {"reduction": 5, "average": 3}),
@@ -111,7 +114,10 @@ ROWS: Table = {
     "torch.nn.functional.multi_margin_loss": ("loss", {"reduction": 7, "average": 5, "classes": True}),
     "torch.nn.functional.multilabel_margin_loss": ("loss", {"reduction": 4, "average": 2}),
     "torch.nn.functional.multilabel_soft_margin_loss": ("loss", {"reduction": 5, "average": 3}),
-    "torch.nn.functional.nll_loss": ("loss", {"reduction": 6, "average": 3, "classes": True}),
+    "torch.nn.functional.nll_loss": (
+        "loss",
+        {"reduction": 6, "average": 3, "weight": 2, "ignored": 4, "classes": True},
+    ),
     "torch.nn.functional.poisson_nll_loss": ("loss", {"reduction": 7, "average": 4}),
     "torch.nn.functional.smooth_l1_loss": ("loss", {"reduction": 4, "average": 2}),
     "torch.nn.functional.soft_margin_loss": ("loss", {"reduction": 4, "average": 2}),

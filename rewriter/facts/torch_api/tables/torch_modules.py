@@ -118,7 +118,10 @@ ROWS: Table = {
     "torch.nn.BCELoss": ("criterion", {"reduction": 3, "average": 1}),
     "torch.nn.BCEWithLogitsLoss": ("criterion", {"reduction": 3, "average": 1}),
     "torch.nn.CosineEmbeddingLoss": ("criterion", {"reduction": 3, "average": 1, "classes": True}),
-    "torch.nn.CrossEntropyLoss": ("criterion", {"reduction": 4, "average": 1, "classes": True}),
+    "torch.nn.CrossEntropyLoss": (
+        "criterion",
+        {"reduction": 4, "average": 1, "weight": 0, "ignored": 2, "classes": True},
+    ),
     "torch.nn.CTCLoss": ("criterion", {"reduction": 1, "classes": True}),
     "torch.nn.GaussianNLLLoss": ("criterion", {}),
     "torch.nn.HingeEmbeddingLoss": ("criterion", {"reduction": 3, "average": 1}),
@@ -130,7 +133,10 @@ ROWS: Table = {
     "torch.nn.MultiLabelMarginLoss": ("criterion", {"reduction": 2, "average": 0}),
     "torch.nn.MultiLabelSoftMarginLoss": ("criterion", {"reduction": 3, "average": 1}),
     "torch.nn.MultiMarginLoss": ("criterion", {"reduction": 5, "average": 3, "classes": True}),
-    "torch.nn.NLLLoss": ("criterion", {"reduction": 4, "average": 1, "classes": True}),
+    "torch.nn.NLLLoss": (
+        "criterion",
+        {"reduction": 4, "average": 1, "weight": 0, "ignored": 2, "classes": True},
+    ),
     "torch.nn.PoissonNLLLoss": ("criterion", {"reduction": 5, "average": 2}),
     "torch.nn.SmoothL1Loss": ("criterion", {"reduction": 2, "average": 0}),
     "torch.nn.SoftMarginLoss": ("criterion", {"reduction": 2, "average": 0}),

@@ -264,3 +264,22 @@ def test_a_loss_that_the_model_computes_by_itself_is_looked_at(trained: Trained)
     _, found = trained(top=top, built="net = Net().to(device)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)",
                        loss="scores, loss = net(x, y)")  # fmt: skip
     assert "weighted-mean" in found
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        ("torch.nn.CrossEntropyLoss(share)", True),
+        ("torch.nn.CrossEntropyLoss(weight=share)", True),
+        ("torch.nn.CrossEntropyLoss(**{'weight': share})", True),
+        ("torch.nn.NLLLoss(None, None, 0)", True),
+        ("torch.nn.CrossEntropyLoss(None)", False),
+        ("torch.nn.BCELoss(share)", False),  # the mean is over all rows, whatever they weigh
+    ],
+)
+def test_what_a_mean_is_divided_by_is_found_by_its_position(
+    loss: str, said: bool, trained: Callable[..., tuple[str, list[str]]]
+) -> None:
+    top = f"share = torch.tensor([0.2, 0.8])\ncriterion = {loss}"
+    _, found = trained(top=top, loss="loss = criterion(model(x), y)")
+    assert ("weighted-mean" in found) is said

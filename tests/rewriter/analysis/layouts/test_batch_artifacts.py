@@ -106,7 +106,7 @@ EITHER = "fill = True\n    if part == 'held':\n        fill = False"
         (EITHER, "'held'", ["dropped-batches", "mean-of-batches"]),
         ("fill = part", "False", ["mean-of-batches"]),
         ("fill = not part", "False", ["dropped-batches"]),
-        ("fill = True if part == 'train' else False", "'held'", ["dropped-batches", "mean-of-batches"]),
+        ("fill = True if part == 'train' else False", "'held'", ["mean-of-batches"]),
         ("fill = bool(part)", "'held'", ["dropped-batches", "mean-of-batches"]),
     ],
     ids=["one value", "set again", "in a branch", "given", "given, and turned", "one of two", "not known"],

@@ -123,3 +123,46 @@ def test_what_is_not_known_is_taken_for_a_mean_and_said(case: str, trained: Trai
     text, findings = trained(top=FUNCTIONAL + top, loss=f"loss = {loss}")
     assert "accelerator.backward(loss)\n" in text
     assert [finding for finding in findings if "loss-reduction" in finding]
+
+
+ENDLESS = """\
+def endless(source):
+    reader = source.__iter__()
+    while True:
+        try:
+            yield reader.__next__()
+        except StopIteration:
+            reader = source.__iter__()
+"""
+DRAWN = {
+    "next": "reader = iter(loader)\nfor step in range(20):\n    x, y = next(reader)\n",
+    "its method": "reader = loader.__iter__()\nfor step in range(20):\n    x, y = reader.__next__()\n",
+    "a generator": "reader = endless(loader)\nfor step in range(20):\n    x, y = reader.__next__()\n",
+    "a loop without end": "reader = iter(loader)\nwhile True:\n    x, y = next(reader)\n",
+}
+STEP = """\
+    optimizer.zero_grad()
+    loss = ((model(x) - F.one_hot(y, 3)) ** 2).sum()
+    loss.backward()
+    optimizer.step()
+"""
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+{top}
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{loop}"""
+
+
+@pytest.mark.parametrize("case", DRAWN)
+def test_batches_that_are_drawn_are_rows(
+    case: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, findings = trained_project(train=SCRIPT.format(top=ENDLESS, loop=DRAWN[case] + STEP))
+    assert 'accelerator.backward(loss, reduction="sum")' in texts["train"]
+    assert "model, optimizer, loader = accelerator.prepare(" in texts["train"]
+    assert findings == []

@@ -239,3 +239,9 @@ def test_rows_that_are_chosen_by_what_is_in_them(value: str, chosen: bool) -> No
     top = "table = torch.tensor([[1.0, 2.0]])\nlayer = nn.Linear(4, 2)"
     found = layouts(f"wide = x[:, 0, 0] > 0\ny = {value}", top)["y"]
     assert isinstance(found, Shard) and found.chosen is chosen and found.dim == 0
+
+
+def test_a_figure_of_what_paths_have_put_together() -> None:
+    """No operation is of something that it cannot have: what is not known stays so."""
+    found = layouts("a = np.argmax([x[0] < b for b in (1, 2)] + [True])\nb = a", "import numpy as np\n")
+    assert found["b"] == found["a"]
