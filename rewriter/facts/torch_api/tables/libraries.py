@@ -159,6 +159,7 @@ ROWS: Table = {
     "matplotlib.*.save": ("write", {"path": 0}),
     "mpl_toolkits.*.save": ("write", {"path": 0}),
     "torchvision.*.save": ("write", {"path": 0}),
+    "torchvision.transforms.*.save": ("write", {"path": 0}),
     "pandas.DataFrame.to_csv": ("write", {"path": 0}),
     "pandas.DataFrame.to_json": ("write", {"path": 0}),
     "pandas.DataFrame.to_excel": ("write", {"path": 0}),
