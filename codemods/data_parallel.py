@@ -25,7 +25,8 @@ Remove ``nn.DataParallel``: the accelerator replaces it.
 
 DataParallel split one batch over the GPUs of a process; now each process takes its own batch, and a note reports
 this: ``--keep-global-batch`` keeps the global batch size. A checkpoint with ``module.`` in its keys is reported, and so
-is a read of what only the wrapper has (``model.device_ids``).
+is a read of what only the wrapper has (``model.device_ids``). The wrapper's only child was the model, and its names
+began with ``module.``: where a script reads those, it gets the same without the wrapper, or a finding reports it.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, Remove, Replace
-from ..rewriter.facts.module import ModuleFacts, Move
+from ..rewriter.editing.edits import AddArgument, Edit, Remove, Replace
+from ..rewriter.facts.manual_ddp import PLAIN_KEYS
+from ..rewriter.facts.module import ModuleFacts, Move, WrapperRead
 from ..rewriter.findings import Finding, Severity
 from ..rewriter.rule import rule
 
@@ -66,9 +68,48 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for node in facts.inner_models:
         make = partial(_plain, facts) if wrapped else _model
         yield Replace(ID, node, make, reason="the script no longer wraps the model")
+    for read in facts.wrapper_reads:
+        yield _as_before(facts, read) or _other(facts, read)
     for call in facts.prefixed:
-        cause = 'the keys of this checkpoint no longer begin with the wrapper\'s prefix "module."'
-        yield Finding(ID, call, cause, "remove the prefix from the keys of older checkpoints")
+        yield Finding(ID, call, *PLAIN_KEYS)
+
+
+def _as_before(facts: ModuleFacts, read: WrapperRead) -> Edit | None:
+    """What gives the wrapper's answer without the wrapper, where that is certain."""
+    if not read.certain or read.node.args or not facts.abilities.transparent_models:
+        return None
+    if read.method in ("children", "named_children"):
+        return Replace(ID, read.node, partial(_only_child, read=read), reason="the wrapper's only child was the model")
+    if read.method != "state_dict":
+        reason = "the names began with the wrapper's prefix, and the script reads their beginning"
+        return AddArgument(ID, read.node, "prefix", None, '"module"', reason=reason)
+    return None
+
+
+def _other(facts: ModuleFacts, read: WrapperRead) -> Finding:
+    """What is said where the answer is another one, or may be."""
+    code = partial(facts.module.code_for_node)
+    assert isinstance(read.node.func, cst.Attribute)
+    asked, model = " ".join(code(read.node).split()), code(read.node.func.value)
+    certain = read.certain and facts.abilities.transparent_models  # else `prepare` may wrap it again
+    gave, severity = ("gave", Severity.BLOCKED) if certain else ("may have given", Severity.REVIEW)
+    if read.use is None:
+        cause = f"`{asked}` {gave} the model inside the wrapper, which is removed: now it gives the parts of `{model}`"
+        return Finding(ID, read.node, cause, f"if the model is meant, write [{model}]", severity)
+    use = " ".join(code(read.use).split())
+    cause = f'`{asked}` {gave} names that begin with "module.", the wrapper\'s prefix, and `{use}` depends on that'
+    remedy = "write it for names without the prefix: the wrapper is removed"
+    return Finding(ID, read.use, cause, remedy, severity)
+
+
+def _only_child(node: cst.CSTNode, *, read: WrapperRead) -> cst.CSTNode:
+    """``[model]`` for ``model.children()``, ``[("module", model)]`` for ``model.named_children()``."""
+    assert isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+    child: cst.BaseExpression = node.func.value
+    if read.method == "named_children":
+        child = cst.Tuple([cst.Element(cst.SimpleString('"module"')), cst.Element(child)])
+    made = cst.List([cst.Element(child)])
+    return made if read.at_once else cst.Call(cst.Name("iter"), [cst.Arg(made)])
 
 
 def _argument(node: cst.CSTNode) -> cst.CSTNode:

@@ -22,3 +22,11 @@ class Instead:
     """The function that contains it gets the accelerator, if possible."""
     breaks: bool = True
     """A call that becomes long may be broken into lines, because its whole statement is on one line now."""
+
+
+PLAIN_KEYS = (
+    'the keys of this checkpoint no longer begin with the wrapper\'s prefix "module."',
+    'what loads a new file must expect plain keys: load it before the model is wrapped, and cut no "module." off; '
+    "remove the prefix from the keys of older files",
+)
+"""What is said of a checkpoint of a wrapper that is removed, and what to do."""

@@ -77,6 +77,19 @@ class Placement(NamedTuple):
     """For ``RETARGET``: the device expression to replace; None if the call names no device (``.cuda()``)."""
 
 
+class WrapperRead(NamedTuple):
+    """A call that asks a model for its parts or their names, and was answered by the wrapper that is removed."""
+
+    node: cst.Call
+    method: str
+    certain: bool
+    """Whether it was the wrapper on every path."""
+    use: cst.CSTNode | None = None
+    """Of names: what depends on how they begin."""
+    at_once: bool = False
+    """Of children: they are iterated where they are asked for."""
+
+
 class DeviceRead(NamedTuple):
     """A read of a name that held the device and no longer exists."""
 
@@ -396,6 +409,8 @@ class ModuleFacts(NamedTuple):
     """``model.module`` of models that were wrapped."""
     of_wrappers: tuple[cst.Attribute, ...] = ()
     """Reads of what only their wrapper had: ``model.device_ids``."""
+    wrapper_reads: tuple[WrapperRead, ...] = ()
+    """What else was asked of their wrapper."""
     prefixed: tuple[cst.Call, ...] = ()
     """States of such models whose keys began with the wrapper's prefix."""
     prepares: tuple[Prepare, ...] = ()

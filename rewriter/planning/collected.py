@@ -21,6 +21,7 @@ from ..analysis.diagnostics.differences import same_noise, same_rows, weighted
 from ..analysis.diagnostics.refusals import contradictions
 from ..analysis.diagnostics.remarks import of_apex, remarks
 from ..analysis.distributed.manual_ddp import without_prefix
+from ..analysis.distributed.wrapper_reads import WrapperReads
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
@@ -92,6 +93,7 @@ class Collected:
         self.inner_models = mover.inner(unit, gone)
         self.twofold = list(mover.twofold(self.inner_models))
         self.of_wrappers = mover.of_wrappers(unit, gone)
+        self.wrapper_reads = list(WrapperReads(state, reach, frozenset(gone)).of(unit))
         probes = {record.node for record in training.probes}
         asked = [c for c in unit.names.calls if c in state.calls and called_name(state.calls[c]) in _ASKED]
         self.calls = [c for c in asked if c not in probes]

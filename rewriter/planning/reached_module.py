@@ -151,6 +151,7 @@ class ReachedModule:
             settings=tuple(found.hand.imports()) if found.hand is not None and home is not None else (),
             inner_models=tuple(found.inner_models),
             of_wrappers=tuple(found.of_wrappers),
+            wrapper_reads=tuple(found.wrapper_reads),
             prefixed=tuple(found.prefixed),
             cuts_batches=isinstance(program.batches, ShardedBatches) and bool(program.batches.batches),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -155,6 +156,61 @@ def test_what_the_main_process_has_written_is_waited_for(
 ) -> None:
     text = [line.strip() for line in migrated(f"{IMPORTS}\n{TRAINS}{end}\n").splitlines()]
     assert text[text.index(reading) - 1] == WAIT
+
+
+NUMBERED = {
+    "filled": ("np.save('out/%d.npy' % epoch, w)", "np.load('out/%d.npy' % k)"),
+    "added": ("np.save('out/' + str(epoch + 1) + '.npy', w)", "np.load('out/' + str(k + 1) + '.npy')"),
+    "spelled in two ways": ("np.save('./out/{:02d}.npy'.format(epoch), w)", "np.load(f'out/{k:02}.npy')"),
+    "joined": (
+        "np.save(os.path.join(args.out, f'{epoch}.npy'), w)",
+        "np.load(pathlib.Path(args.out) / '{n}.npy'.format(n=k))",
+    ),
+    "a number alone": ("np.save(f'{epoch}.npy', w)", "np.load(f'{k}.npy')"),
+    "one of them": ("np.save(f'out/w{epoch}.npy', w)", "np.load('out/w2.npy')"),
+    "by keyword": ("np.save(arr=w, file=f'out/{epoch}.npy')", "np.load(f'out/{k}.npy')"),
+    "by a function": (
+        "def keep(n, path='out/last.npy'):\n    np.save(path, n)\nkeep(w, path='out/%03d.npy' % epoch)",
+        "np.load('out/%03d.npy' % k)",
+    ),
+    "as its default": ("def keep(n, path='out/last.npy'):\n    np.save(path, n)\nkeep(w)", "np.load('out/last.npy')"),
+    "a figure": ("plt.savefig('out/%d.png' % epoch)", "imageio.imread('out/%d.png' % k)"),
+    "a grid": ("torchvision.utils.save_image(w, f'{epoch}.png')", "torchvision.io.read_image(f'{k}.png')"),
+    "a video": ("torchvision.io.write_video(f'{epoch}.avi', w, 9)", "torchvision.io.read_video(f'{k}.avi')"),
+    "a picture": ("imageio.v3.imwrite(f'{epoch}.png', w)", "imageio.v3.imread(f'{k}.png')"),
+    "a film": ("imageio.mimsave(f'{epoch}.gif', w)", "imageio.mimread(f'{k}.gif')"),
+    "a drawing": ("skimage.io.imsave(f'{epoch}.png', w)", "skimage.io.imread(f'{k}.png')"),
+    "a sound": ("soundfile.write(f'{epoch}.wav', w, 9)", "soundfile.read(f'{k}.wav')"),
+    "a sound of another package": ("torchaudio.save(f'{epoch}.wav', w, 9)", "torchaudio.load(f'{k}.wav')"),
+}
+PACKAGES = (
+    "import imageio, os, pathlib, skimage.io, soundfile, torchaudio, torchvision\nimport matplotlib.pyplot as plt"
+)
+
+
+@pytest.mark.hazard("U16")
+@pytest.mark.parametrize(("write", "read"), NUMBERED.values(), ids=NUMBERED)
+def test_files_with_numbers_are_waited_for_once(write: str, read: str, migrated: Callable[[str], str]) -> None:
+    """The paths are written with one variable and read with another; all wait in front of the loop."""
+    end = f"for epoch in range(2):\n{indent(write, '    ')}\nfor k in range(2):\n    w = {read}\n"
+    text = migrated(f"{PACKAGES}\n{IMPORTS}\n{TRAINS}{end}")
+    assert text.endswith(f"{WAIT}\nfor k in range(2):\n    w = {read}\n") and text.count(WAIT) == 1
+
+
+OTHER_NUMBERED = {
+    "another name": ("np.save(f'out/w{epoch}.npy', w)", "np.load(f'out/v{k}.npy')"),
+    "another folder": ("np.save(f'out/{epoch}.npy', w)", "np.load(f'data/{k}.npy')"),
+    "another option": ("np.save(f'{args.out}/{epoch}.npy', w)", "np.load(f'{args.data}/{k}.npy')"),
+    "a folder below": ("np.save(f'out/{epoch}.npy', w)", "np.load(f'out/data/{k}.npy')"),
+    "of another kind": ("np.save(f'{epoch}.npy', w)", "imageio.imread(f'{k}.png')"),
+}
+
+
+@pytest.mark.parametrize(("write", "read"), OTHER_NUMBERED.values(), ids=OTHER_NUMBERED)
+def test_other_files_with_numbers_are_not_waited_for(write: str, read: str, migrated: Callable[[str], str]) -> None:
+    end = f"for epoch in range(2):\n    {write}\nfor k in range(2):\n    w = {read}\n"
+    text = migrated(f"{PACKAGES}\n{IMPORTS}\n{TRAINS}{end}")
+    assert "accelerator.backward(" in text and WAIT not in text
 
 
 ELSEWHERE = """\

@@ -72,6 +72,126 @@ def test_a_checkpoint_whose_keys_change_is_named(lines: Lines) -> None:
     )
 
 
+CHILDREN = {
+    "in a loop": ("for part in model.children():\n    part.eval()", "for part in [model]:\n    part.eval()"),
+    "in a list": ("parts = list(model.children())", "parts = list([model])"),
+    "one of them": ("part = next(model.children())", "part = next(iter([model]))"),
+    "with their names": (
+        "kept = {name: part for name, part in model.named_children()}",
+        'kept = {name: part for name, part in [("module", model)]}',
+    ),
+    "in a function": (
+        "def parts(net):\n    return [part for part in net.eval().children()]\nparts(model)",
+        "def parts(net):\n    return [part for part in [net.eval()]]\nparts(model)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("asks", "gets"), CHILDREN.values(), ids=CHILDREN)
+def test_the_only_child_of_the_wrapper_was_the_model(asks: str, gets: str, migrated: Migrated) -> None:
+    """Without the wrapper `children()` would give the layers of the model."""
+    top = "import torch\nmodel = torch.nn.Sequential(torch.nn.Linear(8, 2))\n"
+    after = migrated(f"{top}{WRAP}\n{asks}\n{LOOP}")
+    assert f"\n{gets}\n" in after and "DataParallel" not in after
+    assert migrated(after) == after
+
+
+NAMES = {
+    "by their beginning": "head = [p for n, p in model.named_parameters() if n.startswith('module.head')]",
+    "one of them": "for n, p in model.named_parameters():\n    p.requires_grad = n == 'module.weight'",
+    "without the prefix": "fresh = {n[7:]: b for n, b in model.named_buffers()}",
+    "by a part": "parts = [n.split('.')[1] for i, (n, m) in enumerate(model.named_modules())]",
+    "kept in a variable": "named = dict(model.named_parameters())\nnamed['module.weight'].requires_grad = False",
+    "asked for one": "named = dict(model.named_parameters())\nfound = 'module.weight' in named",
+    "by a pattern": "head = [p for n, p in model.named_parameters() if re.match('module.h', n)]",
+}
+
+
+@pytest.mark.parametrize("asks", NAMES.values(), ids=NAMES)
+def test_names_that_are_read_from_their_beginning_keep_it(asks: str, migrated: Migrated) -> None:
+    top = "import re\nimport torch\nmodel = torch.nn.Linear(8, 2)\n"
+    after = migrated(f"{top}{WRAP}\n{asks}\n{LOOP}")
+    for method in ("named_parameters", "named_buffers", "named_modules"):
+        asks = asks.replace(f"model.{method}()", f'model.{method}(prefix="module")')
+    assert f"{asks}\n" in after and "DataParallel" not in after
+
+
+ANY_NAMES = {
+    "by their end": "head = [p for n, p in model.named_parameters() if n.endswith('bias')]",
+    "by a word": "head = [p for n, p in model.named_parameters() if 'head' in n]",
+    "shown": "for n, p in model.named_parameters():\n    total = len(n)",
+    "the prefix taken off": "names = [n.replace('module.', '') for n, p in model.named_parameters()]",
+    "taken off where it is": ("names = [n[7:] if n.startswith('module.') else n for n, p in model.named_parameters()]"),
+    "the last part": "names = [n.split('.')[-1] for n, p in model.named_parameters()]",
+    "before it is wrapped": "",
+    "of another model": "other = torch.nn.Linear(2, 2)\nnames = [n[7:] for n, p in other.named_parameters()]",
+    "of what is in the wrapper": "names = [n[7:] for n, p in model.module.named_parameters()]",
+    "children of what is in it": "parts = list(model.module.children())",
+    "where it is the wrapper": ("if isinstance(model, torch.nn.DataParallel):\n    parts = list(model.children())"),
+}
+
+
+@pytest.mark.parametrize("asks", ANY_NAMES.values(), ids=ANY_NAMES)
+def test_names_that_may_begin_in_any_way_stay(asks: str) -> None:
+    before = "names = [n[7:] for n, p in model.named_parameters()]\nparts = list(model.children())"
+    text = f"import torch\nmodel = torch.nn.Linear(8, 2)\n{before}\n{WRAP}\n{asks}\n{LOOP}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert f"{before}\n{asks.replace('.module.', '.')}".rstrip() in file.after.decode()
+    assert [found.severity for found in file.diagnoses if found.id == "data_parallel"] == [Severity.NOTE]
+
+
+SPLIT = "one batch over the GPUs"
+PERHAPS = "if torch.cuda.device_count() > 1:\n    model = torch.nn.DataParallel(model)"
+OTHER_ANSWERS = {
+    "children, wrapped for several GPUs": (
+        PERHAPS, "parts = list(model.children())", Severity.REVIEW,
+        "`model.children()` may have given the model inside the wrapper, which is removed: now it gives the parts of "
+        "`model`",
+    ),
+    "names, wrapped for several GPUs": (
+        PERHAPS, "head = [p for n, p in model.named_parameters() if n.startswith('module.head')]", Severity.REVIEW,
+        '`model.named_parameters()` may have given names that begin with "module.", the wrapper\'s prefix, and '
+        "`n.startswith('module.head')` depends on that",
+    ),
+    "keys that are cut": (
+        WRAP, "plain = {k[7:]: v for k, v in model.state_dict().items()}", Severity.BLOCKED,
+        '`model.state_dict()` gave names that begin with "module.", the wrapper\'s prefix, and `k[7:]` depends on that',
+    ),
+    "a key": (
+        WRAP, "state = model.state_dict()\nfirst = state['module.weight']", Severity.BLOCKED,
+        '`model.state_dict()` gave names that begin with "module.", the wrapper\'s prefix, and '
+        "`state['module.weight']` depends on that",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrap", "asks", "severity", "message"), OTHER_ANSWERS.values(), ids=OTHER_ANSWERS)
+def test_what_is_another_answer_without_the_wrapper_is_named(
+    wrap: str, asks: str, severity: Severity, message: str
+) -> None:
+    text = f"import torch\nmodel = torch.nn.Linear(8, 2)\n{wrap}\n{asks}\n{LOOP}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    told = [d for d in file.diagnoses if d.id == "data_parallel" and SPLIT not in d.message]
+    assert [(d.severity, d.message) for d in told] == [(severity, message)]
+
+
+def test_names_that_may_have_had_the_prefix_stay_where_nothing_expects_it() -> None:
+    """The script was written for both: with one GPU nothing was wrapped."""
+    asks = "head = [p for n, p in model.named_parameters() if n.startswith('head')]"
+    text = f"import torch\nmodel = torch.nn.Linear(8, 2)\n{PERHAPS}\n{asks}\n{LOOP}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert asks in file.after.decode()
+    assert [d.severity for d in file.diagnoses if d.id == "data_parallel"] == [Severity.NOTE]
+
+
+def test_who_loads_the_checkpoint_is_told_of_new_files_too(lines: Lines) -> None:
+    text = f"import torch\nmodel = torch.nn.Linear(8, 2)\n{WRAP}\n{LOOP}torch.save(model.state_dict(), 'm.pt')\n"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [d for d in file.diagnoses if d.severity is Severity.REVIEW and d.id == "data_parallel"]
+    assert found.remedy.startswith("what loads a new file must expect plain keys")
+    assert found.remedy.endswith("remove the prefix from the keys of older files")
+
+
 OF_THE_WRAPPER = {
     "a read": f"{WRAP}\nprint(model.device_ids)",
     "a read in a text": f"{WRAP}\nprint(f'on {{model.output_device}}')",

@@ -279,6 +279,29 @@ def test_an_object_that_nobody_knows_may_save_a_file(maker: str, lines: Lines) -
     assert lines(imports="import paint", end=f"picture = {maker}\npicture.save('a.png')") == ([], [], ["once"])
 
 
+@pytest.mark.parametrize("given", ["model(x)", "y[0].cpu().numpy()"])
+def test_so_may_one_that_was_made_from_rows(given: str, lines: Lines) -> None:
+    """A tensor has no such method, so its result is an object that nobody knows."""
+    assert lines(imports="import paint", step=f"paint.picture({given}).save('a.png')") == ([], [], ["once"])
+
+
+PICTURES = {
+    "a class": "transforms.ToPILImage()(y).save('a.png')",
+    "a function": "transforms.functional.to_pil_image(y).save('a.png')",
+    "kept": "draw(y).save('a.png')",
+    "the last of several": "transforms.Compose([abs, transforms.ToPILImage()])(y).save('a.png')",
+    "changed": "draw(y).resize((2, 2)).save('a.png')",
+    "of the new kind": "transforms.v2.ToPILImage()(y).save('a.png')",
+}
+
+
+@pytest.mark.parametrize("save", PICTURES.values(), ids=PICTURES)
+def test_a_picture_that_a_transform_gives_is_saved_once(save: str, lines: Lines) -> None:
+    top = "draw = transforms.ToPILImage()"
+    new = lines(imports="from torchvision import transforms", top=top, step=save)[1]
+    assert [line.strip() for line in new] == ["if accelerator.is_main_process:", save]
+
+
 @pytest.mark.parametrize("saved", ["Form().save('a.png')", "picture.save()"])
 def test_a_save_that_is_known_is_not_reported(saved: str, lines: Lines) -> None:
     top = "class Form:\n    def save(self, path):\n        return path\n\npicture = paint.picture(3)"

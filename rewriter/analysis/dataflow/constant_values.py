@@ -45,7 +45,7 @@ _NOTHING: Given = MappingProxyType({})
 _MOST = 8
 """At most this many values of an expression, and this many functions inside one another."""
 _NAMED: dict[str, Value] = {"True": True, "False": False, "None": None}
-_ENDS_IN_LAST = frozenset({"os.path.join", "pathlib.Path", "pathlib.PurePath", "builtins.str", "os.fspath"})
+JOINS_PATHS = frozenset({"os.path.join", "pathlib.Path", "pathlib.PurePath", "builtins.str", "os.fspath"})
 """Calls whose result ends as their last argument does."""
 
 
@@ -255,7 +255,7 @@ class ConstantValues:
         if record is None or len(plain) != len(call.args):
             return None
         name = outside_name(record)
-        if name in _ENDS_IN_LAST and plain:
+        if name in JOINS_PATHS and plain:
             return _each(_ending, self._values(unit, plain[-1], given))
         if name == "os.path.basename" and plain:
             return _each(_last_part, self._values(unit, plain[0], given))

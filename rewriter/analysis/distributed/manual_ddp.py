@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from ...facts.manual_ddp import Instead
+from ...facts.manual_ddp import PLAIN_KEYS, Instead
 from ...facts.roles import Origin
 from ...findings import Finding, Severity
 from ..dataflow.values import Unit
@@ -58,9 +58,4 @@ def unconnected(node: cst.CSTNode) -> Finding:
 
 def without_prefix(call: cst.Call) -> Finding:
     """A checkpoint of the wrapper itself: its keys are other ones now."""
-    return Finding(
-        "hand_written_ddp",
-        call,
-        'the keys of this checkpoint no longer begin with the wrapper\'s prefix "module."',
-        "remove the prefix from the keys of older checkpoints",
-    )
+    return Finding("hand_written_ddp", call, *PLAIN_KEYS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind, Handle
-from ...facts.roles import Role
+from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api.questions import prints_lines, saves_by_one, shows_bar, writes, writing_methods
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
@@ -147,12 +147,14 @@ class _Search:
         return any(traces(slot, Trail.STAMP) or origins(slot, Role.PLACE) for slot in slots)
 
     def _may_save(self, call: cst.Call) -> bool:
-        """Whether a call is the method `save`, with a path, of an object of which nothing is known."""
+        """Whether a call is the method `save`, with a path, of an object of which nothing is known but what it was made
+        from: a tensor has no such method."""
         if method_name(call) != "save" or not isinstance(call.func, cst.Attribute) or not call.args:
             return False
         receiver = self.state.calls[call].receiver
         things = receiver.things if receiver is not None else ()
-        return all(isinstance(t, Unknown) for t in things) and not self.reach.called(call)
+        known = [t for t in things if not isinstance(t, Unknown) and not (isinstance(t, Origin) and t.role in SHARES)]
+        return not known and not self.reach.called(call)
 
     def _writes(self, call: cst.Call, name: str) -> bool:
         """Whether a call changes something outside the process, which once is enough for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from itertools import product
 
 import libcst as cst
@@ -53,32 +53,44 @@ class PathNames:
             count *= len(one)
         return {(kind, *one) for one in product(*spellings)} if count <= _MOST else set()
 
+    def definition(self, unit: Unit, name: cst.Name) -> tuple[Unit, Binding] | None:
+        """A variable in the module that gives it its value."""
+        return _definition(self.state, unit, unit.names.binding(name))
+
+    def given(self, unit: Unit, path: cst.Name | cst.Attribute) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+        """What the program gives a variable or an attribute, and the module of each; the default of a parameter too."""
+        if isinstance(path, cst.Attribute):
+            holders = self._things(path.value)
+            for at, kept, value in self._kept.get(path.attr.value, ()):
+                if not holders.isdisjoint(self._things(kept.value)):
+                    yield at, value
+        elif (found := self.definition(unit, path)) is not None:
+            home, binding = found
+            yield from ((home, value) for value in bindings_value(home.names, binding))
+            yield from self.reach.given(binding)
+            params = [d for d in binding.definitions if isinstance(d, cst.Param)]
+            yield from ((home, param.default) for param in params if param.default is not None)
+
     def _of_variable(self, unit: Unit, name: cst.Name, seen: set[Hashable]) -> Iterator[Hashable]:
-        found = _definition(self.state, unit, unit.names.binding(name))
+        found = self.definition(unit, name)
         if found is None:
             return
-        home, binding = found
+        _, binding = found
         yield binding
         if binding in seen:
             return
         seen.add(binding)
-        values: Iterable[tuple[Unit, cst.BaseExpression]] = (
-            *((home, value) for value in bindings_value(home.names, binding)),
-            *self.reach.given(binding),
-        )
-        for at, value in values:
+        for at, value in self.given(unit, name):
             yield from self._names(at, value, seen)
 
     def _of_attribute(self, unit: Unit, path: cst.Attribute, seen: set[Hashable]) -> Iterator[Hashable]:
-        name, holders = path.attr.value, self._things(path.value)
-        names = {(holder, name) for holder in holders}
+        names = {(holder, path.attr.value) for holder in self._things(path.value)}
         yield from names
         if names <= seen:
             return
         seen |= names
-        for at, kept, value in self._kept.get(name, ()):
-            if not holders.isdisjoint(self._things(kept.value)):
-                yield from self._names(at, value, seen)
+        for at, value in self.given(unit, path):
+            yield from self._names(at, value, seen)
 
     def _things(self, holder: cst.CSTNode) -> set[Hashable]:
         slot = self.state.values.get(holder)

@@ -1,13 +1,13 @@
 """
 Files that the main process has just written, and that every process reads: all of them wait in between.
 
-Told by the names of the path, or for what lists a folder by where the path starts, where whoever reads, or calls what
-reads, has come past the writing, or past a call of what writes, in the same function.
+Told by the names of the path or by its look, or for what lists a folder by where the path starts, where whoever reads,
+or calls what reads, has come past the writing, or past a call of what writes, in the same function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import libcst as cst
@@ -23,14 +23,16 @@ from .existing_guards import guarded
 from .handles import opens_to_write
 from .path_names import PathNames, text
 from .path_roots import Root, Roots
+from .path_shapes import PathShape, PathShapes
+from .written import written
 
 _LOADS = "torch.load"
 """What it reads is a checkpoint, which waits by itself."""
 _READING_METHODS = frozenset({"read_text", "read_bytes"})
 _PATHS = (cst.Name, cst.Attribute, cst.SimpleString, cst.FormattedString, cst.Call, cst.BinaryOperation)
-_PASSED = (cst.For, cst.With, cst.IndentedBlock)
-"""What may enclose a read below the block of the write, so that the read is sure to run: there all processes can
-wait."""
+_PASSED = (cst.With, cst.IndentedBlock)
+"""What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes
+can wait."""
 
 
 class _Use(NamedTuple):
@@ -42,6 +44,8 @@ class _Use(NamedTuple):
     keys: Collection[Hashable]
     """By these a write and a read belong together."""
     path: cst.BaseExpression
+    shapes: frozenset[PathShape] = frozenset()
+    """How the path may look."""
     starts: frozenset[Root] = frozenset()
     """Where the path starts, of what writes, and of what lists a folder."""
 
@@ -62,7 +66,7 @@ class ReadBack:
     Args:
         state: the solved program.
         reach: its call graph.
-        written: the statements by which the main process alone writes, in each module.
+        guarded_writes: the statements by which the main process alone writes, in each module.
         turns: what one process does before the others, which have waited for it when they come to read.
     """
 
@@ -70,15 +74,16 @@ class ReadBack:
         self,
         state: State,
         reach: Reach,
-        written: Mapping[Unit, Iterable[cst.CSTNode]],
+        guarded_writes: Mapping[Unit, Iterable[cst.CSTNode]],
         turns: Iterable[cst.CSTNode],
     ) -> None:
         self.state, self.reach, self.roots = state, reach, Roots(state, reach)
         self.names = PathNames(state, reach)
+        self.shapes = PathShapes(self.names)
         self._turns = {below for node in turns for below in descendants(node)}
-        self._inside = {below for nodes in written.values() for node in nodes for below in descendants(node)}
-        self._writes = [use for unit, nodes in written.items() for node in nodes for use in self._written(unit, node)]
-        self._reads = list(self._read()) if self._writes else []
+        self._inside = {below for nodes in guarded_writes.values() for node in nodes for below in descendants(node)}
+        writes = [use for unit, nodes in guarded_writes.items() for node in nodes for use in self._written(unit, node)]
+        self._writes, self._reads = _alike(writes, list(self._read()) if writes else [])
         self._met = self._meetings(self._writes, self._reads)
 
     def waits(self, unit: Unit) -> list[cst.CSTNode]:
@@ -111,19 +116,15 @@ class ReadBack:
                 yield _Use(unit, node, {text(unit, path)}, path)
             for path in self._paths(call):
                 starts = frozenset(self.roots.of(unit, path))
-                yield _Use(unit, node, {*self.names.of(unit, path), *(root.text for root in starts)}, path, starts)
+                keys = {*self.names.of(unit, path), *(root.text for root in starts)}
+                yield _Use(unit, node, keys, path, self.shapes.of(unit, path), starts)
 
     def _paths(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
-        """The paths that a call writes to, as far as it says which of its arguments is one; a method may write to its
-        object."""
+        """What may be the path that a call writes, where the call is known to write one."""
         name = outside_name(self.state.calls[call]) if call in self.state.calls else ""
         method = isinstance(call.func, cst.Attribute) and method_name(call) in questions.writing_methods()
-        position = questions.written_path(name) if not questions.opens(name) else 0
-        position = 0 if position is None and method else position
-        if position is not None:
-            yield from (arg.value for arg in call.args[position : position + 1])
-        if method and not name and isinstance(call.func, cst.Attribute):
-            yield call.func.value
+        if method or questions.opens(name) or questions.written_path(name) is not None:
+            yield from written(self.state, call)
 
     def _read(self) -> Iterator[_Use]:
         rows = {
@@ -141,10 +142,10 @@ class ReadBack:
                 if code in rows or code not in self.reach.reachable or guarded(self.state, unit, call):
                     continue
                 if path is not None and not opens_to_write(call, 1):
-                    yield _Use(unit, call, self.names.of(unit, path), path)
+                    yield _Use(unit, call, self.names.of(unit, path), path, self.shapes.of(unit, path))
                 elif path is None and folder is not None:
                     starts = frozenset(self.roots.of(unit, folder, file=_is_pattern(self.state, call)))
-                    yield _Use(unit, call, {root.text for root in starts}, folder, starts)
+                    yield _Use(unit, call, {root.text for root in starts}, folder, starts=starts)
 
     # Where they meet --------------------------------------------------------------------------------------------------
 
@@ -202,6 +203,18 @@ def _needed(unit: Unit, meetings: Iterable[_Meeting]) -> list[_Meeting]:
     return found
 
 
+def _alike(writes: Sequence[_Use], reads: Sequence[_Use]) -> tuple[list[_Use], list[_Use]]:
+    """The writes and the reads, those that may be of one path by its look with a key in common."""
+    keys: list[set[Hashable]] = [set(use.keys) for use in (*writes, *reads)]
+    for at, write in enumerate(writes):
+        for by, read in enumerate(reads, len(writes)):
+            if any(one.meets(other) for one in write.shapes for other in read.shapes):
+                keys[at].add((at, by))
+                keys[by].add((at, by))
+    uses = [use._replace(keys=found) for use, found in zip((*writes, *reads), keys, strict=True)]
+    return uses[: len(writes)], uses[len(writes) :]
+
+
 def _may_be_one(written: frozenset[Root], listed: frozenset[Root]) -> bool:
     """Whether two folders may be one, and only a run can tell: one of them is known by the name of a variable alone."""
     unknown = any(starts and all(root.named for root in starts) for starts in (written, listed))
@@ -232,7 +245,7 @@ def _gives_rows(code: cst.CSTNode) -> bool:
 
 def _meeting(unit: Unit, writing: cst.CSTNode, reading: cst.CSTNode) -> cst.CSTNode | None:
     """The statement after the write before which all processes can meet: the read itself, or the statement that decides
-    whether the read runs. None if the write does not come first."""
+    whether and how often the read runs. None if the write does not come first."""
     if unit.names.function(writing) is not unit.names.function(reading):
         return None
     above = [writing, *unit.names.ancestors(writing)]
