@@ -21,7 +21,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.modules import torch_name
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import bindings_value
+from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
@@ -29,7 +29,18 @@ from ..training.training import Training
 from .batch_artifacts import has_phases
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by
-from .engine.layout import CHOSEN, Partial, ShardRow, ShardSize, Unclear, inner, is_figure, varies
+from .engine.layout import (
+    CHOSEN,
+    Partial,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    holds_figure,
+    inner,
+    is_container,
+    is_figure,
+    varies,
+)
 from .epoch_findings import averages_filled, counts_filled, stays, stays_joint, stays_shaped
 from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
@@ -37,7 +48,7 @@ from .epoch_totals import Total, Totals, deciding
 from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts
 from .loop_step import bound, bound_by, entry, is_loss_entry, plain
-from .losses import assigned, is_loss_name, read_off, reduced
+from .losses import assigned, is_loss_name, is_tensor, read_off, reduced
 from .padding import ragged
 from .reductions import reduction_of
 from .row_counts import counted
@@ -170,8 +181,12 @@ class _Loop:
         return not plan.reduced[total] and any(map(self._is_number, total.value))
 
     def _is_number(self, value: cst.BaseExpression) -> bool:
-        """Whether a value is a number, or several, that code of the program computes from the rows of the batch."""
-        layout = inner(self.layouts.value(value))
+        """Whether a value is a number, or a container with some, that code of the program computes from the rows of the
+        batch."""
+        layout = self.layouts.value(value)
+        if is_container(layout) and holds_figure(layout):
+            return True
+        layout = inner(layout)
         if isinstance(layout, Unclear):
             return layout.joint
         return isinstance(layout, ShardRow) or (isinstance(layout, Partial) and layout.host is True)
@@ -452,7 +467,14 @@ class _Loop:
         return bool(loops) and all(loop in self.training.train_loops for loop in loops)
 
     def _is_loss(self, name: cst.Name) -> bool:
-        return is_loss_name(self.state, self.training, self.unit, name) or self._is_of_forward(name)
+        """Whether a name holds a loss, in a tensor for certain: only that can be detached and reduced."""
+        named = is_loss_name(self.state, self.training, self.unit, name) and self._is_tensor(name)
+        return named or self._is_of_forward(name)
+
+    def _is_tensor(self, name: cst.Name) -> bool:
+        layout = self.layouts.value(name)
+        known = isinstance(layout, Partial) or is_container(layout)
+        return is_figure(layout) if known else is_tensor(self.state, self.unit, name)
 
     def _is_of_forward(self, name: cst.Name) -> bool:
         """Whether a name holds one number, in a tensor, as a module gave it: a part of a loss."""
@@ -469,11 +491,12 @@ class _Loop:
     def _read_off(self, name: cst.Name) -> list[cst.Name]:
         """The losses from which a number was read in this step: ``value = loss.item()``."""
         binding = self.unit.names.binding(name)
-        if binding is None or not all(d in self.inside for d in binding.definitions):
+        seen = unshadowed(self.unit.names, binding, name) if binding is not None else ()
+        if not all(d in self.inside for d in seen):
             return []
-        values = [value for d in binding.definitions if (value := assigned(self.unit, d)) is not None]
+        values = [value for d in seen if (value := assigned(self.unit, d)) is not None]
         found = [loss for v in values if (loss := read_off(v)) is not None and self._is_loss(loss)]
-        return found if len(found) == len(binding.definitions) else []
+        return found if len(found) == len(seen) else []
 
     def _added(self, total: Total) -> list[cst.Name]:
         return [n for v in total.value for n in descendants(v) if isinstance(n, cst.Name)]

@@ -59,11 +59,55 @@ def test_a_loss_that_a_function_gives_is_reduced_where_it_returns(step: str, tra
     assert findings == []
 
 
+PLAIN = """\
+def every(convert):
+    def through(held):
+        return {key: through(one) for key, one in held.items()} if isinstance(held, dict) else convert(held)
+    return through
+
+
+@every
+def plain(held):
+    return held if isinstance(held, float) else held.item()
+
+
+means = Means()"""
+FROM_METERS = "from meters import Means\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "epoch"),
+    [
+        ("figures = plain({'loss': loss})\nmeans.update(figures)", "print(means.all())"),
+        ("figures = {'loss': loss}\nmeans.update(figures)", "print(means.all())"),
+        ("value = plain(loss)\ntotal += value", "print(total / len(loader))"),
+    ],
+    ids=["a dict of numbers", "a dict of tensors", "a number or a tensor"],
+)
+def test_only_what_is_certainly_a_tensor_is_detached(step: str, epoch: str, trained: Trained) -> None:
+    text, findings = trained(top=FROM_METERS + PLAIN, step=step, epoch=epoch)
+    assert "reduce(" not in text and findings == ["metrics_gather"]
+
+
+def test_a_loss_that_is_a_number_by_then_is_reduced_where_it_is_read_off(trained: Trained) -> None:
+    text, findings = trained(step="loss = loss.item()\ntotal += loss", epoch="print(total / len(loader))")
+    assert f"loss = {MEAN.format('loss')}\n" in text and "total += loss\n" in text
+    assert findings == []
+
+
+def test_what_a_function_gives_as_a_number_this_time_is_reduced_as_one(trained: Trained) -> None:
+    top = "def figure(loss, as_number):\n    if as_number:\n        return loss.item()\n    return loss"
+    step = "value = figure(loss, True)\ntotal += value"
+    text, findings = trained(top=top, step=step, epoch="print(total / len(loader))")
+    assert "reduce(torch.tensor(value, " in text and findings == []
+
+
 def test_a_number_from_before_the_loop_is_no_loss(trained: Trained) -> None:
     text, findings = trained(built="weight = 0.5", step="total += weight", epoch="print(total / len(loader))")
     assert "reduce(" not in text and findings == []
 
 
+MEAN = 'accelerator.reduce({}.detach(), reduction="mean").item()'
 SUMMED = 'accelerator.reduce({}.detach(), reduction="sum").item()'
 NUMBER = 'accelerator.reduce(torch.tensor({}, device=accelerator.device), reduction="{}").item()'
 JUDGE = """\
