@@ -303,7 +303,28 @@ class _Loop:
         text = self.unit.names.module.code_for_node(value)
         plain = number or isinstance(value, _EXPRESSIONS) or value.lpar
         because = "collected over the epoch, and each process computes it from its shard of the data"
-        return Gather(value, (text if plain else f"({text})",), because, Form.REDUCE, reduction=op, number=torch or "")
+        of = text if plain else f"({text})"
+        real = bool(number) and self._is_real(value)
+        return Gather(value, (of,), because, Form.REDUCE, reduction=op, number=torch or "", real=real)
+
+    def _is_real(self, value: cst.BaseExpression, seen: frozenset[Binding] = frozenset()) -> bool:
+        """Whether a number is certainly a float: a mean, a quotient, what is computed from one."""
+        layout = self.layouts.value(value)
+        if isinstance(value, cst.Float) or (isinstance(layout, Partial) and layout.op == "mean"):
+            return True
+        if isinstance(value, cst.BinaryOperation):
+            divided = isinstance(value.operator, cst.Divide)
+            return divided or self._is_real(value.left, seen) or self._is_real(value.right, seen)
+        if isinstance(value, cst.Call):
+            named = isinstance(value.func, cst.Name) and value.func.value == "float"
+            functions = self.reach.called(value)
+            given = [r.value for f in functions for r in self.unit.names.returns.get(f, ()) if r.value is not None]
+            return named or (bool(given) and all(self._is_real(one, seen) for one in given))
+        binding = self.unit.names.binding(value) if isinstance(value, cst.Name) else None
+        if binding is None or binding in seen:
+            return False
+        values = bindings_value(self.unit.names, binding, unshadowed(self.unit.names, binding, value))
+        return any(self._is_real(one, seen | {binding}) for one in values)
 
     def _is_scaled(self, value: cst.BaseExpression, seen: frozenset[Binding] = frozenset()) -> bool:
         """Whether a number is divided by what is the same on all processes, such as the batch size: as a sum it would

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config
+from torchlift.rewriter.config import Config, Target
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.source import decode
 
@@ -110,6 +110,7 @@ def test_a_number_from_before_the_loop_is_no_loss(trained: Trained) -> None:
 MEAN = 'accelerator.reduce({}.detach(), reduction="mean").item()'
 SUMMED = 'accelerator.reduce({}.detach(), reduction="sum").item()'
 NUMBER = 'accelerator.reduce(torch.tensor({}, device=accelerator.device), reduction="{}").item()'
+SUM_OF = 'accelerator.reduce(torch.tensor({}{}), reduction="sum").item()'
 JUDGE = """\
 class Judge(torch.nn.Module):
     def forward(self, out, y):
@@ -137,6 +138,20 @@ def test_what_a_criterion_counts_is_summed_beside_its_loss(more: str, added: str
     assert "gather" not in text and findings == ["filled-batch"]
 
 
+@pytest.mark.parametrize("target", Target)
+def test_a_number_is_exact_in_the_tensor_that_it_is_reduced_in(target: Target) -> None:
+    """On one process it is the original's to the last bit: a float needs float64, a count stays a whole number. A
+    device may have no float64, and Accelerate reduces on the device alone."""
+    text, _ = migrated(
+        "rows = x.size(0)\nloss = torch.nn.functional.cross_entropy(model(x), y)",
+        "total += loss.item() * rows\nhits += rows", "print(total / hits)", target=target,
+    )  # fmt: skip
+    device = ", device=accelerator.device"
+    double = f", dtype=torch.float64{device if target is Target.ACCELERATE else ''}"
+    assert f"    total += {SUM_OF.format('loss.item() * rows', double)}\n" in text
+    assert f"    hits += {SUM_OF.format('rows', device)}\n" in text
+
+
 LOOP = """\
 import torch
 model = torch.nn.Linear(8, 2)
@@ -152,10 +167,12 @@ for x, y in loader:
 """
 
 
-def migrated(loss: str, step: str, epoch: str, *, options: str = "", keep: bool = False) -> tuple[str, list[str]]:
+def migrated(
+    loss: str, step: str, epoch: str, *, options: str = "", keep: bool = False, target: Target = Target.TORCHLIFT
+) -> tuple[str, list[str]]:
     """The new text, and the messages of all findings."""
     text = LOOP.format(step=indent(f"{loss}\n{step}", "    "), epoch=epoch, options=options)
-    config = Config(keep_global_batch=keep)
+    config = Config(keep_global_batch=keep, target=target)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
     return file.after.decode(), [found.message for found in file.diagnoses]
 
