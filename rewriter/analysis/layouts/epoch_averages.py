@@ -115,8 +115,10 @@ class _Loop:
         others = [t for t in rest if self._tensors_in(t) or self._has_numbers_alone(t, plan)]
         self.joint = {t: f for t in totals if (f := joint_figure(self.layouts, t.value)) is not None}
         plan.gather_for([t for t in others if self._is_gathered(t)], self._gather)
+        if any(self._meets(value, plan) for t in others if t not in plan.gathered for value in t.value):
+            plan.gather_for([], self._gather)
         for total in (t for t in others if t not in plan.gathered):
-            numbers = self._by_numbers(total, plan.reduced[total])
+            numbers = self._by_numbers(total, plan)
             if numbers is None:
                 alone.append(total)
             else:
@@ -263,20 +265,38 @@ class _Loop:
         read += [n for statement in made for n in descendants(statement) if isinstance(n, cst.Name)]
         return any(self.unit.names.binding(name) in names for name in read)
 
-    def _by_numbers(self, total: Total, losses: list[Gather]) -> list[Gather] | None:
+    def _meets(self, value: cst.BaseExpression, plan: EpochPlan) -> bool:
+        """Whether a value would be computed from joined rows and from this process's own."""
+        return self._reads_joined(value, plan) and not isinstance(self.layouts.value(value), ShardSize)
+
+    def _reads_joined(self, value: cst.BaseExpression, plan: EpochPlan) -> bool:
+        """Whether a value reads, where it stands, what the gather of the loop joins, or counts that in place of
+        another."""
+        gather = plan.gather
+        if gather is None or self.unit.names.order(value) < self.unit.names.order(gather.node):
+            return False
+        counts = {name for name, _ in gather.counts}
+        names = [part for part in descendants(value) if isinstance(part, cst.Name)]
+        return any(name in counts or name.value in gather.set_anew for name in names)
+
+    def _by_numbers(self, total: Total, plan: EpochPlan) -> list[Gather] | None:
         """
         The reductions of what a total adds, number by number; None where something in it is none, or is not computed by
         all processes alike.
 
         Args:
             total: whose rows cannot be gathered.
-            losses: the reductions of the losses in it. One that is a part of a number is reduced with that.
+            plan: with the reductions of the losses in it. One that is a part of a number is reduced with that; a number
+                of rows that are joined is whole.
         """
+        losses = plan.reduced[total]
         loops = self.unit.names.enclosing(total.node, cst.For)
         if any(isinstance(a, cst.For) and a in self.inside and self._decides(a.iter) for a in loops):
             return None
         found: list[Gather] = []
         for value in total.value:
+            if self._reads_joined(value, plan):
+                continue
             if not self._tensors_in(Total(total.node, [value], total.place)) and (losses or not self._is_number(value)):
                 below = set(descendants(value))
                 found += [gather for gather in losses if gather.node in below]

@@ -347,6 +347,30 @@ def test_a_mean_is_reduced_beside_figures_that_stay(trained: Trained) -> None:
     assert findings == ["filled-batch", "metrics_gather"]
 
 
+SHARE_OF = """\
+from meters import Meter
+losses, shares = Meter(), Meter()
+
+
+def share_of(out, y, most=(1,)):
+    _, best = out.topk(max(most))
+    hits = best.eq(y.view(-1, 1))
+    return [hits[:, :k].reshape(-1).float().sum(0) * (100.0 / y.size(0)) for k in most]"""
+
+
+@pytest.mark.parametrize("counted", ["x.size(0)", "y.size(0)"])
+def test_rows_that_are_joined_for_one_meter_are_counted_for_the_other(counted: str, trained: Trained) -> None:
+    """Their number is that of all rows where it stands, and is neither reduced once more nor swapped twice."""
+    step = f"losses.update(loss.item(), {counted})\nshares.update(first[0], {counted})"
+    text, findings = trained(
+        top=SHARE_OF, loss="out = model(x)\nloss = criterion(out, y)\nfirst, more = share_of(out.data, y, (1, 2))",
+        built="criterion = torch.nn.CrossEntropyLoss()", step=step, epoch="print(losses.avg, shares.avg)",
+    )  # fmt: skip
+    assert f"losses.update({MEAN.format('loss')}, y.size(0))\n" in text
+    assert 'shares.update(accelerator.reduce(first[0].detach(), reduction="mean"), y.size(0))\n' in text
+    assert findings == ["filled-batch"]
+
+
 WEIGHED = "total += loss.item() * len(y)\nhits += len(y)", "print(total / hits)"
 
 
