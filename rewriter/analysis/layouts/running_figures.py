@@ -12,7 +12,9 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import Function, State, Unit, Unknown, origins
+from ..dataflow.solver import Slot
+from ..dataflow.values import Function, State, Trail, Unit, Unknown, origins, traces
+from ..effects.handles import may_write
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -227,15 +229,25 @@ def line_of(unit: Unit, effect: Effect) -> cst.CSTNode:
 
 
 def is_logged(state: State, call: cst.Call) -> bool:
-    """Whether a call gives a line to a logger, or a figure to a tracker."""
+    """Whether a call gives a line to a logger, a figure to a tracker, or something to a file that is open."""
     record = state.calls.get(call)
-    if record is None:
+    if record is None or any(isinstance(thing, Function) for thing in record.callees):
         return False
     called, last = outside_name(record), method_name(call)
     held = record.receiver.things if record.receiver is not None else ()
-    made = [thing.qualified for thing in held if isinstance(thing, Unknown)]
-    if last in _LOGGING and any(name.partition(".")[0] in _LOGGERS for name in (called, *made)):
+    made = [thing for thing in held if isinstance(thing, Unknown)]
+    names = [thing.qualified for thing in made]
+    if last in _LOGGING and any(name.partition(".")[0] in _LOGGERS for name in (called, *names)):
         return True
-    starts = (*made, f"{called.rpartition('.')[0]}.init")  # wandb.log
-    known = questions.writes(called) or any(questions.tracker(name) is not None for name in starts)
-    return last.startswith(_TRACKED) and known
+    if any(questions.tracker(name) is not None for name in names) or _is_open(record.receiver):
+        return True
+    makers = [thing.node for thing in made if isinstance(thing.node, cst.Call)]  # csv.writer(file)
+    if any(_is_open(state.values.get(arg.value)) for one in (call, *makers) for arg in one.args):
+        return True
+    start = f"{called.rpartition('.')[0]}.init"  # wandb.log
+    return last.startswith(_TRACKED) and (questions.writes(called) or questions.tracker(start) is not None)
+
+
+def _is_open(slot: Slot | None) -> bool:
+    """Whether something is a file that is, or may be, open for writing."""
+    return any(isinstance(trace.node, cst.Call) and may_write(trace.node, 1) for trace in traces(slot, Trail.FILE))
