@@ -116,5 +116,11 @@ def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
     name = facts.accelerator
     text = f"{name}.reduce({gather.names[0]}.detach(){how})"
     if gather.number:
-        text = f"{name}.reduce({gather.number}.tensor({gather.names[0]}, device={name}.device){how}).item()"
+        text = f"{name}.reduce({gather.number}.tensor({gather.names[0]}{_options(facts, gather)}){how}).item()"
     return Replace(ID, gather.node, lambda _: cst.parse_expression(text), reason=gather.because, whole=True)
+
+
+def _options(facts: ModuleFacts, gather: Gather) -> str:
+    """How the tensor of a number is made: exact, and where the target can reduce it. A device may have no float64."""
+    dtype = f", dtype={gather.number}.float64" if gather.real else ""
+    return dtype if gather.real and facts.abilities.reduces_anywhere else f"{dtype}, device={facts.accelerator}.device"

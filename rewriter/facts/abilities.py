@@ -22,6 +22,8 @@ class Abilities(NamedTuple):
     """A prepared loader keeps a DistributedSampler that it has; otherwise the rows would be sharded twice."""
     inert: bool
     """It has ``Inert``, which replaces a tracker or file on the processes that must not use it."""
+    reduces_anywhere: bool
+    """``reduce`` takes tensors on any device, the CPU too."""
     shards_batches: bool
     """It has ``shard_batch``, which cuts a batch that the script makes without a loader."""
 
@@ -34,6 +36,7 @@ TORCHLIFT = Abilities(
     loads_to_device=True,
     keeps_samplers=True,
     inert=True,
+    reduces_anywhere=True,
     shards_batches=True,
 )
 ACCELERATE = Abilities(
@@ -44,5 +47,6 @@ ACCELERATE = Abilities(
     loads_to_device=False,
     keeps_samplers=False,
     inert=False,
+    reduces_anywhere=False,
     shards_batches=False,
 )

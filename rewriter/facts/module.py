@@ -191,6 +191,8 @@ class Gather(NamedTuple):
     before."""
     number: str = ""
     """For ``REDUCE``: the module's name for torch, where what is reduced is a number and no tensor."""
+    real: bool = False
+    """For ``REDUCE`` of a number: it is a Python float, which a tensor holds exactly as float64 only."""
     figures: tuple[tuple[str, str], ...] = ()
     """For ``GATHER``: single numbers among the values that are read (a loss that the model computed), and the reduction
     of each."""

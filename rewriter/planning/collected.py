@@ -44,6 +44,7 @@ from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.epoch_averages import averages
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
+from ..analysis.layouts.own_counts import own_counts
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
 from ..analysis.syntax.walk import descendants
@@ -249,9 +250,10 @@ class Collected:
                 self.findings.extend(unclear_losses(state, self.unit, reach, training, equality.shared))
         else:
             self.findings.extend(open_losses(self.program.loss_reductions, self.unit, training))
-            means = dict(mean_of_batches(state, self.unit, equality.shared))
+            means = dict(mean_of_batches(reach, self.unit, equality.shared))
             self.findings.extend(told(self.figures, means))
             self.findings.extend(means.values())
+            self.findings.extend(own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare))
             self.findings.extend(early_lengths(state, self.unit, equality.shared, self.before_prepare))
             self.findings.extend(filled_batches(self.unit, training, self.gathers))
             self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))

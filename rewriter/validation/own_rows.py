@@ -358,7 +358,7 @@ class OwnRows:
             for function in functions:
                 found |= self._put_in(unit, call, function, self._returned.get((function, place), NONE))
             return found
-        if origins(self._state.values.get(call), Role.LOADER, Role.MODEL, Role.OPTIMIZER):
+        if origins(self._state.values.get(call), Role.LOADER, Role.MODEL):
             return NONE
         found = self._of_arguments(unit, call)
         if method_name(call) == "next" and self._draws(call):

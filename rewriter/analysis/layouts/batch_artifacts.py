@@ -22,8 +22,10 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .divergence import Equality
+from .engine.layout import Partial, inner
 from .epoch_quotients import counts_rows, datasets
 from .last_batches import drops_last, option
+from .loop_layouts import LoopLayouts
 from .losses import read_off
 from .reductions import reduces_rows, reduction_of
 
@@ -128,27 +130,44 @@ def _is_number(unit: Unit, name: cst.Name) -> bool:
     return not words.isdisjoint(("item", "size", "shape", "float", "len", "int"))
 
 
-def mean_of_batches(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Finding]]:
+def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Finding]]:
     """Means of batches that are summed up and divided by another number than that of the process's own batches, each
     with the statement that sums up."""
+    state = reach.state
     for loop, loaders in state.loaders.items():
         if loop not in shared or not isinstance(loop, cst.For) or loop not in unit.names.parents:
             continue
         inside = set(descendants(loop))
-        for node in descendants(loop):
-            if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name) and _adds_mean(state, unit, node):
-                binding = unit.names.binding(node.target)
-                counts = _Counts(state, unit, loop, loaders)
-                quotient = _divided(unit, binding, inside, counts) if binding is not None else None
-                shown = _never_divided(unit, binding, inside) if binding is not None else None
-                if shown is not None and not any(isinstance(n, cst.Divide) for n in _operators(node.value)):
-                    quotient = shown, "nothing: on N processes there are N times fewer batches to add up"
-                if quotient is not None:
-                    told = f"`{node.target.value}` adds up means over batches and is divided by {quotient[1]}"
-                    remedy = (
-                        "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
-                    )
-                    yield node, Finding("mean-of-batches", quotient[0], told, remedy)
+        adds = (node for node in inside if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign))
+        layouts: LoopLayouts | None = None
+        for node in sorted(adds, key=unit.names.order):
+            binding = unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
+            quotient = (
+                _other_quotient(state, unit, loop, loaders, inside, node, binding) if binding is not None else None
+            )
+            if quotient is None or binding is None:
+                continue
+            layouts = layouts or LoopLayouts(state, reach, unit, loop)
+            if _adds_mean(state, unit, layouts, node):
+                told = f"`{binding.name}` adds up means over batches and is divided by {quotient[1]}"
+                remedy = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
+                yield node, Finding("mean-of-batches", quotient[0], told, remedy)
+
+
+def _other_quotient(
+    state: State,
+    unit: Unit,
+    loop: cst.For,
+    loaders: Iterable[Origin],
+    inside: Container[cst.CSTNode],
+    node: cst.AugAssign,
+    binding: Binding,
+) -> tuple[cst.CSTNode, str] | None:
+    """Where a total is divided by something else than the number of batches, or shown as it is; and by what."""
+    shown = _never_divided(unit, binding, inside)
+    if shown is not None and not any(isinstance(n, cst.Divide) for n in _operators(node.value)):
+        return shown, "nothing: on N processes there are N times fewer batches to add up"
+    return _divided(unit, binding, inside, _Counts(state, unit, loop, loaders))
 
 
 def early_lengths(
@@ -274,9 +293,10 @@ def _in_a_phase(unit: Unit, node: cst.CSTNode, inside: Container[cst.CSTNode]) -
     return False
 
 
-def _adds_mean(state: State, unit: Unit, node: cst.AugAssign) -> bool:
-    if not isinstance(node.operator, cst.AddAssign):
-        return False
+def _adds_mean(state: State, unit: Unit, layouts: LoopLayouts, node: cst.AugAssign) -> bool:
+    layout = inner(layouts.value(node.value))
+    if isinstance(layout, Partial):
+        return layout.op == "mean"
     parts = list(descendants(node.value))
     if any(isinstance(p, cst.BinaryOperation) and isinstance(p.operator, cst.Multiply) for p in parts):
         return False

@@ -21,7 +21,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.modules import torch_name
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import bindings_value
+from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
@@ -29,7 +29,18 @@ from ..training.training import Training
 from .batch_artifacts import has_phases
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by
-from .engine.layout import CHOSEN, Partial, ShardRow, ShardSize, Unclear, inner, is_figure, varies
+from .engine.layout import (
+    CHOSEN,
+    Partial,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    holds_figure,
+    inner,
+    is_container,
+    is_figure,
+    varies,
+)
 from .epoch_findings import averages_filled, counts_filled, stays, stays_joint, stays_shaped
 from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
@@ -37,7 +48,7 @@ from .epoch_totals import Total, Totals, deciding
 from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts
 from .loop_step import bound, bound_by, entry, is_loss_entry, plain
-from .losses import assigned, is_loss_name, read_off, reduced
+from .losses import assigned, is_loss_name, is_tensor, read_off, reduced
 from .padding import ragged
 from .reductions import reduction_of
 from .row_counts import counted
@@ -104,8 +115,10 @@ class _Loop:
         others = [t for t in rest if self._tensors_in(t) or self._has_numbers_alone(t, plan)]
         self.joint = {t: f for t in totals if (f := joint_figure(self.layouts, t.value)) is not None}
         plan.gather_for([t for t in others if self._is_gathered(t)], self._gather)
+        if any(self._meets(value, plan) for t in others if t not in plan.gathered for value in t.value):
+            plan.gather_for([], self._gather)
         for total in (t for t in others if t not in plan.gathered):
-            numbers = self._by_numbers(total, plan.reduced[total])
+            numbers = self._by_numbers(total, plan)
             if numbers is None:
                 alone.append(total)
             else:
@@ -170,8 +183,12 @@ class _Loop:
         return not plan.reduced[total] and any(map(self._is_number, total.value))
 
     def _is_number(self, value: cst.BaseExpression) -> bool:
-        """Whether a value is a number, or several, that code of the program computes from the rows of the batch."""
-        layout = inner(self.layouts.value(value))
+        """Whether a value is a number, or a container with some, that code of the program computes from the rows of the
+        batch."""
+        layout = self.layouts.value(value)
+        if is_container(layout) and holds_figure(layout):
+            return True
+        layout = inner(layout)
         if isinstance(layout, Unclear):
             return layout.joint
         return isinstance(layout, ShardRow) or (isinstance(layout, Partial) and layout.host is True)
@@ -248,20 +265,38 @@ class _Loop:
         read += [n for statement in made for n in descendants(statement) if isinstance(n, cst.Name)]
         return any(self.unit.names.binding(name) in names for name in read)
 
-    def _by_numbers(self, total: Total, losses: list[Gather]) -> list[Gather] | None:
+    def _meets(self, value: cst.BaseExpression, plan: EpochPlan) -> bool:
+        """Whether a value would be computed from joined rows and from this process's own."""
+        return self._reads_joined(value, plan) and not isinstance(self.layouts.value(value), ShardSize)
+
+    def _reads_joined(self, value: cst.BaseExpression, plan: EpochPlan) -> bool:
+        """Whether a value reads, where it stands, what the gather of the loop joins, or counts that in place of
+        another."""
+        gather = plan.gather
+        if gather is None or self.unit.names.order(value) < self.unit.names.order(gather.node):
+            return False
+        counts = {name for name, _ in gather.counts}
+        names = [part for part in descendants(value) if isinstance(part, cst.Name)]
+        return any(name in counts or name.value in gather.set_anew for name in names)
+
+    def _by_numbers(self, total: Total, plan: EpochPlan) -> list[Gather] | None:
         """
         The reductions of what a total adds, number by number; None where something in it is none, or is not computed by
         all processes alike.
 
         Args:
             total: whose rows cannot be gathered.
-            losses: the reductions of the losses in it. One that is a part of a number is reduced with that.
+            plan: with the reductions of the losses in it. One that is a part of a number is reduced with that; a number
+                of rows that are joined is whole.
         """
+        losses = plan.reduced[total]
         loops = self.unit.names.enclosing(total.node, cst.For)
         if any(isinstance(a, cst.For) and a in self.inside and self._decides(a.iter) for a in loops):
             return None
         found: list[Gather] = []
         for value in total.value:
+            if self._reads_joined(value, plan):
+                continue
             if not self._tensors_in(Total(total.node, [value], total.place)) and (losses or not self._is_number(value)):
                 below = set(descendants(value))
                 found += [gather for gather in losses if gather.node in below]
@@ -288,7 +323,28 @@ class _Loop:
         text = self.unit.names.module.code_for_node(value)
         plain = number or isinstance(value, _EXPRESSIONS) or value.lpar
         because = "collected over the epoch, and each process computes it from its shard of the data"
-        return Gather(value, (text if plain else f"({text})",), because, Form.REDUCE, reduction=op, number=torch or "")
+        of = text if plain else f"({text})"
+        real = bool(number) and self._is_real(value)
+        return Gather(value, (of,), because, Form.REDUCE, reduction=op, number=torch or "", real=real)
+
+    def _is_real(self, value: cst.BaseExpression, seen: frozenset[Binding] = frozenset()) -> bool:
+        """Whether a number is certainly a float: a mean, a quotient, what is computed from one."""
+        layout = self.layouts.value(value)
+        if isinstance(value, cst.Float) or (isinstance(layout, Partial) and layout.op == "mean"):
+            return True
+        if isinstance(value, cst.BinaryOperation):
+            divided = isinstance(value.operator, cst.Divide)
+            return divided or self._is_real(value.left, seen) or self._is_real(value.right, seen)
+        if isinstance(value, cst.Call):
+            named = isinstance(value.func, cst.Name) and value.func.value == "float"
+            functions = self.reach.called(value)
+            given = [r.value for f in functions for r in self.unit.names.returns.get(f, ()) if r.value is not None]
+            return named or (bool(given) and all(self._is_real(one, seen) for one in given))
+        binding = self.unit.names.binding(value) if isinstance(value, cst.Name) else None
+        if binding is None or binding in seen:
+            return False
+        values = bindings_value(self.unit.names, binding, unshadowed(self.unit.names, binding, value))
+        return any(self._is_real(one, seen | {binding}) for one in values)
 
     def _is_scaled(self, value: cst.BaseExpression, seen: frozenset[Binding] = frozenset()) -> bool:
         """Whether a number is divided by what is the same on all processes, such as the batch size: as a sum it would
@@ -452,7 +508,14 @@ class _Loop:
         return bool(loops) and all(loop in self.training.train_loops for loop in loops)
 
     def _is_loss(self, name: cst.Name) -> bool:
-        return is_loss_name(self.state, self.training, self.unit, name) or self._is_of_forward(name)
+        """Whether a name holds a loss, in a tensor for certain: only that can be detached and reduced."""
+        named = is_loss_name(self.state, self.training, self.unit, name) and self._is_tensor(name)
+        return named or self._is_of_forward(name)
+
+    def _is_tensor(self, name: cst.Name) -> bool:
+        layout = self.layouts.value(name)
+        known = isinstance(layout, Partial) or is_container(layout)
+        return is_figure(layout) if known else is_tensor(self.state, self.unit, name)
 
     def _is_of_forward(self, name: cst.Name) -> bool:
         """Whether a name holds one number, in a tensor, as a module gave it: a part of a loss."""
@@ -469,11 +532,12 @@ class _Loop:
     def _read_off(self, name: cst.Name) -> list[cst.Name]:
         """The losses from which a number was read in this step: ``value = loss.item()``."""
         binding = self.unit.names.binding(name)
-        if binding is None or not all(d in self.inside for d in binding.definitions):
+        seen = unshadowed(self.unit.names, binding, name) if binding is not None else ()
+        if not all(d in self.inside for d in seen):
             return []
-        values = [value for d in binding.definitions if (value := assigned(self.unit, d)) is not None]
+        values = [value for d in seen if (value := assigned(self.unit, d)) is not None]
         found = [loss for v in values if (loss := read_off(v)) is not None and self._is_loss(loss)]
-        return found if len(found) == len(binding.definitions) else []
+        return found if len(found) == len(seen) else []
 
     def _added(self, total: Total) -> list[cst.Name]:
         return [n for v in total.value for n in descendants(v) if isinstance(n, cst.Name)]

@@ -61,43 +61,51 @@ class Quotients:
 
     def _all(self) -> Iterator[Quotient]:
         for node in self.unit.names.every(cst.BinaryOperation, cst.AugAssign):
-            if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
-                over, under = node.left, node.right
-            elif isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.DivideAssign):
-                over, under = node.target, node.value
-            else:
+            halves = division(node)
+            if halves is None:
                 continue
-            above, below = self._read(over), self._read(under)
-            by_rows = self._is_number_of_rows(under)
+            above, below = (read_totals(self.unit, self.totals, half) for half in halves)
+            by_rows = self._is_number_of_rows(halves[1])
             if above and (below or by_rows):
                 yield Quotient(node, above, below, by_rows)
-
-    def _read(self, node: cst.BaseExpression, depth: int = 0) -> list[Total]:
-        """The totals that an expression is computed from."""
-        found: dict[Total, None] = {}
-        for part in descendants(node):
-            if isinstance(part, (cst.Name, cst.Attribute, cst.Subscript)):
-                here = [t for t in self.totals if self._is_place(t, part)]
-                found.update(dict.fromkeys(here))
-                binding = self.unit.names.binding(part) if isinstance(part, cst.Name) and not here else None
-                for value in bindings_value(self.unit.names, binding) if binding and depth < _DEPTH else ():
-                    if not any(total.node is value or value in total.value for total in self.totals):
-                        found.update(dict.fromkeys(self._read(value, depth + 1)))
-        return list(found)
-
-    def _is_place(self, total: Total, read: cst.BaseExpression) -> bool:
-        """Whether a read is of the place of a total."""
-        place = total.kept_in
-        if not place.deep_equals(read):
-            return False
-        if isinstance(place, cst.Name) and isinstance(read, cst.Name):
-            return self.unit.names.binding(place) is self.unit.names.binding(read)
-        return True
 
     def _is_number_of_rows(self, divisor: cst.BaseExpression) -> bool:
         """``len(data)``, ``len(loader.dataset)``, and a variable that holds it."""
         values = seen_values(self.unit.names, divisor) if isinstance(divisor, cst.Name) else [divisor]
         return bool(values) and all(counts_rows(self.state, value, self.data) for value in values)
+
+
+def division(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """The two halves of ``a / b`` and of ``a /= b``; None for anything else."""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+        return node.left, node.right
+    if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.DivideAssign):
+        return node.target, node.value
+    return None
+
+
+def read_totals(unit: Unit, totals: Iterable[Total], node: cst.BaseExpression, depth: int = 0) -> list[Total]:
+    """The totals that an expression is computed from."""
+    among, found = list(totals), dict[Total, None]()
+    for part in descendants(node):
+        if isinstance(part, (cst.Name, cst.Attribute, cst.Subscript)):
+            here = [total for total in among if is_place(unit, total, part)]
+            found.update(dict.fromkeys(here))
+            binding = unit.names.binding(part) if isinstance(part, cst.Name) and not here else None
+            for value in bindings_value(unit.names, binding) if binding and depth < _DEPTH else ():
+                if not any(total.node is value or value in total.value for total in among):
+                    found.update(dict.fromkeys(read_totals(unit, among, value, depth + 1)))
+    return list(found)
+
+
+def is_place(unit: Unit, total: Total, read: cst.BaseExpression) -> bool:
+    """Whether a read is of the place of a total."""
+    place = total.kept_in
+    if not place.deep_equals(read):
+        return False
+    if isinstance(place, cst.Name) and isinstance(read, cst.Name):
+        return unit.names.binding(place) is unit.names.binding(read)
+    return True
 
 
 def datasets(loaders: Iterable[Origin]) -> list[cst.BaseExpression]:

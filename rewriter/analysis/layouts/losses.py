@@ -9,7 +9,8 @@ import libcst as cst
 from ...facts.module import Form, Gather
 from ...facts.roles import TENSORS, Role
 from ...findings import Finding, Severity
-from ..dataflow.values import CallRecord, Function, State, Unit, origins
+from ..dataflow.values import CallRecord, Function, Instance, Mapping, Sequence, State, Unit, origins
+from ..syntax.definitions import unshadowed
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
@@ -25,6 +26,28 @@ def is_loss_name(state: State, training: Training, unit: Unit, name: cst.Name) -
     if any(o.role is Role.LOSS for o in held):
         return True
     return any(o.role is Role.OUTPUT for o in held) and _is_backpropagated(training, unit, name)
+
+
+def is_tensor(state: State, unit: Unit, name: cst.Name) -> bool:
+    """
+    Whether a name that holds a loss certainly holds a tensor there: no number that was read off it, no container.
+
+    What a function gives that hands on a number in some cases, or a dict, is none for certain.
+    """
+    binding = unit.names.binding(name)
+    seen = unshadowed(unit.names, binding, name) if binding is not None else ()
+    anew = [d for d in seen if not isinstance(unit.names.parents.get(d), cst.AugAssign)]
+    values = [assigned(unit, definition) for definition in anew]
+    return all(_is_tensor(state, name if value is None else value) for value in values)
+
+
+def _is_tensor(state: State, value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.BinaryOperation):
+        sides = (value.left, value.right)
+        return any(origins(state.values.get(side), *TENSORS) and _is_tensor(state, side) for side in sides)
+    slot = state.values.get(value)
+    things = slot.things if slot is not None else ()
+    return not origins(slot, Role.LOCAL) and not any(isinstance(t, (Instance, Mapping, Sequence)) for t in things)
 
 
 def _is_backpropagated(training: Training, unit: Unit, name: cst.Name) -> bool:
@@ -59,7 +82,7 @@ class Reducer:
             return False
         for name in self.equality.local_names(unit, value):
             reduction = reduction_of(self.state, unit, name)
-            if is_loss_name(self.state, self.training, unit, name):
+            if is_loss_name(self.state, self.training, unit, name) and is_tensor(self.state, unit, name):
                 if reduction == "mixed" or not self._everywhere(unit, name):
                     return False
                 found[name] = reduced(name, reduction, because)
@@ -79,7 +102,7 @@ class Reducer:
     def is_mean(self, unit: Unit, name: cst.Name) -> bool:
         """Whether a variable is a mean of the rows of this process, where all processes come by."""
         mean = reduction_of(self.state, unit, name) == "mean" and reduces_rows(self.state, unit, name)
-        return mean and self._everywhere(unit, name)
+        return mean and is_tensor(self.state, unit, name) and self._everywhere(unit, name)
 
     def _hidden(self, unit: Unit, value: cst.CSTNode) -> bool:
         """Whether a call gives what is one process's own and was not handed to it: ``score = validate(data_set)``."""
@@ -176,7 +199,7 @@ def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | 
         for function in (t for t in record.first.things if isinstance(t, Function) and t.unit is unit):
             for value in (r.value for r in unit.names.returns.get(function.node, ()) if r.value is not None):
                 name = value if isinstance(value, cst.Name) else read_off(value)
-                if name is not None and is_loss_name(state, training, unit, name):
+                if name is not None and is_loss_name(state, training, unit, name) and is_tensor(state, unit, name):
                     because = "the optimizer chooses its step from it, and each process holds only its shard"
                     yield reduced(name, reduction_of(state, unit, name), because)
                 elif not _is_reduced(state, value):

@@ -7,18 +7,21 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
-from ...facts.module import Count, Form, Gather, Side
+from ...facts.module import Count, Gather
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import Function, State, Unit, Unknown, origins
+from ..dataflow.solver import Slot
+from ..dataflow.values import Function, State, Trail, Unit, Unknown, origins, traces
+from ..effects.handles import may_write
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .engine.layout import is_of_rows
-from .epoch_totals import Total, collecting, deciding
+from .epoch_totals import Total, deciding
+from .joined import Joined, root_of
 from .loop_layouts import LoopLayouts
 from .losses import is_loss_name
 
@@ -58,28 +61,13 @@ class _FiguresOf:
         self.state, self.unit, self.training, self.loop = state, unit, training, loop
         self.inside = set(descendants(loop))
         self.layouts = LoopLayouts(state, reach, unit, loop) if isinstance(loop, cst.For) else None
-        self.whole = {node for gather in gathers for node in (gather.node, *gather.inline)}
-        self.joined: dict[str, list[int]] = {}
-        """The names that the loop gathers, and from where on they hold the rows of all."""
-        for gather in gathers:
-            if gather.node in self.inside and gather.form is Form.GATHER:
-                before = gather.side is Side.BEFORE
-                place = unit.names.order(gather.node) - 1 if before else unit.names.end(gather.node)
-                for name in gather.set_anew:
-                    self.joined.setdefault(name, []).append(place)
-        self.kept: dict[Binding, list[Total]] = {}
-        """What the loop collects, by the variables that hold it."""
-        for total in collecting(state, unit, descendants(loop)):
-            root = _root(total.place)
-            binding = unit.names.binding(root) if root is not None else None
-            if binding is not None:
-                self.kept.setdefault(binding, []).append(total)
-        self.shown = [name for name in shown if not self._is_joined(name)]
+        self.joined = Joined(state, unit, loop, gathers)
+        self.shown = [name for name in shown if not self.joined.holds(name)]
         self.collected: list[Total] = []
 
     def figures(self) -> Iterator[Count]:
         """What is collected and shown, and then what is of a step alone."""
-        totals = (total for kept in self.kept.values() for total in kept)
+        totals = (total for kept in self.joined.kept.values() for total in kept)
         self.collected = [total for total in totals if self._is_own_total(total)]
         read = {text for name in self.shown if name in self.inside for text in self._read(name)}
         told: set[str] = set()
@@ -97,9 +85,9 @@ class _FiguresOf:
         """Whether something of this process's own rows is added to what is kept from step to step."""
         if isinstance(total.node, cst.AugAssign) and not isinstance(total.node.operator, cst.AddAssign):
             return False
-        root = _root(total.place)
+        root = root_of(total.place)
         binding = self.unit.names.binding(root) if root is not None else None
-        if binding is None or not self.whole.isdisjoint(descendants(total.node)):
+        if binding is None or self.joined.joins(total.node):
             return False
         body = self.loop.body if isinstance(self.loop, (cst.For, cst.While)) else None
         own = set(descendants(total.node))
@@ -108,7 +96,7 @@ class _FiguresOf:
         places = [part for by in deciding(self.unit, self.loop, total) for part in descendants(by)]
         names = [n for part in (*total.value, *places) for n in descendants(part) if isinstance(n, cst.Name)]
         shares = any(origins(self.state.values.get(part), *SHARES) for part in (*total.value, *places))
-        return (shares or any(map(self._is_of_rows, total.value))) and not any(self._is_joined(name) for name in names)
+        return (shares or any(map(self._is_of_rows, total.value))) and not any(map(self.joined.holds, names))
 
     def _read(self, name: cst.Name, depth: int = 0) -> Iterator[str]:
         """The places that a shown name reads, through what the loop computes for a line: ``mean = total / count``."""
@@ -207,34 +195,10 @@ class _FiguresOf:
         unit = next((unit for unit in self.state.units.values() if node in unit.names.parents), None)
         return unit is not None and any(around in self.training.eval_loops for around in unit.names.ancestors(node))
 
-    def _is_joined(self, name: cst.Name) -> bool:
-        """Whether a figure is made of what the loop gathers, or reduces, in some steps."""
-        pending, seen = [name], set[Binding]()
-        while pending:
-            read = pending.pop()
-            if read in self.whole or any(at < self.unit.names.order(read) for at in self.joined.get(read.value, ())):
-                return True
-            binding = self.unit.names.binding(read)
-            if binding is not None and binding not in seen:
-                seen.add(binding)
-                collected = [total for total in self.kept.get(binding, ()) if read not in set(descendants(total.node))]
-                if any(not self.whole.isdisjoint(descendants(total.node)) for total in collected):
-                    return True
-                values = [*bindings_value(self.unit.names, binding), *(v for t in collected for v in t.value)]
-                pending += [n for value in values for n in descendants(value) if isinstance(n, cst.Name)]
-        return False
-
 
 def _set(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
     """Where a variable is given a value of its own."""
     return (d for d in binding.definitions if not isinstance(unit.names.parents.get(d), cst.AugAssign))
-
-
-def _root(place: cst.CSTNode) -> cst.Name | None:
-    """The variable at the front of an attribute or an entry."""
-    while isinstance(place, (cst.Attribute, cst.Subscript)):
-        place = place.value
-    return place if isinstance(place, cst.Name) else None
 
 
 def _is_part(text: str, whole: str) -> bool:
@@ -265,15 +229,25 @@ def line_of(unit: Unit, effect: Effect) -> cst.CSTNode:
 
 
 def is_logged(state: State, call: cst.Call) -> bool:
-    """Whether a call gives a line to a logger, or a figure to a tracker."""
+    """Whether a call gives a line to a logger, a figure to a tracker, or something to a file that is open."""
     record = state.calls.get(call)
-    if record is None:
+    if record is None or any(isinstance(thing, Function) for thing in record.callees):
         return False
     called, last = outside_name(record), method_name(call)
     held = record.receiver.things if record.receiver is not None else ()
-    made = [thing.qualified for thing in held if isinstance(thing, Unknown)]
-    if last in _LOGGING and any(name.partition(".")[0] in _LOGGERS for name in (called, *made)):
+    made = [thing for thing in held if isinstance(thing, Unknown)]
+    names = [thing.qualified for thing in made]
+    if last in _LOGGING and any(name.partition(".")[0] in _LOGGERS for name in (called, *names)):
         return True
-    starts = (*made, f"{called.rpartition('.')[0]}.init")  # wandb.log
-    known = questions.writes(called) or any(questions.tracker(name) is not None for name in starts)
-    return last.startswith(_TRACKED) and known
+    if any(questions.tracker(name) is not None for name in names) or _is_open(record.receiver):
+        return True
+    makers = [thing.node for thing in made if isinstance(thing.node, cst.Call)]  # csv.writer(file)
+    if any(_is_open(state.values.get(arg.value)) for one in (call, *makers) for arg in one.args):
+        return True
+    start = f"{called.rpartition('.')[0]}.init"  # wandb.log
+    return last.startswith(_TRACKED) and (questions.writes(called) or questions.tracker(start) is not None)
+
+
+def _is_open(slot: Slot | None) -> bool:
+    """Whether something is a file that is, or may be, open for writing."""
+    return any(isinstance(trace.node, cst.Call) and may_write(trace.node, 1) for trace in traces(slot, Trail.FILE))

@@ -87,6 +87,26 @@ PLACES = {
         "    mean, weight = parts(output, step)\n    accelerator.print(mean, weight)\n",
         ["mean", "weight"],
     ),
+    "what a logger of the script writes to its file": (
+        "    class Log:\n        def __init__(self):\n            self.file = open('log.txt', 'a')\n"
+        "        def put(self, name, value):\n            self.file.write(f'{name} {value}')\n"
+        "    log = Log()\n    log.put('step', step)\n    log.put('loss', loss.item())\n"
+        "    for name, value in {'worst': output.max().item()}.items():\n        log.put(name, value)\n",
+        ["loss", "value"],
+    ),
+    "what is written to an open file": (
+        "    import csv\n    with open('log.txt', mode=mode) as file:\n        print(loss, file=file)\n"
+        "        csv.writer(file).writerow([step, output.mean()])\n",
+        ["loss", "output"],
+    ),
+    "what a tracker is given in another way": (
+        "    import tensorflow as tf\n    board = tf.summary.FileWriter('runs')\n"
+        "    def put(name, value):\n"
+        "        board.add_summary(tf.Summary(value=[tf.Summary.Value(name, value)]), step)\n"
+        "    put('loss', loss.item())\n"
+        "    for name, value in model.named_parameters():\n        put(name, value.detach())\n",
+        ["loss"],
+    ),
     "what a function returns": (
         "    pass\ndef evaluate():\n    worst = []\n    for x, y in valid:\n"
         "        worst.append((model(x).argmax(1) != y).float().mean().item())\n    return max(worst)\n"
@@ -110,6 +130,10 @@ WHOLE = {
     ),
     "counts of steps, shapes, weights": (
         "    many = len(x)\n    accelerator.print(step, x.shape, many, x.dtype, model.weight.norm())\n"
+    ),
+    "what is read from a file, or given to one": (
+        "    pass\nimport json\nfile = open('seen.json')\nheld = json.load(file)\nheld.update(len(rows))\n"
+        "accelerator.print(held, file.read())\nopen('log.txt', 'w').write(str(len(rows)))\n"
     ),
     "what is reduced in an object": (
         "    seen.update(accelerator.reduce(loss.detach(), reduction='mean').item())\naccelerator.print(seen.mean)\n"

@@ -64,6 +64,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 logger = logging.getLogger()
 writer = SummaryWriter()
+log = open("log.txt", "w")
 meter = Meter()
 meters = {"loss": Meter(), "lr": Meter()}
 
@@ -152,12 +153,16 @@ def test_a_figure_of_the_last_steps_that_is_printed_after_the_loop(collect: str,
         ("pass", "print(i)", []),
         ("hits = 100.0 * (model(x).argmax(1) == y).sum().item()", "sys.stdout.write(f'{hits}')", ["hits"]),
         ("pass", "writer.add_scalar('loss', loss.item(), i)", ["loss"]),
+        ("pass", "writer.add_histogram('loss', loss.detach(), i)", ["loss"]),
+        ("pass", "log.write(f'{loss.item()}')", ["loss"]),
+        ("pass", "log.write(f'{i}')", []),
         ("part = spread(model(x))\n    whole = loss + part", "print(part.item(), whole.item())", ["part", "whole"]),
         ("best = max(scores)", "print(best, evaluated())", []),
         ("scores.append(loss.item())\n    mean = sum(scores) / len(scores)", "print(mean)\nprint(sum(scores))", []),
     ],
     ids=[
-        *("an accuracy", "on a bar", "a number", "on the console", "TensorBoard", "of a function", "no rows"),
+        *("an accuracy", "on a bar", "a number", "on the console", "TensorBoard", "another call of TensorBoard"),
+        *("in a file", "a number in a file", "of a function", "no rows"),
         "one that is reduced",
     ],
 )

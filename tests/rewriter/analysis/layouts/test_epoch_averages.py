@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config
+from torchlift.rewriter.config import Config, Target
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.source import decode
 
@@ -59,13 +59,58 @@ def test_a_loss_that_a_function_gives_is_reduced_where_it_returns(step: str, tra
     assert findings == []
 
 
+PLAIN = """\
+def every(convert):
+    def through(held):
+        return {key: through(one) for key, one in held.items()} if isinstance(held, dict) else convert(held)
+    return through
+
+
+@every
+def plain(held):
+    return held if isinstance(held, float) else held.item()
+
+
+means = Means()"""
+FROM_METERS = "from meters import Means\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "epoch"),
+    [
+        ("figures = plain({'loss': loss})\nmeans.update(figures)", "print(means.all())"),
+        ("figures = {'loss': loss}\nmeans.update(figures)", "print(means.all())"),
+        ("value = plain(loss)\ntotal += value", "print(total / len(loader))"),
+    ],
+    ids=["a dict of numbers", "a dict of tensors", "a number or a tensor"],
+)
+def test_only_what_is_certainly_a_tensor_is_detached(step: str, epoch: str, trained: Trained) -> None:
+    text, findings = trained(top=FROM_METERS + PLAIN, step=step, epoch=epoch)
+    assert "reduce(" not in text and findings == ["metrics_gather"]
+
+
+def test_a_loss_that_is_a_number_by_then_is_reduced_where_it_is_read_off(trained: Trained) -> None:
+    text, findings = trained(step="loss = loss.item()\ntotal += loss", epoch="print(total / len(loader))")
+    assert f"loss = {MEAN.format('loss')}\n" in text and "total += loss\n" in text
+    assert findings == []
+
+
+def test_what_a_function_gives_as_a_number_this_time_is_reduced_as_one(trained: Trained) -> None:
+    top = "def figure(loss, as_number):\n    if as_number:\n        return loss.item()\n    return loss"
+    step = "value = figure(loss, True)\ntotal += value"
+    text, findings = trained(top=top, step=step, epoch="print(total / len(loader))")
+    assert "reduce(torch.tensor(value, " in text and findings == []
+
+
 def test_a_number_from_before_the_loop_is_no_loss(trained: Trained) -> None:
     text, findings = trained(built="weight = 0.5", step="total += weight", epoch="print(total / len(loader))")
     assert "reduce(" not in text and findings == []
 
 
+MEAN = 'accelerator.reduce({}.detach(), reduction="mean").item()'
 SUMMED = 'accelerator.reduce({}.detach(), reduction="sum").item()'
 NUMBER = 'accelerator.reduce(torch.tensor({}, device=accelerator.device), reduction="{}").item()'
+SUM_OF = 'accelerator.reduce(torch.tensor({}{}), reduction="sum").item()'
 JUDGE = """\
 class Judge(torch.nn.Module):
     def forward(self, out, y):
@@ -93,6 +138,20 @@ def test_what_a_criterion_counts_is_summed_beside_its_loss(more: str, added: str
     assert "gather" not in text and findings == ["filled-batch"]
 
 
+@pytest.mark.parametrize("target", Target)
+def test_a_number_is_exact_in_the_tensor_that_it_is_reduced_in(target: Target) -> None:
+    """On one process it is the original's to the last bit: a float needs float64, a count stays a whole number. A
+    device may have no float64, and Accelerate reduces on the device alone."""
+    text, _ = migrated(
+        "rows = x.size(0)\nloss = torch.nn.functional.cross_entropy(model(x), y)",
+        "total += loss.item() * rows\nhits += rows", "print(total / hits)", target=target,
+    )  # fmt: skip
+    device = ", device=accelerator.device"
+    double = f", dtype=torch.float64{device if target is Target.ACCELERATE else ''}"
+    assert f"    total += {SUM_OF.format('loss.item() * rows', double)}\n" in text
+    assert f"    hits += {SUM_OF.format('rows', device)}\n" in text
+
+
 LOOP = """\
 import torch
 model = torch.nn.Linear(8, 2)
@@ -108,10 +167,12 @@ for x, y in loader:
 """
 
 
-def migrated(loss: str, step: str, epoch: str, *, options: str = "", keep: bool = False) -> tuple[str, list[str]]:
+def migrated(
+    loss: str, step: str, epoch: str, *, options: str = "", keep: bool = False, target: Target = Target.TORCHLIFT
+) -> tuple[str, list[str]]:
     """The new text, and the messages of all findings."""
     text = LOOP.format(step=indent(f"{loss}\n{step}", "    "), epoch=epoch, options=options)
-    config = Config(keep_global_batch=keep)
+    config = Config(keep_global_batch=keep, target=target)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
     return file.after.decode(), [found.message for found in file.diagnoses]
 
@@ -284,6 +345,30 @@ def test_a_mean_is_reduced_beside_figures_that_stay(trained: Trained) -> None:
     mean = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
     assert f"losses.update({mean}, {NUMBER.format('n', 'sum')})\n" in text
     assert findings == ["filled-batch", "metrics_gather"]
+
+
+SHARE_OF = """\
+from meters import Meter
+losses, shares = Meter(), Meter()
+
+
+def share_of(out, y, most=(1,)):
+    _, best = out.topk(max(most))
+    hits = best.eq(y.view(-1, 1))
+    return [hits[:, :k].reshape(-1).float().sum(0) * (100.0 / y.size(0)) for k in most]"""
+
+
+@pytest.mark.parametrize("counted", ["x.size(0)", "y.size(0)"])
+def test_rows_that_are_joined_for_one_meter_are_counted_for_the_other(counted: str, trained: Trained) -> None:
+    """Their number is that of all rows where it stands, and is neither reduced once more nor swapped twice."""
+    step = f"losses.update(loss.item(), {counted})\nshares.update(first[0], {counted})"
+    text, findings = trained(
+        top=SHARE_OF, loss="out = model(x)\nloss = criterion(out, y)\nfirst, more = share_of(out.data, y, (1, 2))",
+        built="criterion = torch.nn.CrossEntropyLoss()", step=step, epoch="print(losses.avg, shares.avg)",
+    )  # fmt: skip
+    assert f"losses.update({MEAN.format('loss')}, y.size(0))\n" in text
+    assert 'shares.update(accelerator.reduce(first[0].detach(), reduction="mean"), y.size(0))\n' in text
+    assert findings == ["filled-batch"]
 
 
 WEIGHED = "total += loss.item() * len(y)\nhits += len(y)", "print(total / hits)"

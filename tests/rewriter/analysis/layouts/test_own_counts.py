@@ -1,0 +1,97 @@
+"""Sums over the rows of all processes, divided by what one process counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import torch
+size = 32
+model = torch.nn.Linear(8, 2)
+loader = torch.utils.data.DataLoader(data, batch_size=size)
+batches = len(loader)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+hits = rows = seen = 0
+norms = 0.0
+for i, (x, y) in enumerate(loader, 1):
+    out = model(x)
+    loss = torch.nn.functional.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    hits += (out.argmax(1) == y).sum().item()
+    norms += loss.item()
+    rows += len(y)
+    seen += size
+{step}
+{epoch}
+"""
+EVALUATED = """\
+right = 0
+for x, y in loader:
+    out = model(x)
+    right += (out.argmax(1) == y).sum().item()"""
+
+
+def told(step: str = "", epoch: str = "", *, keep: bool = False) -> list[str]:
+    """What is found beside the rows that fill up the last shards."""
+    text = SCRIPT.format(step=indent(step, "    "), epoch=epoch)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(keep_global_batch=keep)).files
+    assert file.changed
+    return [found.message for found in file.diagnoses if found.id == "mean-of-batches"]
+
+
+@pytest.mark.hazard("U13")
+@pytest.mark.parametrize(
+    ("step", "epoch", "figure", "divisor"),
+    [
+        ("if i % 10 == 0:\n    print(hits / (size * i))", "print(hits / len(data))", "hits", "size * i"),
+        ("", "print(100 * hits / (len(loader) * size))", "hits", "len(loader) * size"),
+        ("", "steps = len(loader)\nprint(hits / steps / size)", "hits", "steps"),
+        ("", "print(hits / seen)", "hits", "seen"),
+        ("", "hits /= seen\nprint(hits)", "hits", "seen"),
+        ("", f"{EVALUATED}\nprint(right / (len(loader) * size))", "right", "len(loader) * size"),
+    ],
+    ids=["in the loop", "the loader's length", "a name for it", "counted on", "in place", "an evaluation"],
+)
+def test_a_sum_of_all_by_the_steps_of_one_process(step: str, epoch: str, figure: str, divisor: str) -> None:
+    (message,) = told(step, epoch)
+    assert message.startswith(f"`{figure}` adds up") and f"`{divisor}` counts the steps of one process" in message
+    assert not told(step, epoch, keep=True)
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [
+        "print(hits / rows)",
+        "print(hits / len(data))",
+        "print(norms / len(loader))",
+        "print(hits / rows / len(loader))",
+        "print(hits / (batches * size))",
+        "print(hits / size)",
+    ],
+    ids=["rows of all", "the data", "means", "a quotient", "asked for before", "no count"],
+)
+def test_what_is_no_sum_by_steps_of_one_process(epoch: str) -> None:
+    assert told(epoch=epoch) == []
+
+
+def test_sums_with_one_divisor_are_told_together() -> None:
+    (message,) = told("weighed = loss.item() * size\nnorms += weighed", "print(hits / seen, rows / seen)")
+    assert message.startswith("`hits` and `rows` add up")
+
+
+@pytest.mark.hazard("U13")
+def test_each_of_two_means_by_a_count_of_batches_is_told(trained: Callable[..., tuple[str, list[str]]]) -> None:
+    step = "total += loss.item()\nright = float((model(x).argmax(1) == y).sum()) / len(y) * 100\nshare += right"
+    _, found = trained(built="share = 0", step=step, epoch="by = len(data) // 32\nprint(total / by, share / by)")
+    assert found.count("mean-of-batches") == 2
