@@ -351,8 +351,8 @@ class Count(NamedTuple):
     node: cst.CSTNode
     kind: str
     """``cadence`` (every so many steps), ``interval`` (the first step as well), ``limit`` (the first so many batches),
-    ``bar``, ``early-length`` (of a loader, before it is prepared), ``running`` (a figure of the epoch so far),
-    ``figure`` (of a step)."""
+    ``rate`` (a learning rate is made of it), ``bar``, ``early-length`` (of a loader, before it is prepared),
+    ``running`` (a figure of the epoch so far), ``figure`` (of a step)."""
     text: str
 
 

@@ -20,6 +20,7 @@ from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.early_lengths import early_lengths
+from ..analysis.training.hand_schedules import hand_schedules
 from ..analysis.training.step_counts import counts
 from ..analysis.training.training import is_loss
 from ..facts.effects import EffectKind
@@ -201,6 +202,7 @@ class ReachedModule:
         """What each process counts, or collects, for itself."""
         found, training = self._found, self._program.training
         yield from counts(self._unit, training, found.loops)
+        yield from hand_schedules(self._program.reach, self._unit, training, found.loops)
         yield from early_lengths(self._program.state, self._unit, found.before_prepare)
         yield from running_figures(
             self._program.state, self._program.reach, self._unit, training, found.effects, found.gathers

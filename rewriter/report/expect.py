@@ -80,6 +80,12 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
             f"{_named(found, many)}: this counts the steps of one process, and on N processes an epoch has N times "
             "fewer. Code that depends on it runs about N times less often, and at least once an epoch."
         )
+    if found := by_kind.get("rate"):
+        yield (
+            f"{_named(found, many)}: the learning rate follows this count of the steps of one process, and on N "
+            "processes an epoch has N times fewer. A warm-up or a decay takes N times as many epochs: multiply the "
+            "count by accelerator.num_processes to keep the original's."
+        )
     if found := by_kind.get("limit"):
         yield f"{_named(found, many)}: this limit applies to each process, so N processes use N times as many batches."
     if found := by_kind.get("running"):

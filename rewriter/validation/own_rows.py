@@ -235,10 +235,12 @@ class OwnRows:
             self._collect(unit, target.value if isinstance(target, cst.Subscript) else target, labels)
 
     def _collect(self, unit: Unit, place: cst.BaseExpression, labels: Labels) -> None:
-        """Let a variable, or the attribute of an object, hold something beside what it holds."""
+        """Let a variable, or the attribute of an object, hold something beside what it holds; what a function of a
+        package gives (``torch.ones(n).expand_as(x)``) is new, and nothing of the package."""
         while isinstance(place, (cst.Subscript, cst.Call)):
             if isinstance(place, cst.Call):
-                if not isinstance(place.func, cst.Attribute):
+                record = self._state.calls.get(place)
+                if not isinstance(place.func, cst.Attribute) or (record is not None and outside_names(record)):
                     return
                 place = place.func.value
             else:

@@ -167,7 +167,8 @@ class Preparation:
         if self._settings.parallel.broadcast_buffers and any(True for _ in model.buffers()):
             engine.when_equal.append(self._buffers_are_equal)
         self.engines[id(model)] = engine
-        extend(model, engine)
+        if not extend(model, engine):
+            engine.outlive()
         self._monitor.keeps_equal(model)
         return model
 

@@ -99,6 +99,7 @@ class DataParallelEngine(PrecisionEngine):
         """What other passes that are under way (they may be nested) have come by."""
         self._collected: set[int] = set()
         """The parameters that have been given gradients since the last exchange, in passes that are over."""
+        self._ear = _weakly_heard(self)
         self._hooks: dict[int, Any] = {}
         self._reached: list[torch.Tensor] = []
         """What the pass that `Accelerator.backward` runs has come by."""
@@ -120,7 +121,7 @@ class DataParallelEngine(PrecisionEngine):
         trained = self._weights.trained
         for parameter in trained:
             if id(parameter) not in self._hooks:
-                handle = parameter.register_post_accumulate_grad_hook(self._hear)  # type: ignore[no-untyped-call]
+                handle = parameter.register_post_accumulate_grad_hook(self._ear)  # type: ignore[no-untyped-call]
                 # a swap of what a parameter holds would take the hook away: torch refuses one where a weakref exists
                 self._hooks[id(parameter)] = parameter, handle, weakref.ref(parameter)
         for gone in self._hooks.keys() - set(map(id, self._weights.parameters)):
@@ -357,11 +358,34 @@ class DataParallelEngine(PrecisionEngine):
         finally:
             self._sync = before
 
+    def outlive(self) -> None:
+        """Live as long as the hooks: neither the model nor anything else of the script may hold the engine."""
+        self._ear.__dict__["engine"] = self
+
     def release(self) -> None:
         """Take the hooks off the parameters."""
+        self._ear.__dict__.clear()
         for _, handle, _ in self._hooks.values():
             handle.remove()
         self._hooks.clear()
         if self._during is not None:
             self._during.release()
             self._during = None
+
+
+def _weakly_heard(engine: DataParallelEngine) -> Callable[[torch.Tensor], None]:
+    """
+    The hook of an engine. It does not hold the engine, and so not the model.
+
+    Torch never frees the hooks that a parameter has after its gradients have been added: a model that one of them held
+    would live until the process has ended, with its class and all that the script's globals hold. A log file among
+    them that the script never closes would not be written to the end.
+    """
+    reference = weakref.ref(engine)
+
+    def hear(parameter: torch.Tensor) -> None:
+        one = reference()
+        if one is not None:
+            one._hear(parameter)
+
+    return hear

@@ -55,12 +55,15 @@ class _Extended(Front):
         return self._torchlift_engine.call(super().__call__, args, kwargs)  # type: ignore[misc]
 
 
-def extend(model: nn.Module, engine: Engine) -> None:
+def extend(model: nn.Module, engine: Engine) -> bool:
     """
     Send the calls of this instance through `engine`.
 
     A class that cannot be extended (a scripted module) is left alone: its gradients are exchanged all the same. So is a
     model whose class is extended already: another accelerator has prepared it.
+
+    Returns:
+        Whether its calls go through this engine, which then lives as long as the model.
 
     Raises:
         MixedUseError: that one has another precision.
@@ -72,10 +75,10 @@ def extend(model: nn.Module, engine: Engine) -> None:
                 f"this {cls.__name__} was prepared by another Accelerator, with another mixed_precision. Prepare it "
                 "once, or give both the same."
             )
-        return
+        return False
     if isinstance(model, torch.jit.ScriptModule):
         log.warning("%s is a scripted module: it runs in the precision that it was made for", cls.__name__)
-        return
+        return False
     attributes: dict[str, Any] = {"_torchlift_engine": engine}
     if not hasattr(model, "module"):
         attributes["module"] = _Itself()
@@ -87,6 +90,8 @@ def extend(model: nn.Module, engine: Engine) -> None:
         log.warning(
             "the class %s cannot be extended (%s): it runs in the precision of its weights", cls.__name__, refusal
         )
+        return False
+    return True
 
 
 def computing_methods(model: nn.Module) -> list[str]:

@@ -15,6 +15,7 @@ from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted
 from ..syntax.walk import descendants
+from ..training.gradient_path import backward_operand
 from ..training.training import Training
 
 _ADDING = frozenset("append appendleft insert".split())
@@ -56,11 +57,14 @@ def _stores(state: State, unit: Unit, training: Training) -> Iterator[cst.CSTNod
 
 
 def _buffers(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Lists of an object that a training step fills with tensors, and from which it takes single ones again."""
+    """Lists of an object that a training step fills with rows, and from which it takes single ones again."""
+    losses = {o for record in training.backwards for o in origins(state.values.get(backward_operand(record)))}
     filled = [
         (node, stored[0])
         for node in unit.names.every(cst.Call, cst.Assign)
-        if (stored := _stored(state, node)) is not None and origins(state.values.get(stored[1]), *TENSORS)
+        if (stored := _stored(state, node)) is not None
+        # what a backward pass starts from is one figure: a meter keeps it
+        and not losses.issuperset(origins(state.values.get(stored[1]), *TENSORS))
     ]
     steps = {n for loop in training.train_loops for n in reach.runs_in(loop)} if filled else set()
     for node, field in filled:
@@ -85,12 +89,23 @@ def _stored(state: State, node: cst.CSTNode) -> tuple[cst.Attribute, cst.BaseExp
 
 
 def _takes_one(state: State, unit: Unit, node: cst.CSTNode, field: str) -> bool:
-    """Whether a node reads single elements of a field: by an index, or drawn at random."""
+    """Whether a node reads single elements of a field: by an index, or drawn at random; not only to add to them, as a
+    sum does."""
     if isinstance(node, cst.Subscript) and dotted(node.value) == field:
-        return not isinstance(unit.names.parents.get(node), cst.AssignTarget)
+        return not isinstance(unit.names.parents.get(node), cst.AssignTarget) and not _adds_to(unit, node)
     if isinstance(node, cst.Call) and node.args and node in state.calls:
         return outside_name(state.calls[node]) in _DRAWING and dotted(node.args[0].value) == field
     return False
+
+
+def _adds_to(unit: Unit, element: cst.Subscript) -> bool:
+    """``sums[name] += x``, ``sums[name] = sums[name] + x``."""
+    around = next(unit.names.enclosing(element, cst.Assign, cst.AugAssign), None)
+    if isinstance(around, cst.AugAssign):
+        return isinstance(around.operator, cst.AddAssign) and around.target is element
+    sum_ = around.value if isinstance(around, cst.Assign) else None
+    adds = isinstance(sum_, cst.BinaryOperation) and isinstance(sum_.operator, cst.Add) and sum_.left is element
+    return adds and isinstance(around, cst.Assign) and around.targets[0].target.deep_equals(element)
 
 
 def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNode]) -> bool:

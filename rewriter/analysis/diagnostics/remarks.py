@@ -13,8 +13,9 @@ from ...facts.roles import SHARES, Role
 from ...facts.torch_api.questions import writing_methods
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
+from ..dataflow.callees import method_name
+from ..dataflow.solver import Thing
+from ..dataflow.values import CallRecord, External, Function, Klass, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
 from ..effects.unseen import is_called
 from ..layouts.reductions import divided_by_count, forward_of, is_curved
@@ -44,11 +45,14 @@ def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
     layers = list(_norms(state, unit, reach))
     others = [other for other in reach.units if other is not unit and any(_norms(state, other, reach))]
     if layers and not any(reach.units.index(other) < reach.units.index(unit) for other in others):
+        layer = next((one for one in layers if _is_always_batch_norm(state, one)), layers[0])
+        written = dotted(layer.func)
+        chosen = f", where `{written}` makes one" if written and not _is_always_batch_norm(state, layer) else ""
         more = f" (and more in {len(others)} other modules)" if len(others) > 1 else " (and more in another module)"
         yield Finding(
             "batch-norm",
-            layers[0],
-            f"BatchNorm{more if others else ''}: each process normalises over its own batch, so training on N "
+            layer,
+            f"BatchNorm{more if others else ''}{chosen}: each process normalises over its own batch, so training on N "
             "processes is close to the original but not equal to it, even with the global batch kept",
             "no action needed if batches stay large; on GPUs you can use "
             "nn.SyncBatchNorm.convert_sync_batchnorm(model)",
@@ -59,7 +63,7 @@ def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
 def _norms(state: State, unit: Unit, reach: Reach) -> Iterator[cst.Call]:
     """The layers of BatchNorm that a module makes; not those of a class that the program never names, and so never
     builds."""
-    return (call for call in unit.names.calls if _is_batch_norm(state, call) and may_run(unit, reach, call))
+    return (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
 
 
 def may_run(unit: Unit, reach: Reach, call: cst.Call) -> bool:
@@ -90,9 +94,26 @@ def _asks_attribute(unit: Unit, node: cst.CSTNode, word: str) -> bool:
 _LOOKED_UP = frozenset("getattr eval globals vars import_module __import__ __dict__ import_string".split())
 
 
-def _is_batch_norm(state: State, call: cst.Call) -> bool:
+def _batch_norms_of(state: State, call: cst.Call) -> list[Thing]:
+    """What a call calls that makes a layer of BatchNorm: through a parameter or `functools.partial`, too."""
     record = state.calls.get(call)
-    return record is not None and outside_name(record).startswith("torch.nn.BatchNorm")
+    return [thing for thing in record.callees if _is_batch_norm(thing)] if record is not None else []
+
+
+def _is_always_batch_norm(state: State, call: cst.Call) -> bool:
+    """Whether a call calls nothing else."""
+    return len(_batch_norms_of(state, call)) == len(state.calls[call].callees)
+
+
+def _is_batch_norm(thing: Thing) -> bool:
+    """A layer of BatchNorm as torch has it, or a class of the program that is made from one."""
+    if isinstance(thing, Klass):
+        return any(map(_names_batch_norm, thing.externals)) or any(map(_is_batch_norm, thing.bases))
+    return isinstance(thing, External) and _names_batch_norm(thing.qualified)
+
+
+def _names_batch_norm(name: str) -> bool:
+    return name.startswith(("torch.nn.BatchNorm", "torch.nn.LazyBatchNorm"))
 
 
 def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Finding]:

@@ -69,7 +69,12 @@ def _built_with_length(reach: Reach, scheduler: Origin) -> bool:
         return False
     given = (arg.value for arg in scheduler.node.args)
     horizon = (value for value in given if not origins(reach.state.values.get(value), Role.OPTIMIZER))
-    return any(_made_of_length(reach, unit, value) for value in horizon)
+    return any(made_of_length(reach, unit, value) for value in horizon)
+
+
+def follows_batches(reach: Reach, loop: cst.CSTNode) -> bool:
+    """Whether a loop is as long as the batches of a process: it ends when a shared loader does, and not at a count."""
+    return _follows_loader(reach, loop) and not _left_at_count(reach, loop)
 
 
 def _left_at_count(reach: Reach, loop: cst.CSTNode) -> bool:
@@ -121,21 +126,21 @@ def _counts_to(reach: Reach, unit: Unit, test: cst.BaseExpression, counters: lis
     right = test.comparisons[0].comparator
     for side, bound in ((test.left, right), (right, test.left)):
         if any(side.deep_equals(one) for one in counters):
-            return not _made_of_length(reach, unit, bound)
+            return not made_of_length(reach, unit, bound)
     return False
 
 
-def _made_of_length(reach: Reach, unit: Unit, value: cst.CSTNode, depth: int = 6) -> bool:
+def made_of_length(reach: Reach, unit: Unit, value: cst.CSTNode, depth: int = 6) -> bool:
     """Whether a ``len(...)`` goes into a value, through the variables, parameters and attributes that it comes from."""
     for node in descendants(value):
         if is_length(node):
             return True
-        if depth and any(_made_of_length(reach, home, made, depth - 1) for home, made in _sources(reach, unit, node)):
+        if depth and any(made_of_length(reach, home, made, depth - 1) for home, made in sources(reach, unit, node)):
             return True
     return False
 
 
-def _sources(reach: Reach, unit: Unit, node: cst.CSTNode) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+def sources(reach: Reach, unit: Unit, node: cst.CSTNode) -> Iterator[tuple[Unit, cst.BaseExpression]]:
     """What a variable or an attribute is given: by assignments, and a parameter by the calls of its function."""
     if isinstance(node, cst.Name):
         binding = unit.names.binding(node)

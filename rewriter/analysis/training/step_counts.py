@@ -101,20 +101,28 @@ def _holds_at_first(unit: Unit, test: cst.BaseExpression) -> bool:
 
 def _numbers(unit: Unit, loop: cst.For) -> set[str]:
     """What counts the batches: the number that ``enumerate`` gives to each, and what each adds one to."""
-    header, target = loop.iter, loop.target
-    numbered = any(isinstance(n, cst.Call) and dotted(n.func) == "enumerate" for n in descendants(header))
-    first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
-    found = {first.value} if numbered and isinstance(first, cst.Name) else set()
+    number = numbered(loop)
+    found = {number} if number else set()
     turns = {loop.body, *getattr(loop.body, "body", ())}
     adds = (
         n
         for n in descendants(loop.body)
         if isinstance(n, (cst.AugAssign, cst.Assign)) and unit.names.statement(n) in turns
     )
-    return found | {name for each in adds if (name := _adds_one(each))}
+    return found | {name for each in adds if (name := adds_one(each))}
 
 
-def _adds_one(node: cst.AugAssign | cst.Assign) -> str:
+def numbered(loop: cst.For) -> str:
+    """The number that ``enumerate`` gives to each turn of a loop, also inside a progress bar; empty without one."""
+    target = loop.target
+    counts = any(
+        isinstance(n, cst.Call) and dotted(n.func) == "enumerate" for n in (loop.iter, *descendants(loop.iter))
+    )
+    first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
+    return first.value if counts and isinstance(first, cst.Name) else ""
+
+
+def adds_one(node: cst.AugAssign | cst.Assign) -> str:
     """What an assignment adds one to: ``steps += 1``, ``self.steps = self.steps + 1``; empty for nothing."""
     if isinstance(node, cst.AugAssign):
         one, target = node.value, node.target

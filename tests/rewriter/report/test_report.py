@@ -217,6 +217,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("cadence", "i % 9 == 0", 3)], "i % 9 == 0 (line 3): this counts the steps of one process"),
         ([Trait("interval", "i % 9 == 0", 3)], "runs about N times less often, and at least once an epoch"),
         ([Trait("limit", "i == 9", 3)], "i == 9 (line 3): this limit applies to each process"),
+        ([Trait("rate", "step", 3)], "step (line 3): the learning rate follows this count of the steps of one process"),
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar counts only the rows of one process"),
         ([Trait("mac", "device", 3)], "On a Mac with a GPU the script now runs on the GPU"),
         (
@@ -234,6 +235,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "a cadence",
         "an interval",
         "a limit",
+        "a rate",
         "a bar",
         "a Mac",
         "autocast for CUDA alone",

@@ -59,6 +59,10 @@ PLACES = {
         "for name, values in found.items():\n    accelerator.print(name, sum(values) / len(values))\n",
         ["values", "values"],
     ),
+    "what is put into a list in a table": (
+        "    found.setdefault('losses', []).append(loss.item())\naccelerator.print(max(found['losses']))\n",
+        ["found"],
+    ),
     "rows that are added up": ("    found['rows'] += x.size(0)\naccelerator.print(found['rows'])\n", ["found"]),
     "a count that a condition decides": (
         "    for guess, wanted in zip(output.argmax(1), y):\n        if guess == wanted:\n"
@@ -134,6 +138,10 @@ WHOLE = {
     "what is read from a file, or given to one": (
         "    pass\nimport json\nfile = open('seen.json')\nheld = json.load(file)\nheld.update(len(rows))\n"
         "accelerator.print(held, file.read())\nopen('log.txt', 'w').write(str(len(rows)))\n"
+    ),
+    "what a package gives beside own rows": (
+        "    both = torch.eye(2).unsqueeze(0).expand_as(output)\nweights = torch.ones(3)\n"
+        "whole = torch.cat([model(x) for x in rows.tensors[0].split(8)]).mean()\naccelerator.print(weights, whole)\n"
     ),
     "what is reduced in an object": (
         "    seen.update(accelerator.reduce(loss.detach(), reduction='mean').item())\naccelerator.print(seen.mean)\n"

@@ -90,3 +90,49 @@ def test_a_fault_that_is_found_at_the_end_is_an_exit_status(job_text, tmp_path):
         assert (status, "torchlift.runtime.errors.NotPreparedError: " in output) == (1, True), output
         assert "a callback of the script" in output
         assert "the last line" in (tmp_path / f"{rank}.log").read_text()
+
+
+NEVER_CLOSED = """
+import sys
+import torch
+from torchlift.runtime import Accelerator
+class Net(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = torch.nn.Linear(width, width)
+    def forward(self, x):
+        return self.layer(x)
+accelerator = Accelerator()
+notes = open(sys.argv[1] + f"/{accelerator.process_index}.txt", "w")
+width = int(sys.argv[2])
+net = Net(width)
+net, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.1))
+for _ in range(2):
+    accelerator.backward(net(torch.ones(2, width)).sum())
+    optimizer.step()
+notes.write("trained")
+"""
+
+
+@pytest.mark.parametrize("width", [4, 800], ids=["exchanged afterwards", "exchanged during the pass"])
+def test_a_file_that_the_script_never_closes_is_written_to_the_end(job_text, tmp_path, width):
+    job_text(NEVER_CLOSED, 2, tmp_path, width)
+    assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(2)] == ["trained", "trained"]
+
+
+SCRIPTED = """
+import gc
+import torch
+from torchlift.runtime import Accelerator
+def build():
+    accelerator = Accelerator()
+    return accelerator.process_index, accelerator.prepare(torch.jit.script(torch.nn.Linear(1, 1)))
+rank, net = build()
+gc.collect()
+net(torch.full((1, 1), 1.0 + rank)).sum().backward()
+print("RESULT", net.weight.grad.item())
+"""
+
+
+def test_a_model_whose_class_cannot_be_extended_is_kept_equal_without_its_accelerator(job_text):
+    assert job_text(SCRIPTED, 2) == [1.5, 1.5]

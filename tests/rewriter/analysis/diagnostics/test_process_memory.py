@@ -34,8 +34,9 @@ LOSS = "loss = torch.nn.functional.cross_entropy(buffer.exchange(model(x)) + mod
         ("self.rows.append(row)", "self.rows[0]"),
         ("self.rows[0] = row", "self.rows[-1].clone()"),
         ("self.rows.append(row)", "random.choice(self.rows)"),
+        ("self.rows[0] = 0.9 * self.rows[0] + row", "sum(self.rows)"),
     ],
-    ids=["by an index", "in place", "at random"],
+    ids=["by an index", "in place", "at random", "a mean that moves"],
 )
 def test_a_buffer_of_earlier_rows(keep: str, take: str, trained: Trained) -> None:
     _, findings = trained(top=BUFFER.format(keep=keep, take=take), loss=LOSS)
@@ -49,4 +50,41 @@ def test_a_buffer_of_earlier_rows(keep: str, take: str, trained: Trained) -> Non
 )
 def test_no_buffer_of_rows(keep: str, take: str, trained: Trained) -> None:
     _, findings = trained(top=BUFFER.format(keep=keep, take=take), loss=LOSS)
+    assert "process-memory" not in findings
+
+
+METER = """\
+class Meter:
+    def __init__(self):
+        self.sums = {{}}
+        self.seen = 0
+
+    def update(self, figures):
+        self.seen += 1
+        for name, value in figures.items():
+            if name in self.sums:
+                {add}
+            else:
+                self.sums[name] = value
+
+    def mean(self, name):
+        return {mean}
+
+meter = Meter()
+"""
+UPDATE = "meter.update({{'loss': {value}}})\nprint(meter.mean('loss'))"
+
+
+@pytest.mark.parametrize(
+    ("add", "mean", "value"),
+    [
+        ("self.sums[name] += value", "next(iter(self.sums.values())) / self.seen", "out.detach()"),
+        ("self.sums[name] = self.sums[name] + value", "max(self.sums.values())", "out.detach()"),
+        ("self.sums[name] += value", "self.sums[name] / self.seen", "loss.detach()"),
+    ],
+    ids=["added to", "added to, spelled out", "a loss, read by its name"],
+)
+def test_a_meter_is_no_memory(add: str, mean: str, value: str, trained: Trained) -> None:
+    loss = "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)"
+    _, findings = trained(top=METER.format(add=add, mean=mean), loss=loss, step=UPDATE.format(value=value))
     assert "process-memory" not in findings

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -92,3 +98,44 @@ def test_layers_of_a_class_that_is_never_built(
 ) -> None:
     found = trained_project(train=TRAIN.format(model=model), layers=LAYERS)[1]
     assert [one for one in found if one == "batch-norm"] == findings
+
+
+CHOOSES = """\
+import functools
+import torch
+from torch.utils.data import DataLoader
+def layer(kind):
+    if kind == 'batch':
+        return functools.partial(torch.nn.BatchNorm1d, affine=False)
+    return torch.nn.LayerNorm
+class Smooth(torch.nn.BatchNorm1d):
+    pass
+class Net(torch.nn.Module):
+    def __init__(self, norm=torch.nn.{default}):
+        super().__init__()
+        self.body = torch.nn.Sequential(norm(8), torch.nn.Linear(8, 2))
+    def forward(self, x):
+        return self.body(x)
+model = {net}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=4):
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "net", "told"),
+    [
+        ("BatchNorm1d", "Net()", ["BatchNorm: each process"]),
+        ("LazyBatchNorm1d", "Net()", ["BatchNorm: each process"]),
+        ("LayerNorm", "Net()", []),
+        ("LayerNorm", "Net(layer('batch'))", ["BatchNorm, where `norm` makes one: each process"]),
+        ("LayerNorm", "Net(Smooth)", ["BatchNorm, where `norm` makes one: each process"]),
+    ],
+    ids=["the default", "a lazy one", "another default", "behind partial", "an own class"],
+)
+def test_layers_that_a_parameter_chooses(default: str, net: str, told: list[str]) -> None:
+    text = CHOOSES.format(default=default, net=net)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert [one.message.partition(" normalises")[0] for one in file.diagnoses if one.id == "batch-norm"] == told

@@ -1,0 +1,126 @@
+"""Learning rates that a script sets by itself, from a count of its steps: each process counts its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import libcst as cst
+
+from ...facts.module import Count
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import Unit
+from ..syntax.definitions import bindings_value
+from ..syntax.nodes import is_zero
+from ..syntax.walk import descendants
+from .schedules import follows_batches, made_of_length, sources
+from .step_counts import adds_one, numbered
+from .training import Training
+
+Place = tuple[Unit, cst.CSTNode]
+
+
+def hand_schedules(reach: Reach, unit: Unit, training: Training, loops: Collection[cst.CSTNode]) -> Iterator[Count]:
+    """The counts of steps in a module that learning rates of the program are made of, each once."""
+    shared = {loop for loop in loops if loop in training.train_loops and follows_batches(reach, loop)}
+    seen: set[str] = set()
+    for home in reach.units if shared else ():
+        for where, node in (found for rate in _rates(reach, home) for found in _counters(reach, home, rate, shared)):
+            text = unit.names.module.code_for_node(node) if where is unit else ""
+            if text and text not in seen:
+                seen.add(text)
+                yield Count(node, "rate", text)
+
+
+def _rates(reach: Reach, unit: Unit) -> Iterator[cst.Assign | cst.AugAssign]:
+    """The assignments that set a learning rate: ``group["lr"] = rate``, for a group of an optimizer."""
+    for node in unit.names.every(cst.Assign, cst.AugAssign):
+        if isinstance(node, (cst.Assign, cst.AugAssign)) and unit.names.function(node) in reach.reachable:
+            targets = [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
+            if any(_is_rate(reach, unit, target) for target in targets):
+                yield node
+
+
+def _is_rate(reach: Reach, unit: Unit, target: cst.BaseExpression) -> bool:
+    if not isinstance(target, cst.Subscript) or len(target.slice) != 1:
+        return False
+    index = target.slice[0].slice
+    return isinstance(index, cst.Index) and _is_lr(index.value) and _is_group(reach, unit, target.value)
+
+
+def _is_lr(key: cst.BaseExpression) -> bool:
+    return isinstance(key, cst.SimpleString) and key.evaluated_value == "lr"
+
+
+def _is_group(reach: Reach, unit: Unit, node: cst.BaseExpression, depth: int = 4) -> bool:
+    """Whether an expression is made from ``optimizer.param_groups``: a part of it, a turn of a loop over it, an
+    argument."""
+    if any(isinstance(n, cst.Attribute) and n.attr.value == "param_groups" for n in (node, *descendants(node))):
+        return True
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    if binding is None or not depth:
+        return False
+    turns = (next(unit.names.enclosing(each, cst.For), None) for each in binding.definitions)
+    made = [(unit, lp.iter) for lp in turns if isinstance(lp, cst.For)]
+    made += [(unit, value) for value in bindings_value(unit.names, binding)]
+    return any(_is_group(reach, home, value, depth - 1) for home, value in (*made, *reach.given(binding)))
+
+
+def _counters(reach: Reach, unit: Unit, rate: cst.Assign | cst.AugAssign, shared: set[cst.CSTNode]) -> Iterator[Place]:
+    """The counts of steps that decide about a rate; the rate itself where each step changes it."""
+    choices = [node.test for node in unit.names.enclosing(rate, cst.If) if isinstance(node, cst.If)]
+    found = [*_behind(reach, unit, [rate.value, *filter(_is_threshold, choices)], shared)]
+    if not found and not choices and isinstance(rate, cst.AugAssign):
+        if not shared.isdisjoint(reach.batch_loops(rate, unit)):
+            yield unit, rate.target
+    yield from found
+
+
+def _is_threshold(test: cst.BaseExpression) -> bool:
+    """``step < 1000``; the first batch of an epoch is the first one on N processes, and a cadence is named as such."""
+    parts = (test, *descendants(test))
+    cadence = any(isinstance(n, cst.BinaryOperation) and isinstance(n.operator, cst.Modulo) for n in parts)
+    return not cadence and not any(isinstance(n, cst.ComparisonTarget) and is_zero(n.comparator) for n in parts)
+
+
+def _behind(reach: Reach, unit: Unit, start: list[cst.BaseExpression], shared: set[cst.CSTNode]) -> Iterator[Place]:
+    """
+    The counts of steps that go into some values: through variables, arguments, attributes, and functions.
+
+    What is divided by the length of a loader is no such count: it is as long on N processes.
+    """
+    pending: list[tuple[Unit, cst.CSTNode]] = [(unit, value) for value in start]
+    seen: set[cst.CSTNode] = set()
+    while pending:
+        home, node = pending.pop(0)
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, cst.BinaryOperation) and isinstance(
+            node.operator, (cst.Divide, cst.FloorDivide, cst.Modulo)
+        ):
+            if made_of_length(reach, home, node.right):
+                continue
+        if isinstance(node, (cst.Name, cst.Attribute)) and _counts_steps(reach, home, node, shared):
+            yield home, node
+            continue
+        pending += [(home, child) for child in node.children]
+        pending += sources(reach, home, node)
+        for function in reach.called(node) if isinstance(node, cst.Call) else ():
+            there = reach.unit(function)
+            pending += [(there, r.value) for r in there.names.returns.get(function, ()) if r.value is not None]
+
+
+def _counts_steps(reach: Reach, unit: Unit, node: cst.Name | cst.Attribute, shared: set[cst.CSTNode]) -> bool:
+    """Whether a variable or an attribute counts the batches of loops over shared loaders."""
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+    if isinstance(node, cst.Name):
+        definitions = binding.definitions if binding is not None else []
+        parents = [next(unit.names.enclosing(d, cst.AugAssign, cst.Assign, cst.For), None) for d in definitions]
+        if any(lp in shared and isinstance(lp, cst.For) and numbered(lp) == node.value for lp in parents):
+            return True
+        adds = [p for p in parents if isinstance(p, (cst.AugAssign, cst.Assign)) and adds_one(p) == node.value]
+    else:
+        every = unit.names.every(cst.AugAssign, cst.Assign)
+        text = unit.names.module.code_for_node(node)
+        adds = [p for p in every if isinstance(p, (cst.AugAssign, cst.Assign)) and adds_one(p) == text]
+    return any(not shared.isdisjoint(reach.batch_loops(each, unit)) for each in adds)
