@@ -62,9 +62,18 @@ def bind_self(state: State, thing: Thing, method: Function) -> None:
 def layers(state: State, container: Origin, result: Slot) -> None:
     """The layers in ``nn.ModuleList([...])`` and ``nn.Sequential(...)``, and those that are put in later."""
     if container.qualified in _CONTAINERS and isinstance(container.node, cst.Call):
+        held = Slot()
         for arg in container.node.args:
-            state.solver.flow(members(state, state.slot(arg.value)), result)
-        state.solver.flow(state.field(container, "[]"), result)
+            state.solver.flow(members(state, state.slot(arg.value)), held)
+        state.solver.flow(state.field(container, "[]"), held)
+        state.solver.flow(held, result)
+        state.solver.watch(held, lambda layer: note_part(state, container, layer))
+
+
+def note_part(state: State, whole: Origin, part: Thing) -> None:
+    """Note that a model has another one, or a loss module, as a part."""
+    if isinstance(part, Origin) and part.role in (Role.MODEL, Role.CRITERION) and part is not whole:
+        state.parts.setdefault(whole, {})[part] = None
 
 
 def put_in(state: State, container: Origin, layer: Slot) -> None:

@@ -14,7 +14,7 @@ from ..syntax.walk import children
 from . import modules, ranks, registries
 from .call_binding import trailing
 from .calls import call_of
-from .containers import at, at_position, bind_self, element, elements, key_of, layers, members
+from .containers import at, at_position, bind_self, element, elements, key_of, layers, members, note_part
 from .solver import Slot, Thing
 from .values import External, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
 
@@ -242,15 +242,10 @@ def _assign_attribute(state: State, unit: Unit, target: cst.Attribute, value: Sl
         if isinstance(thing, (Origin, Instance, Unknown, Klass)):
             state.solver.flow(value, state.field(thing, name))
         if isinstance(thing, Origin) and thing.role is Role.MODEL:
-            state.solver.watch(value, lambda part: _part(state, thing, part))
+            state.solver.watch(value, lambda part: note_part(state, thing, part))
 
     state.solver.watch(evaluate(state, unit, target.value), arrive)
     state.solver.flow(value, state.slot(target))
-
-
-def _part(state: State, whole: Origin, part: Thing) -> None:
-    if isinstance(part, Origin) and part.role in (Role.MODEL, Role.CRITERION) and part is not whole:
-        state.parts.setdefault(whole, {})[part] = None
 
 
 def _assign_item(state: State, unit: Unit, target: cst.Subscript, value: Slot) -> None:

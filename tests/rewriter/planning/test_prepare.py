@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 Trained = Callable[..., tuple[str, list[str]]]
 
 
@@ -42,3 +44,35 @@ def test_rows_of_a_loader_that_stays_whole_are_not_gathered(trained: Trained) ->
     """Every process reads them all: each would count once a process."""
     text, _ = trained(epoch=TWICE)
     assert "gather_for_metrics" not in text
+
+
+LAYERED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+net = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 2))
+optimizer = torch.optim.SGD({groups}, lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        "[{'params': net[0].parameters()}, {'params': net[1].parameters(), 'lr': 0.5}]",
+        "net[0].parameters()",
+        "[{'params': layer.parameters()} for layer in net]",
+    ],
+)
+def test_layers_of_a_container_are_parts_of_it(
+    groups: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, findings = trained_project(train=LAYERED.format(groups=groups))
+    assert "net, optimizer, loader = accelerator.prepare(" in texts["train"]
+    assert findings == []

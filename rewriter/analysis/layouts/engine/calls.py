@@ -44,6 +44,7 @@ from .layout import (
     join_all,
     mapped,
     meeting,
+    of_fixed_size,
     parts,
     settled,
     varies,
@@ -159,6 +160,8 @@ class Calls(Expressions):
         handed = [one for layout in (*given.layouts(), base or REPLICATED) for one in parts(layout)]
         if (met := meeting(handed, node)) is not None:
             return met
+        if self.seeds.cut and (clash := self._clash(node, given)) is not None:
+            return clash
         names = [f"torch.Tensor.{name}"] if tensor else [*outside_names(record), f"builtins.{name}"]
         if isinstance(node.func, cst.Name) and name in _BUILTINS and self._unit.names.binding(node.func) is None:
             return self._builtin(name, given)
@@ -186,6 +189,12 @@ class Calls(Expressions):
             return held[0] if name in ("int", "float", "max", "min") else REPLICATED
         text = dotted(node.func) or name
         return Unclear(f"what `{text}` does with the rows of the batch is not known", node)
+
+    def _clash(self, node: cst.Call, given: Arguments) -> Unclear | None:
+        """``torch.cat((x, hidden), dim=1)``, where ``hidden`` is made for so many rows as the whole batch has."""
+        first = given.operand()
+        joined = isinstance(first, Several)
+        return of_fixed_size(first.items if isinstance(first, Several) else given.layouts(), node, alike=joined)
 
     def _note_shown(self, node: cst.Call, held: Iterable[Layout]) -> None:
         if any(isinstance(one, Shard) for one in held) and isinstance(self._unit.names.parents.get(node), cst.Expr):

@@ -37,6 +37,7 @@ from .layout import (
     join_all,
     masking,
     normalised,
+    of_fixed_size,
     pointwise,
     settled,
     varies,
@@ -227,6 +228,8 @@ class Expressions(Memory):
         if isinstance(left, Unclear) and left.squared and isinstance(operator, cst.Power) and _is_two(node):
             return left.squared
         kind = type(operator).__name__.removesuffix("Assign")
+        if self.seeds.cut and (clash := of_fixed_size((left, right), node, alike=False)) is not None:
+            return clash
         mean = averaged(left, right) if kind == "Multiply" else None
         if mean is not None:
             return mean

@@ -401,6 +401,26 @@ def meeting(layouts: Iterable[Layout], node: cst.CSTNode) -> Layout | None:
     return None if any(map(varies, held)) else foreign
 
 
+def of_fixed_size(layouts: Iterable[Layout], node: cst.CSTNode, alike: bool) -> Unclear | None:
+    """
+    What becomes of rows of a batch that is cut, where they meet a tensor that is made with a size of its own.
+
+    Args:
+        layouts: of the operands.
+        node: the operation, for the reason.
+        alike: all operands have as many dimensions; without, only where both numbers are known to be the same.
+    """
+    held = [inner(layout) for layout in layouts]
+    rows = [one for one in held if isinstance(one, Shard) and not one.merged]
+    for made in (one for one in held if isinstance(one, Made)):
+        for one in rows:
+            if len(made.sizes) > one.dim and (alike or one.rank == len(made.sizes)):
+                size = made.sizes[one.dim]
+                if size is not None and not (isinstance(size, cst.Integer) and size.evaluated_value == 1):
+                    return Unclear("a tensor that is made with a size of its own meets this process's rows", node)
+    return None
+
+
 def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(one, Unclear):
         return one

@@ -14,6 +14,7 @@ from ...dataflow.values import State, Unit
 from ...syntax.nodes import FunctionNode
 from ...syntax.scopes import Binding
 from .layout import (
+    REPLICATED,
     Each,
     Layout,
     Replicated,
@@ -29,6 +30,7 @@ from .layout import (
     varies,
 )
 from .operations import elements, sized
+from .shapes import indexed
 
 
 @dataclass
@@ -148,6 +150,8 @@ class Memory(ABC):
         base = self._eval(target.value)
         if isinstance(inner(base), Shard) and (isinstance(inner(layout), Replicated) or self._is_row(target, layout)):
             return
+        if self._is_in_place(target, base, layout):
+            return
         if isinstance(inner(base), Whole) and isinstance(inner(layout), (Replicated, Whole)):
             return
         if isinstance(base, Replicated) and not varies(layout):
@@ -158,6 +162,17 @@ class Memory(ABC):
             else (Each(inner(layout)) if isinstance(base, Replicated) and base.neutral else None)
         )
         self._assign(target.value, held or Unclear("single values of a tensor are set", target))
+
+    def _is_in_place(self, target: cst.Subscript, base: Layout, layout: Layout) -> bool:
+        """``out[:, t, :] = x``: rows are put where the same rows are."""
+        if not isinstance(base, Shard) or not isinstance(layout, Shard):
+            return False
+        parts = [element.slice for element in target.slice]
+        places = [self._eval(part.value) if isinstance(part, cst.Index) else REPLICATED for part in parts]
+        there = indexed(base, parts, places, target)
+        return (
+            isinstance(there, Shard) and not there.chosen and (there.dim, there.merged) == (layout.dim, layout.merged)
+        )
 
     def _is_row(self, target: cst.Subscript, layout: Layout) -> bool:
         """``scores[i] = row``, in a loop over the rows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import libcst as cst
 import pytest
 
@@ -245,3 +247,59 @@ def test_a_figure_of_what_paths_have_put_together() -> None:
     """No operation is of something that it cannot have: what is not known stays so."""
     found = layouts("a = np.argmax([x[0] < b for b in (1, 2)] + [True])\nb = a", "import numpy as np\n")
     assert found["b"] == found["a"]
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"),
+    [
+        ("out = torch.zeros(x.size(0), x.size(1), 3)\nout[:, 1, :] = x[:, 1, :]", True),
+        ("out = torch.zeros(x.size(0), 3)\nout[:, 0] = x.sum(dim=(1, 2))", True),
+        ("out = torch.zeros(x.size(0), 3)\nout[0] = x[:, 0]", False),
+        ("out = torch.zeros(x.size(0), x.size(0))\nout[:, 0] = x[0]", False),
+    ],
+)
+def test_rows_that_are_put_where_the_same_rows_are(step: str, kept: bool) -> None:
+    found = layouts(step)["out"]
+    assert (isinstance(found, Shard) and found.dim == 0) is kept
+
+
+HELD = """\
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = rows
+        self.inner = nn.Linear(5, 3)
+        self.outer = nn.Linear(3, 1)
+    def forward(self, x, h):
+        h = torch.tanh(self.inner(torch.cat((x, h), dim=1)))
+        return self.outer(h), h
+    def start(self):
+        return torch.zeros({size}, 3)
+x = torch.randn(40, 2)
+net = Net(40)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    out, h = net(x, net.start())
+    loss = out.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "start", "cut"),
+    [
+        ("self.rows", "net.start()", False),
+        ("40", "net.start()", False),
+        ("40", "torch.zeros(len(x), 3)", True),
+        ("40", "torch.zeros(1, 3).expand(len(x), 3)", True),
+    ],
+)
+def test_a_tensor_made_for_the_whole_batch_keeps_a_batch_whole(
+    size: str, start: str, cut: bool, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, _ = trained_project(train=HELD.format(size=size).replace("net.start()", start))
+    assert ("shard_batch" in texts["train"]) is cut
