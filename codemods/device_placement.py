@@ -29,16 +29,17 @@ Every other move is kept and uses the accelerator's device, which is correct for
     +    accelerator.backward(loss)
          optimizer.step()
 
-A comment about the move alone is removed with it; any other comment is kept.
+A comment about the move alone is removed with it; any other comment is kept. An ``if`` that asks for CUDA and holds
+nothing but such moves is removed, and the moves stay: with another accelerator they are needed too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, Remove, Replace, speaks_of_moving
+from ..rewriter.editing.edits import Edit, Made, Remove, Replace, speaks_of_moving
 from ..rewriter.facts.module import ModuleFacts, Move, Placement
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
@@ -53,6 +54,8 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         yield Remove(ID, statement, reason="the launcher chooses the GPUs of each process", drops=speaks_of_moving)
     for string in facts.numbered:
         yield Replace(ID, string, _any_gpu, reason="each process has its own GPU")
+    for guard in facts.opened:
+        yield Replace(ID, guard, _opened, reason="the move is right on any device: nothing else depends on CUDA here")
     seen: set[cst.CSTNode] = set()
     for placement in facts.placements:
         if placement.move is Move.STATEMENT and placement.statement is not None:
@@ -69,6 +72,21 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield Replace(ID, placement.target, lambda _: _device(facts), reason=placement.because, whole=True)
         elif _is_cuda(placement.node):
             yield Replace(ID, placement.node, lambda node: _to_device(node, facts), reason=placement.because)
+
+
+def _opened(node: cst.CSTNode) -> Made:
+    """What an ``if`` holds, without the ``if``."""
+    if isinstance(node, cst.IfExp):
+        return node.body
+    assert isinstance(node, cst.If)
+    if isinstance(node.body, cst.SimpleStatementSuite):
+        return cst.SimpleStatementLine(node.body.body, leading_lines=node.leading_lines)
+    first, *others = node.body.body
+    return [first.with_changes(leading_lines=[*node.leading_lines, *_leading(first)]), *others]
+
+
+def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
+    return statement.leading_lines if isinstance(statement, cst.SimpleStatementLine) else ()
 
 
 def _any_gpu(node: cst.CSTNode) -> cst.CSTNode:

@@ -393,6 +393,8 @@ class ModuleFacts(NamedTuple):
     ahead: frozenset[cst.CSTNode] = frozenset()
     """Prints that may come before the accelerator: so do they."""
     placements: tuple[Placement, ...] = ()
+    opened: tuple[cst.If | cst.IfExp, ...] = ()
+    """Questions for CUDA that held nothing but moves to the accelerator's device, which are made in any case."""
     device_reads: tuple[DeviceRead, ...] = ()
     legacy: tuple[LegacyTensor, ...] = ()
     visible: tuple[cst.CSTNode, ...] = ()

@@ -80,7 +80,7 @@ def gathered(notebook: Notebook, needing: Sequence[int], prepared: Collection[st
     _check_names(notebook.cells, uses, chosen)
     shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared)
     shown.check()
-    plain = {position: for_function(texts[position]) for position in chosen}
+    plain = {position: for_function(texts[position], uses[position].repeats) for position in chosen}
     valued = returning | frozenset(prepared)
     body = "\n\n".join(_indented(_printed(text, valued)) for text, _ in plain.values() if text.strip())
     returned, moved = shown.returned(), shown.moved()

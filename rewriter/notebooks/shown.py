@@ -108,13 +108,16 @@ def only_magics(text: str) -> bool:
     return bool(lines) and not for_function("\n".join(lines))[0].strip()
 
 
-def for_function(text: str) -> tuple[str, list[str]]:
+def for_function(text: str, repeats: Collection[str] = ()) -> tuple[str, list[str]]:
     """What of a masked cell can be in a function, and the lines that stay outside: magics that do not matter to the
-    training, and star imports at the top of the cell, which Python does not allow in a function."""
+    training, imports that repeat those of earlier cells, and star imports at the top of the cell, which Python does not
+    allow in a function."""
     lines = text.split("\n")
     stars = {lines[node.lineno - 1] for node in _first_imports(text) if _is_star(node)}
-    apart = [ln for ln in lines if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stars]
-    return "\n".join(line for line in lines if line not in apart), apart
+    stay = stars.union(repeats)
+    apart = [ln for ln in lines if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stay]
+    inside = "\n".join(line for line in lines if line not in apart)
+    return inside.lstrip("\n") if repeats else inside, apart
 
 
 def _first_imports(text: str) -> Iterator[ast.stmt]:

@@ -32,6 +32,8 @@ class Use:
     only_defines: bool
     fills: frozenset[str] = frozenset()
     """Lists and other containers of earlier cells that it may fill."""
+    repeats: frozenset[str] = frozenset()
+    """Lines with imports that an earlier cell has made already: they bind nothing new, wherever they run."""
 
     @property
     def makes(self) -> frozenset[str]:
@@ -114,11 +116,40 @@ def uses_of(texts: Sequence[str]) -> list[Use]:
     """What each cell binds, reads and fills: containers that an earlier cell made empty."""
     uses: list[Use] = []
     empty: frozenset[str] = frozenset()
+    imported: dict[str, str] = {}
     for text in texts:
         found = use(text)
-        uses.append(replace(found, fills=found.reads & empty & frozenset(filled(text))))
+        again = {line: names for line, names in _imports(text) if names.items() <= imported.items()}
+        others = use("\n".join(line for line in text.split("\n") if line not in again)).binds
+        fills = found.reads & empty & frozenset(filled(text))
+        uses.append(replace(found, binds=others, fills=fills, repeats=frozenset(again)))
         empty |= frozenset(_empty(text))
+        imported = {name: module for name, module in imported.items() if name not in others}
+        new = {name: module for _, names in _imports(text) for name, module in names.items()}
+        imported |= {name: module for name, module in new.items() if not _assigns(text, name)}
     return uses
+
+
+def _imports(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The imports of a cell that have a line of their own, each with the names that it binds, and to what."""
+    lines = text.split("\n")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno == node.end_lineno:
+            line, module = lines[node.lineno - 1], getattr(node, "module", None)
+            start = f"{'.' * getattr(node, 'level', 0)}{module or ''} " if isinstance(node, ast.ImportFrom) else ""
+            if ";" not in line and all(alias.name != "*" for alias in node.names):
+                yield line, {a.asname or a.name.partition(".")[0]: start + _bound(a) for a in node.names}
+
+
+def _bound(alias: ast.alias) -> str:
+    """What an import binds: ``import torch.nn`` binds ``torch``."""
+    return alias.name if alias.asname is not None else alias.name.partition(".")[0]
+
+
+def _assigns(text: str, name: str) -> bool:
+    """Whether a cell gives a name another value than its import."""
+    symbol = symtable.symtable(text, "cell", "exec").lookup(name)
+    return symbol.is_assigned() or symbol.is_namespace()
 
 
 def made(uses: Sequence[Use], chosen: Collection[int]) -> frozenset[str]:

@@ -11,6 +11,7 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
+from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
 from ..analysis.effects.folders import made_by_all, may_be_there
@@ -27,6 +28,7 @@ from ..facts.effects import EffectKind
 from ..facts.module import Call, Count, DeviceRead, Fact, Form, Home, ModuleFacts, Move, Placement, Side, Store
 from ..facts.module_paths import ENTRY
 from ..facts.roles import Role
+from ..findings import Finding
 from .accelerator_path import Way
 from .collected import Collected, called_name
 from .device_reads import device_reads, vanished
@@ -122,6 +124,9 @@ class ReachedModule:
         pieces = (
             replaced(found.hand, program.state, unit, way, self._aimed(gone), here) if found.hand is not None else ()
         )
+        placements = tuple(p for p in found.placements if self._moves(p))
+        guards = list(CudaGuards(program.state, program.reach, unit, placements).opened()) if new else []
+        told.extend(guard for guard in guards if isinstance(guard, Finding))
         return ModuleFacts(
             module=unit.names.module,
             accelerator=program.name(),
@@ -141,7 +146,8 @@ class ReachedModule:
             spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
             behind=frozenset(behind),
             ahead=ahead,
-            placements=tuple(p for p in found.placements if self._moves(p)),
+            placements=placements,
+            opened=tuple(guard for guard in guards if not isinstance(guard, Finding)),
             device_reads=tuple(reads),
             visible=tuple(found.visible),
             numbered=tuple(dict.fromkeys(self._numbered())) if new and way.home is not None else (),

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
@@ -180,3 +186,82 @@ def test_what_else_a_choice_of_the_device_sets_is_still_set(migrated: Callable[[
     chosen = 'device = torch.device("cuda")\nelse:\n    device = torch.device("cpu")\n    workers = 0'
     text = migrated(PAIRS.format(device=f"if torch.cuda.is_available():\n    {chosen}"))
     assert "if not torch.cuda.is_available():\n    workers = 0\n" in text
+
+
+FLAG = "use = torch.cuda.is_available()"
+MASKED = "mask = torch.ones(2)"
+OPENED = {
+    "a block": (f"{MASKED}\nif use:\n    mask = mask.cuda()", "mask = mask.to(accelerator.device)"),
+    "a line": (f"{MASKED}\nif use: mask = mask.cuda()", "mask = mask.to(accelerator.device)"),
+    "with the model's": (
+        f"{MASKED}\nif use:\n    model.cuda()\n    mask = mask.cuda()",
+        "mask = mask.to(accelerator.device)",
+    ),
+    "asked in place": (
+        f"{MASKED}\nif torch.cuda.is_available():\n    mask = mask.cuda()",
+        "mask = mask.to(accelerator.device)",
+    ),
+    "two at once": (
+        "a, b = torch.ones(2), torch.ones(2)\nif use:\n    a, b = a.cuda(), b.cuda()",
+        "a, b = a.to(accelerator.device), b.to(accelerator.device)",
+    ),
+    "either way": (f"{MASKED}\nmask = mask.cuda() if use else mask", "mask = mask.to(accelerator.device)"),
+    "in two branches": (
+        "if use:\n    mask = torch.ones(2).cuda()\nelse:\n    mask = torch.ones(2)",
+        "mask = torch.ones(2).to(accelerator.device)",
+    ),
+    "a flag that is handed on": (
+        f"def placed(t, on):\n    if on:\n        t = t.cuda()\n    return t + 1\n{MASKED}\nmask = placed(mask, use)",
+        "    t = t.to(accelerator.device)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("built", "moved"), OPENED.values(), ids=OPENED)
+def test_a_question_for_cuda_that_holds_nothing_but_moves_goes(
+    built: str, moved: str, migrated: Callable[[str], str]
+) -> None:
+    """With another accelerator the batches are there, and CUDA is not."""
+    after = migrated(f"import torch\n{GUARDED_TOP}\n{FLAG}\n{built}\n{GUARDED_LOOP}").splitlines()
+    assert moved in after
+    assert not any(line.strip().startswith(("if use", "if on", "if torch.cuda")) for line in after)
+
+
+MORE = {
+    "other work": "if use:\n    torch.backends.cudnn.benchmark = True\n    mask = mask.cuda()",
+    "another question": "if use and len(data) > 3:\n    mask = mask.cuda()",
+    "something else otherwise": "if use:\n    mask = mask.cuda()\nelse:\n    mask = mask + 1",
+}
+
+
+@pytest.mark.parametrize("built", MORE.values(), ids=MORE)
+def test_one_that_holds_more_is_named(built: str) -> None:
+    text = f"import torch\n{GUARDED_TOP}\n{FLAG}\n{MASKED}\n{built}\n{GUARDED_LOOP}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert built.replace("mask.cuda()", "mask.to(accelerator.device)") in file.after.decode()
+    (found,) = [d for d in file.diagnoses if d.id == "device_placement"]
+    asked = "use and len(data) > 3" if "len" in built else "use"
+    assert found.message == (
+        f"`mask.cuda()` goes to the accelerator's device, but only where `{asked}` finds CUDA: with another "
+        "accelerator (a Mac) this stays on the CPU, and the batches do not"
+    )
+
+
+def test_an_option_of_the_user_stays() -> None:
+    """The accelerator uses the device that it asks for."""
+    built = "import sys\nwish_gpu = len(sys.argv) > 1\nif wish_gpu:\n    mask = mask.cuda()"
+    text = f"import torch\n{GUARDED_TOP}\n{MASKED}\n{built}\n{GUARDED_LOOP}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "if wish_gpu:\n    mask = mask.to(accelerator.device)" in file.after.decode()
+    assert [d.id for d in file.diagnoses if d.id == "device_placement"] == []
+
+
+GUARDED_TOP = "data = [(torch.ones(8), torch.ones(2))] * 8\nmodel = torch.nn.Linear(8, 2)"
+GUARDED_LOOP = """\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in torch.utils.data.DataLoader(data, batch_size=4):
+    optimizer.zero_grad()
+    loss = (model(x) - y).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+"""

@@ -17,7 +17,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from .device_names import asked_of, refused
 
-_SPEAKS = re.compile("cuda|gpu|cpu|device", re.IGNORECASE)
+SPEAKS = re.compile("cuda|gpu|cpu|device", re.IGNORECASE)
 
 
 class Flag(NamedTuple):
@@ -54,7 +54,7 @@ def cpu_flag(
     for unit, test in [*_around_moves(placements), *_of_types(state, reach)]:
         text = refused(state, unit, test)
         said = f"{text} {unit.names.module.code_for_node(test)} {asked_of(state, unit, test)}"
-        if text is not None and _SPEAKS.search(said) and not _asks_tensor(state, test):
+        if text is not None and SPEAKS.search(said) and not _asks_tensor(state, test):
             callers = _at_the_callers(reach, unit, test) or text
             same, here = found.get(callers), Flag(unit, text, test)
             if same is None:

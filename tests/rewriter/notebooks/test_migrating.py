@@ -340,6 +340,39 @@ def test_what_cannot_be_one_function_is_refused_with_the_cell(cells: tuple[str, 
     assert says in f"{file.at(found.line)}: {found.message}"
 
 
+REPEATED = {
+    "a module": "import torch",
+    "a part of it": "import torch.nn",
+    "names": "from torch import nn",
+    "with others": "import torch\nfrom torch.utils.data import DataLoader",
+}
+
+
+@pytest.mark.parametrize("again", REPEATED.values(), ids=REPEATED)
+def test_an_import_that_the_training_repeats_stays_in_its_cell(again: str) -> None:
+    """In the function it would make the name a local one, which an earlier line reads."""
+    file = _migrated(IMPORTS, BUILD, f"{again}\n\n{LOOP}")
+    assert [d.id for d in file.diagnoses] == []
+    last = _cells(file.after)[2]
+    assert last.startswith(f"{again}\n") and "import" not in last.partition("def training_function")[2]
+
+
+OTHER_IMPORTS = {
+    "another module of that name": ("import json as tools", "print(tools)", "import csv as tools"),
+    "given another value": ("import json", "json = None", "import json"),
+    "not a line of its own": ("import json", "print(json)", "import json; n = 1"),
+    "where it depends": ("import json", "print(json)", "if loader:\n    import json"),
+}
+
+
+@pytest.mark.parametrize(("first", "middle", "again"), OTHER_IMPORTS.values(), ids=OTHER_IMPORTS)
+def test_an_import_that_may_change_the_name_is_no_repetition(first: str, middle: str, again: str) -> None:
+    file = _migrated(f"{IMPORTS}\n{first}", f"{BUILD}\n{middle}", f"{again}\n{LOOP}")
+    lines = again.splitlines()
+    function = "\n".join(_cells(file.after)).partition("def training_function")[2]
+    assert not file.changed or all(f"    {line}\n" in function for line in lines)
+
+
 @pytest.mark.unchanged
 def test_a_notebook_without_training_is_left_alone() -> None:
     assert not _migrated("import torch\nx = torch.ones(1, requires_grad=True)", "x.sum().backward()").changed
