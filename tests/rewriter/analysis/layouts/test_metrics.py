@@ -250,6 +250,41 @@ def test_a_quotient_of_the_rows_of_one_batch_leaves_the_loop(figure: str, traine
     assert "gather" not in text and findings == ["prepare"]
 
 
+HEADS = """\
+criterion, heads = torch.nn.MSELoss(), False
+found = rows = 0
+with torch.no_grad():
+    for x, y in test_loader:
+        if heads:
+            given = model(x)
+            wrong = 0
+            for out in given:
+                wrong += criterion(out, y)
+            wrong /= len(given)
+            {more}
+        else:
+            out = model(x)
+            wrong = criterion(out, y)
+        found += wrong.item() * len(x)
+        rows += len(x)
+print(found / rows)"""
+AGAIN = "for _ in range(2):\n                wrong = criterion(model(x), y)"
+
+
+@pytest.mark.parametrize(
+    ("more", "whole"),
+    [("pass", True), ("rows += 0 * len(x)", False), (AGAIN, False)],
+    ids=["set anew in each branch", "counted in a branch", "run in a loop of a branch"],
+)
+def test_a_loss_that_each_branch_sets_is_reduced_after_them(more: str, whole: bool, trained: Trained) -> None:
+    text, findings = trained(end=HEADS.format(more=more))
+    reduced = (
+        '        wrong = accelerator.reduce(wrong.detach(), reduction="mean")\n        found += wrong.item() * len(y)'
+    )
+    assert (reduced in text) is whole
+    assert findings == (["mean-of-batches"] if whole else ["prepare"])
+
+
 RATIOS = """\
 held = torch.utils.data.DataLoader(other, batch_size=8)
 rates = []
