@@ -285,6 +285,31 @@ def test_a_loss_that_each_branch_sets_is_reduced_after_them(more: str, whole: bo
     assert findings == (["mean-of-batches"] if whole else ["prepare"])
 
 
+ROW_BY_ROW = """\
+from tqdm import tqdm
+rates = []
+for {target} in {source}:
+    x, y = batch
+    guesses, wanted = model(x).argmax(1).cpu().numpy(), y.cpu().numpy()
+    for k in range(wanted.shape[0]):
+        rates.append(float(guesses[k] == wanted[k]))
+print(sum(rates) / len(rates))"""
+
+
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [
+        ("batch", "test_loader"),
+        ("i, batch", "enumerate(test_loader)"),
+        ("i, batch", "tqdm(enumerate(test_loader, 0), total=9)"),
+    ],
+    ids=["alone", "counted", "counted in a bar"],
+)
+def test_a_value_for_each_row_is_none_of_the_batch(target: str, source: str, trained: Trained) -> None:
+    text, findings = trained(end=ROW_BY_ROW.format(target=target, source=source))
+    assert "gather_for_metrics(" in text and findings == []
+
+
 RATIOS = """\
 held = torch.utils.data.DataLoader(other, batch_size=8)
 rates = []
