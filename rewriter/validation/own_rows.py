@@ -1,6 +1,6 @@
 """
-What is computed from the rows of one process: followed forward from the batches of prepared loaders, until a call joins
-the values of all processes.
+What is computed from the rows of one process: followed forward from the batches of prepared loaders, and from the noise
+that is drawn beside them, until a call joins the values of all processes.
 
 Each function has a summary: what it returns, and what it stores in its object, in terms of its parameters. A call puts
 its arguments in their place, so one helper may serve joined rows and a process's own.
@@ -22,8 +22,9 @@ from ..analysis.dataflow.values import CallRecord, Instance, Unit, origins
 from ..analysis.layouts.loop_step import is_synchronised
 from ..analysis.layouts.running_figures import is_logged
 from ..analysis.syntax.definitions import unshadowed
-from ..analysis.syntax.nodes import counter, parameters, positional
+from ..analysis.syntax.nodes import counter, keyword, parameters, positional
 from ..analysis.syntax.walk import children, descendants
+from ..analysis.training.draws import drawn
 from ..facts.roles import Role
 from ..facts.torch_api import questions
 from .program import EmittedProgram
@@ -363,7 +364,7 @@ class OwnRows:
         if origins(self._state.values.get(call), Role.LOADER, Role.MODEL):
             return NONE
         found = self._of_arguments(unit, call)
-        if method_name(call) == "next" and self._draws(call):
+        if (method_name(call) == "next" and self._draws(call)) or self._is_noise(unit, call):
             found |= {RowsOf.TRAINING}
         if isinstance(call.func, cst.Attribute):
             found |= self._labels(unit, call.func.value)
@@ -375,6 +376,20 @@ class OwnRows:
         """Whether a call gives the next batch of a prepared loader."""
         drawn = origins(self._state.values.get(call), Role.BATCH)
         return any(batch.source in self._program.prepared for batch in drawn)
+
+    def _is_noise(self, unit: Unit, call: cst.Call) -> bool:
+        """Whether a call in a training loop draws from torch's generator, which is another on each process: noise that
+        goes with this process's rows."""
+        record = self._state.calls.get(call)
+        random = drawn(record) if record is not None else None
+        if (
+            random is None
+            or (random.generator, random.draws) != ("torch", "noise")
+            or keyword(call, "generator") is not None
+        ):
+            return False
+        loops = (loop for loop in self._reach.batch_loops(call, unit) if loop in self._program.training.train_loops)
+        return any(isinstance(loop, cst.For) and self._reads(loop) for loop in loops)
 
     def _of_arguments(self, unit: Unit, call: cst.Call) -> Labels:
         return self._all(unit, (arg.value for arg in call.args))

@@ -131,9 +131,9 @@ class BatchFigures:
         weighed = any(isinstance(one, ShardSize) for value in total.value for one in self._held(value))
         for value in total.value:
             for one in self._held(value):
-                mean = isinstance(one, Partial) and (one.uneven or (one.op == "mean" and not weighed))
-                unclear = isinstance(one, Unclear) and not one.joint and (weighed or self._is_number(total, value))
                 filled = not self.averaged.isdisjoint(descendants(value))
+                mean = isinstance(one, Partial) and (one.uneven or filled or (one.op == "mean" and not weighed))
+                unclear = isinstance(one, Unclear) and not one.joint and (weighed or self._is_number(total, value))
                 if mean or (unclear and filled):
                     return BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value), filled=filled)
                 handed = isinstance(total.node, cst.Yield)  # what is done with it is not known

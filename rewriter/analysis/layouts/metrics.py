@@ -117,7 +117,8 @@ def _evaluation(
         return answer(None, True, "gathered by the script")
     forward = _last_forward(unit, reach, training, loop)
     if forward is None:
-        return answer(None, False, "its forward pass was not found")
+        hidden = any(_runs(unit, reach, training, statement) for statement in plain(loop.body))
+        return answer(None, False, _HIDDEN if hidden else "its forward pass was not found")
     if any(_of_groups(loader) for loader in reach.loaders(loop)):
         because = "its `batch_sampler` makes each batch a whole, and gathered batches are several"
         return Evaluation(loop, unit, reach.loaders(loop), None, False, because, groups=True)
@@ -182,6 +183,9 @@ def _of_groups(loader: Origin) -> bool:
 _COUNTED = "it counts the rows of its batch before the forward pass and uses that number after it"
 
 
+_HIDDEN = "it runs the model, or a criterion with code of its own, in an inner loop or in some branches alone"
+
+
 def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]:
     """The gathers without those that would be in a statement that only the main process runs."""
     writes = [e for e in effects if e.kind is EffectKind.WRITE]
@@ -242,13 +246,23 @@ def _doubt_of_ways(step: Step, choice: cst.If) -> str | None:
     tests = (node.test for node in descendants(choice) if isinstance(node, cst.If))
     if any(step.is_local(test) for test in tests):
         return "which forward pass it runs depends on the batch"
-    ways = [{b for statement in way for b in bound(step.unit, statement)} for way in _ways(choice)]
+    plainly = [[one for one in way if isinstance(one, cst.SimpleStatementLine)] for way in _ways(choice)]
+    ways = [{b for statement in way for b in bound(step.unit, statement)} for way in plainly]
     read = step.read_behind()
     if any(0 < sum(b in way for way in ways) < len(ways) for b in read):
         return "only some branches set what is read after its forward pass"
-    if any(step.is_local(node) for node in _collecting(step.state, choice)):
+    anew = {b for way in plainly for statement in way for b in bound(step.unit, statement)}
+    added = [node for node in _collecting(step.state, choice) if not _adds_to(step.unit, node, anew)]
+    if any(step.is_local(node) for node in added):
         return "it counts something in the branches of its forward pass"
     return None
+
+
+def _adds_to(unit: Unit, added: cst.CSTNode, bindings: Container[Binding]) -> bool:
+    """Whether a value is added to one of some variables: ``loss += ...`` of a ``loss`` that begins anew."""
+    change = unit.names.parents.get(added)
+    target = change.target if isinstance(change, cst.AugAssign) else None
+    return isinstance(target, cst.Name) and unit.names.binding(target) in bindings
 
 
 def _keeps(state: State, unit: Unit, loop: cst.CSTNode) -> bool:
@@ -297,7 +311,8 @@ def _last_forward(unit: Unit, reach: Reach, training: Training, loop: cst.For) -
         if not _runs(unit, reach, training, statement):
             continue
         ways = _ways(statement) if isinstance(statement, cst.If) else []
-        every = bool(ways) and all(any(_runs(unit, reach, training, one) for one in way) for way in ways)
+        runs = [[one for one in way if _runs(unit, reach, training, one)] for way in ways]
+        every = bool(ways) and all(way and all(isinstance(one, cst.SimpleStatementLine) for one in way) for way in runs)
         if not every and not isinstance(statement, cst.SimpleStatementLine):
             return None
         found = statement
@@ -310,7 +325,7 @@ def _runs(unit: Unit, reach: Reach, training: Training, statement: cst.CSTNode) 
 
 
 def _ways(choice: cst.If) -> list[list[cst.CSTNode]]:
-    """The plain statements of each way through an ``if``; none where one has no ``else``, or a loop in it."""
+    """The statements of each way through an ``if``; none where one has no ``else``."""
     found: list[list[cst.CSTNode]] = []
     other = choice.orelse
     blocks = [choice.body, *([other.body] if isinstance(other, cst.Else) else [])]
@@ -325,10 +340,8 @@ def _ways(choice: cst.If) -> list[list[cst.CSTNode]]:
                 if not inner:
                     return []
                 ways = [[*way, *rest] for way in ways for rest in inner]
-            elif isinstance(statement, cst.SimpleStatementLine):
-                ways = [[*way, statement] for way in ways]
             else:
-                return []
+                ways = [[*way, statement] for way in ways]
         found += ways
     if not all(deeper):
         return []

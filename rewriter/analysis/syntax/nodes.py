@@ -55,8 +55,13 @@ def is_zero(node: cst.CSTNode) -> bool:
 
 
 def counter(loop: cst.For, *, from_zero: bool = False) -> cst.Name | None:
-    """``i`` of ``for i, x in enumerate(things)``; with ``from_zero`` only where it begins there."""
+    """``i`` of ``for i, x in enumerate(things)``, also in a bar; with ``from_zero`` only where it begins there."""
     call, target = loop.iter, loop.target
+    while isinstance(call, cst.Call) and dotted(call.func) != "enumerate":
+        given = [arg.value for arg in call.args if arg.keyword is None]
+        if len(given) != 1:
+            return None
+        call = given[0]  # tqdm(enumerate(things), total=many)
     if not isinstance(call, cst.Call) or dotted(call.func) != "enumerate" or not isinstance(target, cst.Tuple):
         return None
     first = target.elements[0].value

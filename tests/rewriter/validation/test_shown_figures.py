@@ -69,6 +69,10 @@ PLACES = {
         "            found['hits'] = found.get('hits', 0) + 1\naccelerator.print(found)\n",
         ["found"],
     ),
+    "what a model makes of fresh noise": (
+        "    noise = torch.randn(x.size(0), 4)\n    made = model(noise)\n    accelerator.print(made.mean().item())\n",
+        ["made"],
+    ),
     "what is drawn by hand": (
         "    pass\nbatches = iter(loader)\nfor _ in range(3):\n    x, y = next(batches)\n"
         "    accelerator.print(model(x).mean())\n",
@@ -142,6 +146,12 @@ WHOLE = {
     "what a package gives beside own rows": (
         "    both = torch.eye(2).unsqueeze(0).expand_as(output)\nweights = torch.ones(3)\n"
         "whole = torch.cat([model(x) for x in rows.tensors[0].split(8)]).mean()\naccelerator.print(weights, whole)\n"
+    ),
+    "noise that is drawn once, or by a generator of its own": (
+        "    pass\nfixed, own = torch.randn(4, 4), torch.Generator().manual_seed(0)\nfor x, y in loader:\n"
+        "    accelerator.backward(nn.functional.cross_entropy(model(x), y))\n    optimizer.step()\n"
+        "    again = torch.randn(4, 4, generator=own)\n"
+        "    accelerator.print(model(fixed).mean(), model(again).mean())\n"
     ),
     "what is reduced in an object": (
         "    seen.update(accelerator.reduce(loss.detach(), reduction='mean').item())\naccelerator.print(seen.mean)\n"

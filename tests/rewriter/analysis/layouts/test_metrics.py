@@ -250,6 +250,66 @@ def test_a_quotient_of_the_rows_of_one_batch_leaves_the_loop(figure: str, traine
     assert "gather" not in text and findings == ["prepare"]
 
 
+HEADS = """\
+criterion, heads = torch.nn.MSELoss(), False
+found = rows = 0
+with torch.no_grad():
+    for x, y in test_loader:
+        if heads:
+            given = model(x)
+            wrong = 0
+            for out in given:
+                wrong += criterion(out, y)
+            wrong /= len(given)
+            {more}
+        else:
+            out = model(x)
+            wrong = criterion(out, y)
+        found += wrong.item() * len(x)
+        rows += len(x)
+print(found / rows)"""
+AGAIN = "for _ in range(2):\n                wrong = criterion(model(x), y)"
+
+
+@pytest.mark.parametrize(
+    ("more", "whole"),
+    [("pass", True), ("rows += 0 * len(x)", False), (AGAIN, False)],
+    ids=["set anew in each branch", "counted in a branch", "run in a loop of a branch"],
+)
+def test_a_loss_that_each_branch_sets_is_reduced_after_them(more: str, whole: bool, trained: Trained) -> None:
+    text, findings = trained(end=HEADS.format(more=more))
+    reduced = (
+        '        wrong = accelerator.reduce(wrong.detach(), reduction="mean")\n        found += wrong.item() * len(y)'
+    )
+    assert (reduced in text) is whole
+    assert findings == (["mean-of-batches"] if whole else ["prepare"])
+
+
+ROW_BY_ROW = """\
+from tqdm import tqdm
+rates = []
+for {target} in {source}:
+    x, y = batch
+    guesses, wanted = model(x).argmax(1).cpu().numpy(), y.cpu().numpy()
+    for k in range(wanted.shape[0]):
+        rates.append(float(guesses[k] == wanted[k]))
+print(sum(rates) / len(rates))"""
+
+
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [
+        ("batch", "test_loader"),
+        ("i, batch", "enumerate(test_loader)"),
+        ("i, batch", "tqdm(enumerate(test_loader, 0), total=9)"),
+    ],
+    ids=["alone", "counted", "counted in a bar"],
+)
+def test_a_value_for_each_row_is_none_of_the_batch(target: str, source: str, trained: Trained) -> None:
+    text, findings = trained(end=ROW_BY_ROW.format(target=target, source=source))
+    assert "gather_for_metrics(" in text and findings == []
+
+
 RATIOS = """\
 held = torch.utils.data.DataLoader(other, batch_size=8)
 rates = []
