@@ -114,7 +114,7 @@ class _Keepers:
             if isinstance(around, cst.Attribute) and around.attr.value in _MOVED | _LOOKED_AT:
                 return False
             if isinstance(around, cst.Call) and self._reach.called(around):
-                return False  # what a function of the program makes of it
+                return False  # the function decides, not the call
             if any(self._is_placed(unit, part) for part in _beside(around, here)):
                 return True
             if isinstance(around, (cst.BaseStatement, cst.BaseSmallStatement, cst.Lambda)):
