@@ -351,7 +351,7 @@ class Count(NamedTuple):
     node: cst.CSTNode
     kind: str
     """``cadence`` (every so many steps), ``interval`` (the first step as well), ``limit`` (the first so many batches),
-    ``rate`` (a learning rate is made of it), ``bar``, ``early-length`` (of a loader, before it is prepared),
+    ``rate`` (a learning rate follows it), ``bar``, ``early-length`` (of a loader, before it is prepared),
     ``running`` (a figure of the epoch so far), ``figure`` (of a step)."""
     text: str
 

@@ -14,7 +14,7 @@ from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.walk import descendants
 from ..training.training import Training, whole
-from .moves import stateless
+from .kept_on_host import kept_on_host
 
 _FACTORIES = frozenset(
     f"torch.{name}"
@@ -60,6 +60,8 @@ def _meetings(
     for unit, node in _made(state, reach, training):
         remedy = "create such tensors with device=accelerator.device"
         yield unit, node, f"creates this tensor on the CPU: {mismatch}", remedy
+    for kept in kept_on_host(state, reach, training):
+        yield kept.unit, kept.node, f"keeps {kept.name} on the CPU: {mismatch}", "move it to accelerator.device"
     for unit, node in _fed(state, reach, training, early):
         yield unit, node, f"gives the model what no data loader has yielded: {mismatch}", "add .to(accelerator.device)"
     for unit, node in _sent_to_host(state, reach, training):
@@ -86,18 +88,12 @@ def _of_cuda(node: cst.Attribute) -> bool:
 
 
 def _made(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, cst.CSTNode]]:
-    """The tensors that are made by hand where the model works, and losses with tensors of their own."""
+    """The tensors that are made by hand where the model works."""
     for loop in (*training.train_loops, *training.eval_loops):
         unit = next(u for u in reach.units if loop in u.names.parents)
         for node in reach.runs(loop.body if isinstance(loop, (cst.For, cst.While)) else loop, unit):
             if isinstance(node, cst.Call) and node in state.calls and _is_by_hand(state, node):
                 yield state.calls[node].unit, node
-    for record in training.backwards:
-        for loss in origins(record.receiver, Role.LOSS):
-            criterion = loss.source
-            if criterion is not None and criterion.role is Role.CRITERION and isinstance(criterion.node, cst.Call):
-                if criterion.qualified.startswith("torch.nn.") and not stateless(criterion):
-                    yield record.unit, criterion.node
 
 
 def _fed(

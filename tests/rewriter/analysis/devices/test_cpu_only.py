@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -50,3 +56,109 @@ def test_what_stays_on_the_cpu_is_not_taken_there(trained: Trained) -> None:
     text, findings = trained(step=step, top="history = []\n")
     assert "cpu-only" in findings
     assert "history.append(loss.data.numpy())" in text
+
+
+KEEPER = """\
+class Weighted({base}):
+    def __init__(self, weight=None):
+        {init}
+        {keep}
+    def {call}(self, out, y):
+        return torch.nn.functional.cross_entropy(out, y, {use})
+weighted = Weighted({given})
+"""
+MODULE = {"base": "torch.nn.Module", "init": "super().__init__()", "call": "forward"}
+OBJECT = {"base": "object", "init": "self.seen = 0", "call": "__call__"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "keep", "use", "given", "stays"),
+    [
+        (MODULE, "self.weight = weight", "self.weight", "torch.ones(2)", True),
+        (OBJECT, "self.weight = torch.ones(2)", "weight=self.weight", "", True),
+        (MODULE, "self.register_buffer('weight', torch.ones(2))", "self.weight", "", True),
+        (OBJECT, "self.weight = torch.tensor([0.5, 2.0])", "self.weight.abs() * y.float().mean()", "", True),
+        (MODULE, "self.weight = torch.nn.Parameter(torch.ones(2))", "self.weight.to(out)", "", False),
+        (OBJECT, "self.weight = torch.ones(2)", "self.weight.to(out.device)", "", False),
+        (OBJECT, "self.weight = torch.tensor(0.1)", "label_smoothing=self.weight * out.mean()", "", False),
+        (OBJECT, "self.weight = torch.ones(2)", "label_smoothing=self.weight.mean().item()", "", False),
+        (OBJECT, "self.weight = torch.ones(2)", "reduction='mean' if self.weight.shape[0] else 'sum'", "", False),
+    ],
+    ids=[
+        "what a constructor is given",
+        "an object of no module",
+        "a buffer of what is not prepared",
+        "through an operation",
+        "a parameter that is moved",
+        "moved where it is read",
+        "a single number",
+        "read as a number",
+        "its shape",
+    ],
+)
+def test_a_tensor_that_the_loss_of_a_script_keeps(
+    kind: dict[str, str], keep: str, use: str, given: str, stays: bool, trained: Trained
+) -> None:
+    top = KEEPER.format(**kind, keep=keep, use=use, given=given)
+    text, findings = trained(top=top, loss="loss = weighted(model(x), y)")
+    assert ("accelerator = Accelerator(cpu=True)\n" in text, "cpu-only" in findings) == (stays, stays)
+
+
+INNER = """\
+class Inner(torch.nn.Module):
+    def __init__(self, weight=None):
+        super().__init__()
+        self.loss = torch.nn.NLLLoss(weight)
+    def forward(self, out, y):
+        return self.loss(out.log_softmax(1), y)
+inner = Inner({given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "stays"),
+    [("torch.ones(2)", True), ("weight=read()", True), ("", False), ("None", False)],
+    ids=["given", "not known", "none", "said to be none"],
+)
+def test_a_loss_inside_a_loss_keeps_a_weight(given: str, stays: bool, trained: Trained) -> None:
+    text, findings = trained(top=INNER.format(given=given), loss="loss = inner(model(x), y)")
+    assert ("accelerator = Accelerator(cpu=True)\n" in text, "cpu-only" in findings) == (stays, stays)
+
+
+NET = """\
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 2)
+        {keep}
+    def forward(self, x):
+        return self.layer(x * self.scale)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "stays"),
+    [
+        ("self.scale = torch.ones(8)", True),
+        ("self.register_buffer('scale', torch.ones(8))", False),
+        ("self.scale = torch.nn.Parameter(torch.ones(8))", False),
+    ],
+    ids=["an attribute", "a buffer", "a parameter"],
+)
+def test_a_tensor_that_a_model_keeps(keep: str, stays: bool, trained: Trained) -> None:
+    text, findings = trained(built=NET.format(keep=keep))
+    assert ("accelerator = Accelerator(cpu=True)\n" in text, "cpu-only" in findings) == (stays, stays)
+
+
+def test_the_finding_names_what_is_kept() -> None:
+    script = (
+        "import torch\nfrom torch.utils.data import DataLoader\n"
+        + KEEPER.format(**OBJECT, keep="self.weight = torch.ones(2)", use="self.weight", given="")
+        + "model = torch.nn.Linear(8, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in DataLoader(data, batch_size=4):\n    weighted(model(x), y).backward()\n    optimizer.step()\n"
+    )
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [one for one in file.diagnoses if one.id == "cpu-only"]
+    assert (found.line, "keeps `self.weight` on the CPU" in found.message) == (6, True)
