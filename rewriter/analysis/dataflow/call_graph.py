@@ -211,6 +211,12 @@ class Reach:
         return found
 
 
+def reach_of(state: State) -> Reach:
+    """The call graph of a solved program: one for all that ask."""
+    found = state.shared.get(Reach)
+    return found if isinstance(found, Reach) else Reach(state)
+
+
 def _own(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The nodes below one that run with it: bodies of nested functions and classes wait until they are called."""
     return descendants(node, _WAITING)

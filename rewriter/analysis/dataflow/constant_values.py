@@ -19,7 +19,7 @@ from ..syntax.definitions import seen_values, unpacked_value, unshadowed
 from ..syntax.leaving import ends
 from ..syntax.nodes import FunctionNode, is_docstring, keyword, parameters
 from .call_binding import argument_for
-from .call_graph import Code, Reach
+from .call_graph import Code, Reach, reach_of
 from .callees import method_name, outside_name
 from .command_lines import option
 from .modules import imported, unit_named
@@ -454,8 +454,7 @@ def constants_of(state: State, usual: bool = False) -> ConstantValues:
     kind = UsualValues if usual else ConstantValues
     found = state.shared.get(kind)
     if not isinstance(found, ConstantValues):
-        reach = state.shared.get(Reach)
-        found = kind(state, reach if isinstance(reach, Reach) else Reach(state))
+        found = kind(state, reach_of(state))
         state.shared[kind] = found
     return found
 

@@ -5,6 +5,7 @@ on the device at once, so that the move must stay.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -123,9 +124,16 @@ class Early:
     def _of(self, model: Origin) -> list[cst.Call]:
         """The calls that compute with a model's weights, copy them, or hand the model to code that was not seen."""
         if model not in self._uses:
-            records = self.state.calls.values()
+            built = self._building(model)
+            records = [r for r in self.state.calls.values() if r.unit.names.function(r.node) not in built]
             self._uses[model] = [r.node for r in records if self._works_with(r, model)]
         return self._uses[model]
+
+    def _building(self, model: Origin) -> Container[Code]:
+        """What runs while a model is made, and sets the weights of its layers: nothing has moved it yet."""
+        klass = self.state.klass.get(model)
+        init = klass.method("__init__") if klass is not None else None
+        return self.reach.below(init.node) if init is not None else ()
 
     def _works_with(self, record: CallRecord, model: Origin) -> bool:
         forward = self.training.forwards.get(record.node)

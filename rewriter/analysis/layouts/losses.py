@@ -9,8 +9,10 @@ import libcst as cst
 from ...facts.module import Form, Gather
 from ...facts.roles import TENSORS, Role
 from ...findings import Finding, Severity
+from ..dataflow.call_graph import reach_of
 from ..dataflow.values import CallRecord, Function, Instance, Mapping, Sequence, State, Unit, origins
 from ..syntax.definitions import unshadowed
+from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
@@ -34,17 +36,25 @@ def is_tensor(state: State, unit: Unit, name: cst.Name) -> bool:
 
     What a function gives that hands on a number in some cases, or a dict, is none for certain.
     """
+    return _holds_tensor(state, unit, name, frozenset())
+
+
+def _holds_tensor(state: State, unit: Unit, name: cst.Name, inside: frozenset[cst.CSTNode]) -> bool:
     binding = unit.names.binding(name)
     seen = unshadowed(unit.names, binding, name) if binding is not None else ()
     anew = [d for d in seen if not isinstance(unit.names.parents.get(d), cst.AugAssign)]
     values = [assigned(unit, definition) for definition in anew]
-    return all(_is_tensor(state, name if value is None else value) for value in values)
+    return all(_is_tensor(state, unit, name if value is None else value, inside) for value in values)
 
 
-def _is_tensor(state: State, value: cst.BaseExpression) -> bool:
+def _is_tensor(state: State, unit: Unit, value: cst.BaseExpression, inside: frozenset[cst.CSTNode]) -> bool:
+    """``inside``: the functions whose results are looked at."""
     if isinstance(value, cst.BinaryOperation):
         sides = (value.left, value.right)
-        return any(origins(state.values.get(side), *TENSORS) and _is_tensor(state, side) for side in sides)
+        return any(origins(state.values.get(s), *TENSORS) and _is_tensor(state, unit, s, inside) for s in sides)
+    functions = reach_of(state).called(value) if isinstance(value, cst.Call) else []
+    if functions and inside.isdisjoint(functions):
+        return all(_gives_tensor(state, function, inside | {function}) for function in functions)
     slot = state.values.get(value)
     things = slot.things if slot is not None else ()
     return not origins(slot, Role.LOCAL) and not any(isinstance(t, (Instance, Mapping, Sequence)) for t in things)
@@ -57,6 +67,22 @@ def _is_backpropagated(training: Training, unit: Unit, name: cst.Name) -> bool:
         if isinstance(receiver, cst.Name) and receiver.value == name.value:
             return record.unit is unit and unit.names.binding(receiver) is binding
     return False
+
+
+def _gives_tensor(state: State, function: FunctionNode, inside: frozenset[cst.CSTNode]) -> bool:
+    unit = reach_of(state).unit(function)
+    if isinstance(function, cst.Lambda):
+        return _is_tensor(state, unit, function.body, inside)
+    given = [returned.value for returned in unit.names.returns.get(function, ())]
+    return bool(given) and all(
+        value is not None
+        and (
+            _holds_tensor(state, unit, value, inside)
+            if isinstance(value, cst.Name)
+            else _is_tensor(state, unit, value, inside)
+        )
+        for value in given
+    )
 
 
 def reduced(name: cst.Name, reduction: str, because: str) -> Gather:

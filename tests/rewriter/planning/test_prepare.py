@@ -76,3 +76,35 @@ def test_layers_of_a_container_are_parts_of_it(
     texts, findings = trained_project(train=LAYERED.format(groups=groups))
     assert "net, optimizer, loader = accelerator.prepare(" in texts["train"]
     assert findings == []
+
+
+BUILT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 2))
+        self.layers[1].weight.data.zero_()
+    def forward(self, x):
+        return self.layers(x)
+net = Net().to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    loss = nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_weights_that_a_constructor_sets_need_no_device(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    texts, _ = trained_project(train=BUILT)
+    assert "net = Net()\n" in texts["train"]

@@ -495,3 +495,30 @@ def test_terms_of_a_loss_that_are_set_in_branches_are_gathered_after_the_backwar
     gathered = "square, far = accelerator.gather_for_metrics((square, far))\n        total +="
     assert gathered in text and text.index("accelerator.backward(loss)") < text.index(gathered)
     assert findings == []
+
+
+DIVIDED = """\
+class Losses:
+    def __init__(self, average):
+        self.average = average
+    def build(self):
+        return self.cross
+    def cross(self, out, y):
+        criterion = torch.nn.CrossEntropyLoss(reduction="sum")
+        count = out.size()[0]
+        loss = criterion(out, y)
+        if self.average:
+            loss /= count
+        return loss
+criterion = Losses(flag()).build()"""
+
+
+def test_a_loss_that_its_function_divides_is_a_tensor(trained: Trained) -> None:
+    """A number of the batch goes into it, and it stays what it was."""
+    text, _ = trained(
+        top=DIVIDED,
+        loss="loss = criterion(model(x), y)",
+        step="total += loss.item()",
+        epoch="print(total / len(loader))",
+    )
+    assert "total += accelerator.reduce(loss.detach()" in text
