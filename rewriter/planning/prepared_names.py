@@ -221,12 +221,45 @@ def all_held(
     if code is None or held is None:
         return []
     unit = reach.unit(code)
-    found = [held, *_held_beside(state, reach, code, held)]
+    found = [*_made_anew(reach, training, code, held), *_held_beside(state, reach, code, held)]
     if len(found) == 1 or not divided:
         return found
     loops = (loop for loop in training.train_loops if isinstance(loop, cst.For) and loop in unit.names.parents)
     read = {unit.names.module.code_for_node(n) for loop in loops for n in (loop.iter, *descendants(loop.iter))}
     return [thing for thing in found if thing.name in read]
+
+
+def _made_anew(reach: Reach, training: Training, code: Code, held: Held) -> Iterator[Held]:
+    """
+    A variable, once for each time that it gets another thing of one kind: ``model, optimizer = build()``, trained, and
+    the same line again. Definitions between which nothing is trained are those of one thing.
+    """
+    unit = reach.unit(code)
+    order = unit.names.order
+    trained = [order(loop) for loop in training.train_loops if unit.names.function(loop) is code]
+    calls = (call for call in unit.names.calls if unit.names.function(call) is code)
+    trained += [order(call) for call in calls if any(_trains(reach, training, f) for f in reach.called(call))]
+    definitions = sorted(held.definitions, key=order)
+    several: list[list[cst.CSTNode]] = []
+    for definition in definitions:
+        assign = next(unit.names.enclosing(definition, cst.Assign), None)
+        made = isinstance(assign, cst.Assign) and _makes(reach, assign.value, held.origin)
+        before = several[-1][-1] if several else None
+        if before is None or (made and any(order(before) < at < order(definition) for at in trained)):
+            several.append([])
+        several[-1].append(definition)
+    yield from (Held(held.origin, held.name, part) for part in several or [held.definitions])
+
+
+def _makes(reach: Reach, value: cst.BaseExpression, origin: Origin) -> bool:
+    """Whether a call makes a thing, and does not only hand it back."""
+    functions = reach.called(value) if isinstance(value, cst.Call) else []
+    return any(
+        reach.unit(code).names.function(origin.place) is code
+        for f in functions
+        for code in reach.below(f)
+        if origin.place in reach.unit(code).names.parents
+    )
 
 
 def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator[Held]:

@@ -8,8 +8,10 @@ import libcst as cst
 
 from ...facts.module import Form, Gather
 from ...facts.roles import TENSORS, Role
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import reach_of
+from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, Function, Instance, Mapping, Sequence, State, Unit, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode
@@ -39,22 +41,39 @@ def is_tensor(state: State, unit: Unit, name: cst.Name) -> bool:
     return _holds_tensor(state, unit, name, frozenset())
 
 
-def _holds_tensor(state: State, unit: Unit, name: cst.Name, inside: frozenset[cst.CSTNode]) -> bool:
+def _holds_tensor(state: State, unit: Unit, name: cst.Name, inside: frozenset[object]) -> bool:
     binding = unit.names.binding(name)
+    if binding in inside:
+        return True  # what it holds else decides
     seen = unshadowed(unit.names, binding, name) if binding is not None else ()
     anew = [d for d in seen if not isinstance(unit.names.parents.get(d), cst.AugAssign)]
     values = [assigned(unit, definition) for definition in anew]
-    return all(_is_tensor(state, unit, name if value is None else value, inside) for value in values)
+    below = inside | {binding}
+    return all(
+        _is_tensor(state, unit, value, below) if value is not None else _is_no_number(state, name) for value in values
+    )
 
 
-def _is_tensor(state: State, unit: Unit, value: cst.BaseExpression, inside: frozenset[cst.CSTNode]) -> bool:
-    """``inside``: the functions whose results are looked at."""
+def _is_tensor(state: State, unit: Unit, value: cst.BaseExpression, inside: frozenset[object]) -> bool:
+    """``inside``: the variables and functions that are looked at."""
+    if isinstance(value, cst.Name):
+        return _holds_tensor(state, unit, value, inside)
     if isinstance(value, cst.BinaryOperation):
         sides = (value.left, value.right)
         return any(origins(state.values.get(s), *TENSORS) and _is_tensor(state, unit, s, inside) for s in sides)
+    if isinstance(value, cst.UnaryOperation):
+        return _is_tensor(state, unit, value.expression, inside)
     functions = reach_of(state).called(value) if isinstance(value, cst.Call) else []
     if functions and inside.isdisjoint(functions):
         return all(_gives_tensor(state, function, inside | {function}) for function in functions)
+    if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and not functions:
+        base = value.func.value
+        if method_name(value) not in _NUMBERS and origins(state.values.get(base), *TENSORS):
+            return _is_tensor(state, unit, base, inside)  # of `loss.view(rows, -1)` numbers are only arguments
+    return _is_no_number(state, value)
+
+
+def _is_no_number(state: State, value: cst.BaseExpression) -> bool:
     slot = state.values.get(value)
     things = slot.things if slot is not None else ()
     return not origins(slot, Role.LOCAL) and not any(isinstance(t, (Instance, Mapping, Sequence)) for t in things)
@@ -69,20 +88,16 @@ def _is_backpropagated(training: Training, unit: Unit, name: cst.Name) -> bool:
     return False
 
 
-def _gives_tensor(state: State, function: FunctionNode, inside: frozenset[cst.CSTNode]) -> bool:
+_NUMBERS = questions.leaves_device() | {"size", "dim", "numel", "nelement"}
+"""Methods of a tensor that give something else."""
+
+
+def _gives_tensor(state: State, function: FunctionNode, inside: frozenset[object]) -> bool:
     unit = reach_of(state).unit(function)
     if isinstance(function, cst.Lambda):
         return _is_tensor(state, unit, function.body, inside)
     given = [returned.value for returned in unit.names.returns.get(function, ())]
-    return bool(given) and all(
-        value is not None
-        and (
-            _holds_tensor(state, unit, value, inside)
-            if isinstance(value, cst.Name)
-            else _is_tensor(state, unit, value, inside)
-        )
-        for value in given
-    )
+    return bool(given) and all(value is not None and _is_tensor(state, unit, value, inside) for value in given)
 
 
 def reduced(name: cst.Name, reduction: str, because: str) -> Gather:

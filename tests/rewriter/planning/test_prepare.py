@@ -108,3 +108,42 @@ def test_weights_that_a_constructor_sets_need_no_device(
 ) -> None:
     texts, _ = trained_project(train=BUILT)
     assert "net = Net()\n" in texts["train"]
+
+
+TWO_RUNS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
+def build():
+    net = nn.Linear(8, 2)
+    return net, torch.optim.SGD(net.parameters(), lr=0.1)
+def fit(net, optimizer, loader):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+loader = DataLoader(data, batch_size=8, shuffle=True)
+net, optimizer = build()
+{run}
+net, optimizer = build()
+{run}
+"""
+HERE = """\
+for x, y in loader:
+    loss = nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()"""
+
+
+@pytest.mark.parametrize("run", ["fit(net, optimizer, loader)", HERE], ids=["in a function", "here"])
+def test_what_one_function_builds_twice_is_prepared_twice(
+    run: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, findings = trained_project(train=TWO_RUNS.format(run=run))
+    first, second = texts["train"].split("net, optimizer = build()\n")[1:]
+    assert first.startswith("net, optimizer, loader = accelerator.prepare(\n    net, optimizer, loader\n)\n")
+    assert second.startswith("net, optimizer = accelerator.prepare(\n    net, optimizer\n)\n")
+    assert findings == []
