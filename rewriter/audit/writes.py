@@ -24,8 +24,8 @@ from typing import NamedTuple
 import libcst as cst
 
 from ..analysis.dataflow.callees import method_name, outside_name
+from ..analysis.dataflow.open_modes import opens_to_write
 from ..analysis.dataflow.values import Unit, origins
-from ..analysis.effects.handles import opens_to_write
 from ..analysis.effects.memory import into_memory
 from ..analysis.effects.written import written
 from ..analysis.syntax.nodes import keyword

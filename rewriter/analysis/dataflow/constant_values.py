@@ -26,7 +26,7 @@ from .modules import imported, unit_named
 from .object_fields import ObjectFields, annotated, is_dataclass
 from .solver import Thing
 from .values import CallRecord, External, Instance, Klass, State, Unit
-from .written_out import Entry, WrittenOut
+from .written_out import WrittenEntry, WrittenOut
 
 
 class Text(NamedTuple):
@@ -378,7 +378,7 @@ class ConstantValues:
             return None
         return _union(self._entry(written, key, given) or None for key in keys)
 
-    def _entry(self, entries: Iterable[Entry], key: Value, given: Given) -> Values:
+    def _entry(self, entries: Iterable[WrittenEntry], key: Value, given: Given) -> Values:
         """What is under a key; the empty set if nothing is."""
         first: Values = frozenset()
         later: list[Values] = []

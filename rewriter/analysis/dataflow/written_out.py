@@ -20,7 +20,7 @@ _CHANGES = frozenset(
 _DEEPEST = 8
 
 
-class Entry(NamedTuple):
+class WrittenEntry(NamedTuple):
     """One entry, in the code of a module."""
 
     unit: Unit
@@ -37,7 +37,7 @@ class WrittenOut:
     def __init__(self, state: State, reach: Reach, fields: ObjectFields) -> None:
         self._state, self._reach, self._fields = state, reach, fields
 
-    def entries(self, unit: Unit, node: cst.BaseExpression, depth: int = 0) -> list[Entry] | None:
+    def entries(self, unit: Unit, node: cst.BaseExpression, depth: int = 0) -> list[WrittenEntry] | None:
         """The entries of what an expression gives; None if they are not all known."""
         if depth > _DEEPEST:
             return None
@@ -49,7 +49,7 @@ class WrittenOut:
             return self._of_dict(unit, node, depth)
         if isinstance(node, (cst.List, cst.Tuple)):
             plain = all(isinstance(e, cst.Element) for e in node.elements)
-            return [Entry(unit, place, e.value) for place, e in enumerate(node.elements)] if plain else None
+            return [WrittenEntry(unit, place, e.value) for place, e in enumerate(node.elements)] if plain else None
         if isinstance(node, cst.IfExp):
             sides = [self.entries(unit, side, depth + 1) for side in (node.body, node.orelse)]
             known = [side for side in sides if side is not None]
@@ -59,11 +59,11 @@ class WrittenOut:
             return self._handed(unit, node.args, depth)
         return None
 
-    def _of_dict(self, unit: Unit, node: cst.Dict, depth: int) -> list[Entry] | None:
-        found: list[Entry] = []
+    def _of_dict(self, unit: Unit, node: cst.Dict, depth: int) -> list[WrittenEntry] | None:
+        found: list[WrittenEntry] = []
         for element in node.elements:
             if isinstance(element, cst.DictElement):
-                found.append(Entry(unit, element.key, element.value))
+                found.append(WrittenEntry(unit, element.key, element.value))
                 continue
             spread = self.entries(unit, element.value, depth + 1)
             if spread is None:
@@ -71,12 +71,12 @@ class WrittenOut:
             found += spread
         return found
 
-    def _handed(self, unit: Unit, args: Iterable[cst.Arg], depth: int) -> list[Entry] | None:
+    def _handed(self, unit: Unit, args: Iterable[cst.Arg], depth: int) -> list[WrittenEntry] | None:
         """What ``dict(other, a=1)`` and ``update`` are given."""
-        found: list[Entry] = []
+        found: list[WrittenEntry] = []
         for arg in args:
             if arg.keyword is not None:
-                found.append(Entry(unit, cst.SimpleString(repr(arg.keyword.value)), arg.value))
+                found.append(WrittenEntry(unit, cst.SimpleString(repr(arg.keyword.value)), arg.value))
                 continue
             spread = self.entries(unit, arg.value, depth + 1) if arg.star != "*" else None
             if spread is None:
@@ -84,7 +84,7 @@ class WrittenOut:
             found += spread
         return found
 
-    def _of_name(self, unit: Unit, node: cst.Name, depth: int) -> list[Entry] | None:
+    def _of_name(self, unit: Unit, node: cst.Name, depth: int) -> list[WrittenEntry] | None:
         binding = unit.names.binding(node)
         if binding is None or len(binding.definitions) != 1:
             return None
@@ -104,7 +104,7 @@ class WrittenOut:
         found, later = self.entries(unit, assign.value, depth + 1), self._changes(unit, binding.reads, depth)
         return found + later if found is not None and later is not None else None
 
-    def _of_attribute(self, node: cst.Attribute, depth: int) -> list[Entry] | None:
+    def _of_attribute(self, node: cst.Attribute, depth: int) -> list[WrittenEntry] | None:
         slot = self._state.values.get(node.value)
         things = [t for t in slot.things if isinstance(t, (Instance, Origin))] if slot is not None else []
         writes = {write for thing in things for write in self._fields.writes(thing, node.attr.value)}
@@ -120,9 +120,9 @@ class WrittenOut:
             found = found + later
         return found
 
-    def _changes(self, unit: Unit, reads: Iterable[cst.CSTNode], depth: int) -> list[Entry] | None:
+    def _changes(self, unit: Unit, reads: Iterable[cst.CSTNode], depth: int) -> list[WrittenEntry] | None:
         """What code that reads a container puts into it; None where that is not known."""
-        found: list[Entry] = []
+        found: list[WrittenEntry] = []
         for read in reads:
             put = self._put(unit, read, depth)
             if put is None:
@@ -130,7 +130,7 @@ class WrittenOut:
             found += [entry._replace(certain=False) for entry in put]
         return found
 
-    def _put(self, unit: Unit, read: cst.CSTNode, depth: int) -> list[Entry] | None:
+    def _put(self, unit: Unit, read: cst.CSTNode, depth: int) -> list[WrittenEntry] | None:
         parents = unit.names.parents
         parent = parents.get(read)
         above = parents.get(parent) if parent is not None else None
@@ -138,13 +138,13 @@ class WrittenOut:
             assign = parents.get(above) if isinstance(above, cst.AssignTarget) else None
             index = parent.slice[0].slice if len(parent.slice) == 1 else None
             if isinstance(assign, cst.Assign) and isinstance(index, cst.Index):
-                return [Entry(unit, index.value, assign.value)]
+                return [WrittenEntry(unit, index.value, assign.value)]
             return None if isinstance(above, (cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.Del)) else []
         if isinstance(parent, cst.Attribute) and isinstance(above, cst.Call) and above.func is parent:
             if parent.attr.value == "update":
                 return self._handed(unit, above.args, depth)
             if parent.attr.value == "setdefault" and len(above.args) == 2:
-                return [Entry(unit, above.args[0].value, above.args[1].value)]
+                return [WrittenEntry(unit, above.args[0].value, above.args[1].value)]
             return None if parent.attr.value in _CHANGES else []
         if isinstance(parent, cst.Arg) and not parent.star and isinstance(above, cst.Call):
             return None if self._reach.called(above) else []

@@ -12,6 +12,7 @@ from ...facts.torch_api.questions import prints_lines, saves_by_one, shows_bar, 
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, method_name, outside_name, outside_names
+from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import Instance, State, Trail, Unit, Unknown, origins, traces
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
@@ -20,7 +21,7 @@ from ..training.training import Training
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
-from .handles import COMMANDS, Handles, once, opens_to_write
+from .handles import COMMANDS, Handles, once
 from .memory import into_memory
 
 

@@ -17,11 +17,12 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.code_place import CodePlace
+from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .existing_guards import Together, in_turn, is_elif
-from .handles import asks_existence, opens_to_write
+from .handles import asks_existence
 
 
 class Makings:

@@ -16,11 +16,11 @@ from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import made_names, method_name, outside_name
+from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
 from .checkpoints import waits
 from .existing_guards import guarded
-from .handles import opens_to_write
 from .path_names import PathNames, text
 from .path_roots import Root, Roots
 from .path_shapes import PathShape, PathShapes

@@ -270,7 +270,7 @@ class _Loop:
         return self._reads_joined(value, plan) and not isinstance(self.layouts.value(value), ShardSize)
 
     def _reads_joined(self, value: cst.BaseExpression, plan: EpochPlan) -> bool:
-        """Whether a value reads, where it stands, what the gather of the loop joins, or counts that in place of
+        """Whether a value reads what the gather of the loop has joined by then, or counts that in place of
         another."""
         gather = plan.gather
         if gather is None or self.unit.names.order(value) < self.unit.names.order(gather.node):

@@ -47,7 +47,7 @@ class Joined:
                 self.kept.setdefault(binding, []).append(total)
 
     def joins(self, node: cst.CSTNode) -> bool:
-        """Whether something below a node is gathered or reduced where it stands."""
+        """Whether something below a node is gathered or reduced in place."""
         return not self._whole.isdisjoint(descendants(node))
 
     def holds(self, name: cst.Name) -> bool:

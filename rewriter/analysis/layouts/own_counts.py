@@ -52,7 +52,7 @@ def own_counts(
     ]
     for loop in reach.state.loaders if divided and made else ():
         if loop in shared and isinstance(loop, cst.For) and loop in unit.names.parents:
-            loop_ = _Loop(reach, unit, loop, Joined(reach.state, unit, loop, made), is_early)
+            loop_ = _CountingLoop(reach, unit, loop, Joined(reach.state, unit, loop, made), is_early)
             told: dict[str, tuple[cst.CSTNode, dict[str, None]]] = {}
             for node, over, under in divided:
                 names = loop_.whole_sums(over) if loop_.counts(under) else []
@@ -64,7 +64,7 @@ def own_counts(
                 yield _finding(node, divisor, list(figures))
 
 
-class _Loop:
+class _CountingLoop:
     """One loop over a shared loader."""
 
     def __init__(
@@ -131,7 +131,7 @@ class _Loop:
     def _grows(self, total: Total) -> bool:
         layouts = [inner(self.layouts.value(value)) for value in total.value]
         if isinstance(total.node, cst.Call):
-            return False  # what a list or a meter makes of it is not known
+            return False  # how a list or a meter grows by it is not known
         if any(isinstance(one, ShardSize) or (isinstance(one, Partial) and one.op == "sum") for one in layouts):
             return True
         rows = any(isinstance(inner(self.layouts.value(by)), ShardRow) for by in deciding(self.unit, self.loop, total))

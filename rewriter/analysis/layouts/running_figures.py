@@ -12,9 +12,9 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.open_modes import may_write
 from ..dataflow.solver import Slot
 from ..dataflow.values import Function, State, Trail, Unit, Unknown, origins, traces
-from ..effects.handles import may_write
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
