@@ -80,11 +80,11 @@ def huge_script(lines: int) -> str:
     return head + "".join(_HELPER.format(n=n) for n in range(blocks)) + mark + tail
 
 
-def many_files(folder: Path, which: str = "after") -> None:
-    """A thousand files: 50 training scripts, migrated (``after``) or not (``before``), and 950 that train nothing."""
+def many_files(folder: Path, which: str = "after", count: int = 1000) -> None:
+    """Files, a thousand: 50 training scripts, migrated (``after``) or not (``before``), and 950 that train nothing."""
     afters = sorted((ROOT / "fixtures").glob("*/after.py"))
     scripts = [path.with_name(f"{which}.py") for path in afters]
-    for number in range(1000):
+    for number in range(count):
         path = folder / f"package{number // 50}" / f"module{number}.py"
         path.parent.mkdir(exist_ok=True, parents=True)
         if number % 20 == 0:
@@ -104,7 +104,18 @@ def rows(rounds: int = 11) -> list[Row]:
         (folder / "huge.py").write_text(huge_script(10_000))
         many_files(folder / "many")
         many_files(folder / "raw", "before")
-        long = in_turn({"half": [migrate, "half.py"], "huge": [migrate, "huge.py"], "raw": [migrate, "raw"]}, folder, 3)
+        many_files(folder / "part", count=500)
+        long = in_turn(
+            {
+                "half": [migrate, "half.py"],
+                "huge": [migrate, "huge.py"],
+                "raw": [migrate, "raw"],
+                "audit": [migrate, "--audit", "many"],
+                "audit of half": [migrate, "--audit", "part"],
+            },
+            folder,
+            3,
+        )
         taken = in_turn(
             {
                 "pass": [sys.executable, "-c", "pass"],
@@ -138,6 +149,12 @@ def rows(rounds: int = 11) -> list[Row]:
             f"({_times(long, 'huge', 'half')} one of 5,000; {long['huge'].peak >> 20} MiB at its peak)",
         ),
         within("migrate, 1,000 files, 50 of them to migrate, diff shown", long["raw"].cpu, 10.0),
+        within(
+            "migrate --audit, 1,000 files, 50 of them training",
+            long["audit"].cpu,
+            10.0,
+            f"({_times(long, 'audit', 'audit of half')} 500 files with 25)",
+        ),
         within("migrate --check, 1,000 files, none to change, 50 of them migrated, known", taken["many"].cpu, 0.500),
         within("the same, looked at for the first time", taken["cold"].cpu, 5.0, "(100 ms for each migrated script)"),
         Row("beside: LibCST, parse and one visitor pass, the same script", milliseconds(taken["visit"].cpu)),
