@@ -68,9 +68,13 @@ def _is_tensor(state: State, unit: Unit, value: cst.BaseExpression, inside: froz
         return all(_gives_tensor(state, function, inside | {function}) for function in functions)
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and not functions:
         base = value.func.value
-        if method_name(value) not in _NUMBERS and origins(state.values.get(base), *TENSORS):
+        gives_numbers = method_name(value) in questions.leaves_device() | _COUNTS
+        if not gives_numbers and origins(state.values.get(base), *TENSORS):
             return _is_tensor(state, unit, base, inside)  # of `loss.view(rows, -1)` numbers are only arguments
     return _is_no_number(state, value)
+
+
+_COUNTS = frozenset({"size", "dim", "numel", "nelement"})
 
 
 def _is_no_number(state: State, value: cst.BaseExpression) -> bool:
@@ -86,10 +90,6 @@ def _is_backpropagated(training: Training, unit: Unit, name: cst.Name) -> bool:
         if isinstance(receiver, cst.Name) and receiver.value == name.value:
             return record.unit is unit and unit.names.binding(receiver) is binding
     return False
-
-
-_NUMBERS = questions.leaves_device() | {"size", "dim", "numel", "nelement"}
-"""Methods of a tensor that give something else."""
 
 
 def _gives_tensor(state: State, function: FunctionNode, inside: frozenset[object]) -> bool:
