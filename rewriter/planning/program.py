@@ -87,7 +87,7 @@ class ProgramFacts:
     @cached_property
     def loss_reductions(self) -> LossReductions:
         """What the losses are over the rows of a batch."""
-        return LossReductions(self.state, self.reach)
+        return LossReductions(self.state)
 
     @cached_property
     def guards(self) -> Guards:

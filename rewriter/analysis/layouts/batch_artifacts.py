@@ -25,7 +25,7 @@ from .divergence import Equality
 from .engine.layout import Partial, inner
 from .epoch_quotients import counts_rows, datasets
 from .last_batches import drops_last, option
-from .loop_layouts import LoopLayouts
+from .loop_layouts import LoopLayouts, layouts_of
 from .losses import read_off
 from .reductions import reduces_rows, reduction_of
 
@@ -147,7 +147,7 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
             )
             if quotient is None or binding is None:
                 continue
-            layouts = layouts or LoopLayouts(state, reach, unit, loop)
+            layouts = layouts or layouts_of(state).loop(unit, loop)
             if _adds_mean(state, unit, layouts, node):
                 told = f"`{binding.name}` adds up means over batches and is divided by {quotient[1]}"
                 remedy = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"

@@ -46,7 +46,7 @@ from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
 from .epoch_totals import Total, Totals, deciding
 from .last_batches import always_drops_last
-from .loop_layouts import LoopLayouts
+from .loop_layouts import layouts_of
 from .loop_step import bound, bound_by, entry, is_loss_entry, plain
 from .losses import assigned, is_loss_name, is_tensor, read_off, reduced
 from .padding import ragged
@@ -88,7 +88,7 @@ class _Loop:
         self.path = path
         self.inside = set(descendants(loop))
         self.totals = Totals(state, unit, reach, loop)
-        self.layouts = LoopLayouts(state, reach, unit, loop)
+        self.layouts = layouts_of(state).loop(unit, loop)
         self.statements = [] if isinstance(loop, cst.CompFor) else plain(loop.body)
         self.shape = ""
         """What may have another shape on each process, so that no rows are gathered."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from ...facts.roles import SHARES, Role
-from ..dataflow.call_graph import Reach
+from ..dataflow.call_graph import Reach, reach_of
 from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import counter
@@ -74,6 +74,36 @@ class LoopLayouts:
         """What an expression of the loop gives."""
         found = self._walk.held.get(node)
         return found if found is not None else self._walk.value(node, self.unit)
+
+
+class ProgramLayouts:
+    """The layouts of all loops over batches of a program: each loop is gone through once, for all that ask."""
+
+    def __init__(self, state: State) -> None:
+        self._state, self._reach = state, reach_of(state)
+        self._loops: dict[cst.CSTNode, LoopLayouts] = {}
+
+    def loop(self, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> LoopLayouts:
+        """Those of one loop of a module."""
+        if loop not in self._loops:
+            self._loops[loop] = LoopLayouts(self._state, self._reach, unit, loop)
+        return self._loops[loop]
+
+    def around(self, unit: Unit, node: cst.CSTNode) -> list[LoopLayouts]:
+        """Those of the innermost loops over batches in which a node runs, also by way of the callers of its
+        function."""
+        loops = self._reach.batch_loops(node, unit)
+        found = [loop for loop in loops if isinstance(loop, (cst.For, cst.While))]
+        return [self.loop(self._reach.unit_of(loop, unit), loop) for loop in found]
+
+
+def layouts_of(state: State) -> ProgramLayouts:
+    """The layouts of a solved program: one object for all that ask."""
+    found = state.shared.get(ProgramLayouts)
+    if not isinstance(found, ProgramLayouts):
+        found = ProgramLayouts(state)
+        state.shared[ProgramLayouts] = found
+    return found
 
 
 def _drawn(

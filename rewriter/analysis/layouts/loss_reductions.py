@@ -9,12 +9,11 @@ import libcst as cst
 
 from ...facts.roles import Role
 from ...findings import Finding
-from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
 from .engine.layout import Layout, Partial, Unclear, held, join_all
-from .loop_layouts import LoopLayouts
+from .loop_layouts import LoopLayouts, layouts_of
 from .reductions import open_reduction, reduction_of
 
 
@@ -32,9 +31,8 @@ class LossWord(NamedTuple):
 class LossReductions:
     """Answers for one program."""
 
-    def __init__(self, state: State, reach: Reach) -> None:
-        self._state, self._reach = state, reach
-        self._walks: dict[cst.CSTNode, LoopLayouts] = {}
+    def __init__(self, state: State) -> None:
+        self._state = state
         self._known: dict[CallRecord, LossWord] = {}
 
     def of(self, record: CallRecord) -> LossWord:
@@ -45,8 +43,7 @@ class LossReductions:
 
     def _found(self, record: CallRecord) -> LossWord:
         loss = unscaled(self._state, backward_operand(record))
-        loops = self._reach.batch_loops(record.node, record.unit)
-        layouts = [self._in(loop, record, loss) for loop in loops if isinstance(loop, (cst.For, cst.While))]
+        layouts = [self._in(loop, record, loss) for loop in layouts_of(self._state).around(record.unit, record.node)]
         told = _told(join_all(layouts)) if layouts else None
         if told is not None:
             return told
@@ -56,13 +53,9 @@ class LossReductions:
             return LossWord("mean", f"which reduction `{text}` has is an option, or is computed", unclear[1])
         return LossWord(reduction_of(self._state, record.unit, loss))
 
-    def _in(self, loop: cst.For | cst.While, record: CallRecord, loss: cst.BaseExpression) -> Layout:
-        if loop not in self._walks:
-            unit = self._reach.unit_of(loop, record.unit)
-            self._walks[loop] = LoopLayouts(self._state, self._reach, unit, loop)
-        layouts = self._walks[loop]
-        layout = layouts.backward(record.node) if loss is backward_operand(record) else None
-        return layout if layout is not None else layouts.value(loss)
+    def _in(self, loop: LoopLayouts, record: CallRecord, loss: cst.BaseExpression) -> Layout:
+        layout = loop.backward(record.node) if loss is backward_operand(record) else None
+        return layout if layout is not None else loop.value(loss)
 
 
 def unscaled(state: State, loss: cst.BaseExpression) -> cst.BaseExpression:

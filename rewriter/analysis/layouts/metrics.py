@@ -29,7 +29,7 @@ from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
 from .engine.layout import holds_chosen, holds_figure, is_figure
 from .last_batches import always_drops_last
-from .loop_layouts import LoopLayouts
+from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
 from .row_counts import counted
@@ -73,7 +73,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
     found = []
     for loop in training.eval_loops:
         unit = next(u for u in reach.units if loop in u.names.parents)
-        layouts = LoopLayouts(state, reach, unit, loop) if isinstance(loop, cst.For) else None
+        layouts = layouts_of(state).loop(unit, loop) if isinstance(loop, cst.For) else None
         answer = _evaluation(state, unit, reach, training, loop, layouts)
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
         if answer.understood and ragged(state, reach, unit, loop, gathers):

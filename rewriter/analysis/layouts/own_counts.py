@@ -22,7 +22,7 @@ from .engine.layout import Partial, Replicated, ShardRow, ShardSize, inner
 from .epoch_quotients import division, is_place, read_totals
 from .epoch_totals import Total, deciding
 from .joined import Joined
-from .loop_layouts import LoopLayouts
+from .loop_layouts import LoopLayouts, layouts_of
 
 _DEPTH = 3
 """So many variables are followed to what is counted or collected."""
@@ -80,7 +80,7 @@ class _CountingLoop:
     def layouts(self) -> LoopLayouts:
         """Of the loop; most need none."""
         if self._layouts is None:
-            self._layouts = LoopLayouts(self.state, self.reach, self.unit, self.loop)
+            self._layouts = layouts_of(self.state).loop(self.unit, self.loop)
         return self._layouts
 
     def _is_whole(self, total: Total) -> bool:

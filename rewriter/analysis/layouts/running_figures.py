@@ -22,7 +22,7 @@ from ..training.training import Training
 from .engine.layout import is_of_rows
 from .epoch_totals import Total, deciding
 from .joined import Joined, root_of
-from .loop_layouts import LoopLayouts
+from .loop_layouts import layouts_of
 from .losses import is_loss_name
 
 _ON_BARS = frozenset({"set_postfix", "set_postfix_str", "set_description", "set_description_str"})
@@ -60,7 +60,7 @@ class _FiguresOf:
     ) -> None:
         self.state, self.unit, self.training, self.loop = state, unit, training, loop
         self.inside = set(descendants(loop))
-        self.layouts = LoopLayouts(state, reach, unit, loop) if isinstance(loop, cst.For) else None
+        self.layouts = layouts_of(state).loop(unit, loop) if isinstance(loop, cst.For) else None
         self.joined = Joined(state, unit, loop, gathers)
         self.shown = [name for name in shown if not self.joined.holds(name)]
         self.collected: list[Total] = []

@@ -13,7 +13,7 @@ from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
 from .engine.layout import Layout, Unclear, held
-from .loop_layouts import LoopLayouts
+from .loop_layouts import layouts_of
 from .loss_reductions import unscaled
 
 
@@ -38,7 +38,7 @@ def unclear_losses(
             continue
         if not isinstance(loop, cst.For):
             continue
-        layouts = LoopLayouts(state, reach, unit, loop)
+        layouts = layouts_of(state).loop(unit, loop)
         inside = set(descendants(loop))
         for record in training.backwards:
             layout = layouts.backward(record.node)
