@@ -152,7 +152,8 @@ def _optional(facts: ModuleFacts, hand_down: HandDown, first: cst.CSTNode) -> It
     has."""
     name, reason = facts.accelerator, "other files call it without one"
     yield AddParameter(ID, hand_down.function, name, hand_down.index, "None", reason=reason)
-    text = f"if {name} is None:\n    {name} = Accelerator()"
+    arguments = ", ".join(f"{keyword}={value}" for keyword, value in hand_down.arguments)
+    text = f"if {name} is None:\n    {name} = Accelerator({arguments})"
     yield InsertBefore(ID, first, text, reason=reason)
     yield AddImport(ID, facts.module, facts.abilities.module, "Accelerator", reason=reason)
 

@@ -125,6 +125,8 @@ class HandDown:
     keyword-only."""
     makes: cst.CSTNode | None = None
     """Files outside the program call it as well, and give none: it makes one for itself before this statement."""
+    arguments: tuple[tuple[str, str], ...] = ()
+    """Keywords and texts of that one's arguments."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -19,9 +18,9 @@ from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition, said_before
 from ..analysis.distributed.init_sites import Start
 from ..analysis.syntax.definitions import attribute_assignments, bindings_value, deletions, taken_out
-from ..analysis.syntax.nodes import is_docstring, positional
+from ..analysis.syntax.nodes import is_docstring, names_read, positional, with_names
 from ..analysis.syntax.scopes import Binding, Scope
-from ..analysis.syntax.walk import children, descendants
+from ..analysis.syntax.walk import descendants
 from ..facts.module import Home, Prepare, Side
 from .accelerator_path import Way
 from .holders import Holders, lineage
@@ -181,7 +180,7 @@ class Homes:
         scope = unit.names.scopes[lower]
         given: dict[str, str] = {}
         sites = [site for site in self.reach.sites(lower) if self.reach.function_of(site) is code]
-        for word in _words(cst.parse_expression(text)):
+        for word in names_read(cst.parse_expression(text)):
             binding = scope.lookup(word)
             if binding is None:
                 continue
@@ -199,7 +198,7 @@ class Homes:
             if said is None:
                 return None
             given[word] = said
-        return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda found: given.get(found[0], found[0]), text)
+        return with_names(text, given)
 
     def _argument(self, site: cst.Call, function: cst.FunctionDef, param: cst.Param) -> str | None:
         """The name that a call gives to a parameter."""
@@ -218,7 +217,7 @@ class Homes:
         """The position in the source after which all names of some expressions are defined, as a scope sees them.
         ``own``: those of that scope alone; ``given``: a parameter whose first value is meant."""
         found = -1
-        for word in (word for text in texts for word in _words(cst.parse_expression(text))):
+        for word in (word for text in texts for word in names_read(cst.parse_expression(text))):
             binding = scope.lookup(word)
             if binding is None or binding is given or (own and binding.scope is not scope):
                 continue
@@ -310,7 +309,7 @@ class Homes:
         text = self.flag.gives.partition(" =")[0] or wanted
         ready = order(behind) if behind is not None and unit.names.function(behind) is anchor else -1
         ready = max(ready, self._set_by(unit, anchor, text))
-        for word in _words(cst.parse_expression(text)):
+        for word in names_read(cst.parse_expression(text)):
             binding = scope.lookup(word)
             if binding is None and word != "True" and starred(self.state, unit, word) is None:
                 return None
@@ -462,17 +461,6 @@ def _is_entry_guard(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.If) and any(
         isinstance(n, cst.Name) and n.value == "__name__" for n in descendants(node.test)
     )
-
-
-def _words(node: cst.CSTNode) -> Iterator[str]:
-    """The names that an expression reads, those of attributes apart."""
-    if isinstance(node, cst.Name):
-        yield node.value
-    elif isinstance(node, cst.Attribute):
-        yield from _words(node.value)
-    else:
-        for child in children(node):
-            yield from _words(child)
 
 
 def _is_header(statement: cst.CSTNode) -> bool:

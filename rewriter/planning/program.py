@@ -53,6 +53,8 @@ class ProgramFacts:
         self.shared = shared_code(self.reach)
         self.optional: set[Code] = set()
         """Those of them that may get the accelerator as a last parameter which nobody else has to give."""
+        self.trainers: set[Code] = set()
+        """The constructors among these: whoever calls them, their objects prepare what they train."""
         self.hand = self._by_hand()
         self.settled = self.hand is not None or (self.existing is not None and settled(state))
         """The script was written for several processes: who prints and what is summed is left to its author."""

@@ -12,7 +12,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.modules import taken
 from ..analysis.dataflow.program_flow import solve
-from ..analysis.dataflow.values import Unit, origins
+from ..analysis.dataflow.values import Klass, Unit, origins
 from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
@@ -55,7 +55,7 @@ from .prepared_names import held_last
 from .program import ProgramFacts
 from .reached_module import ReachedModule, roles
 from .routing import Router
-from .shared_code import may_be_given
+from .shared_code import first_statement, may_be_given
 
 _MOVES = frozenset({Move.STATEMENT, Move.LINK, Move.RETARGET})
 
@@ -459,6 +459,10 @@ class _Analyses(ProgramFacts):
         keepers = {found[1]: None for code in essential if (found := holders.method(code)) is not None}
         for klass in keepers:
             needs.update(dict.fromkeys(holders.inits(klass)))
+        for klass in self._trainers(holders, plan_):
+            inits = holders.inits(klass)
+            self.trainers.update(init for init in inits if init in self.shared and first_statement(init))
+        self.optional |= self.trainers
         homes = Homes(
             state=self.state,
             reach=self.reach,
@@ -481,6 +485,12 @@ class _Analyses(ProgramFacts):
         return Router(homes, self.shared, keepers, self.optional).route(
             needs, essential, anchor, [prepare for _, prepare in plan_.prepares]
         )
+
+    def _trainers(self, holders: Holders, plan_: PreparePlan) -> dict[Klass, None]:
+        """The classes whose methods prepare something, or run a backward pass."""
+        codes = [self.reach.function_of(record.node) for record in self.training.backwards]
+        codes += [unit.names.function(prepare.node) for unit, prepare in plan_.prepares]
+        return {found[1]: None for code in codes if (found := holders.method(code)) is not None}
 
     def _existing_way(self) -> Way:
         way = Way()

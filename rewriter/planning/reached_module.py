@@ -243,7 +243,8 @@ class ReachedModule:
             stays = follows_field(placement, fields) or self._program.constants.followed(placement)
             return self.here(placement.node) and not stays
         code, program = self._unit.names.function(placement.node), self._program
-        return code not in program.shared or (self.here(placement.node) and code not in program.optional)
+        brings_none = code in program.optional and code not in program.trainers
+        return code not in program.shared or (self.here(placement.node) and not brings_none)
 
     def _numbered(self) -> Iterator[cst.BaseExpression]:
         """The names of GPUs that lose their number: those that many read, and those where the accelerator is not."""

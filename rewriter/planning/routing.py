@@ -37,6 +37,8 @@ class Router:
         self.state, self.reach = homes.state, homes.reach
         self.shared = shared
         """Functions that files outside the program call as well."""
+        self.optional = optional
+        """Those of them that may get the accelerator as a last parameter, and make one where it is not given."""
         self.holders = homes.holders
         self.signatures = Signatures(self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional)
         self.keepers = keepers
@@ -183,14 +185,14 @@ class Router:
         home, at_home = way.code, self._at_home(klass, way)
         constructor = at_home and isinstance(home, cst.FunctionDef) and home.name.value == "__init__"
         shared = code in self.shared or method in self.shared
-        if (shared and not constructor) or (klass not in self.keepers and not at_home):
+        inits = self.holders.inits(klass)
+        if (shared and not constructor and not self._makes_one(inits)) or (klass not in self.keepers and not at_home):
             return False  # whoever calls a shared method has made its object, but has not run another method
         if at_home:
             assert home is not None
             if method in self._early(way) or not (constructor or self._runs_after(method, home)):
                 return False
         else:
-            inits = self.holders.inits(klass)
             if not inits or not all(self._reach(init, way, trail) for init in inits):
                 return False
             for init in inits:
@@ -200,6 +202,10 @@ class Router:
         way.reaches.add(code)
         way.spelled[code] = receiver(method)
         return True
+
+    def _makes_one(self, inits: list[cst.FunctionDef]) -> bool:
+        """Whether every object has an accelerator, made by itself where files outside the program construct it."""
+        return bool(inits) and all(init not in self.shared or init in self.optional for init in inits)
 
     def _runs_after(self, method: cst.FunctionDef, home: Code) -> bool:
         """Whether a method runs in the method that makes the accelerator, and nowhere before it."""

@@ -12,7 +12,7 @@ from ..analysis.dataflow.solver import Thing
 from ..analysis.dataflow.values import Function, Klass, State, decorators, origins
 from ..analysis.distributed.init_sites import Start
 from ..analysis.distributed.rank_spellings import number
-from ..analysis.syntax.nodes import parameters, positional
+from ..analysis.syntax.nodes import names_read, parameters, positional, with_names
 from ..facts.module import HandDown, Handing
 from ..facts.roles import Origin, Role
 from .accelerator_path import Way
@@ -178,7 +178,9 @@ class Signatures:
             index = len(places)
         if param is None and isinstance(code.params.star_arg, cst.Param):
             index = None
-        way.hand_downs.append((unit, HandDown(code, param, index, first_statement(code) if optional else None)))
+        makes = first_statement(code) if optional else None
+        arguments = self._said_by(code, sites, shift, way) if optional else ()
+        way.hand_downs.append((unit, HandDown(code, param, index, makes, arguments)))
         place = index - shift if index is not None and alone and not optional else None
         handed = {handing.call for _, handing in way.handings} if not alone else ()
         for site in (site for site in sites if site not in handed):
@@ -190,6 +192,23 @@ class Signatures:
             (way.replaced if of_device else way.given_up).add(binding)
             self._drop_numbers(code, sites, shift, way, param)
         way.reaches.add(code)
+
+    def _said_by(
+        self, code: cst.FunctionDef, sites: list[cst.Call], shift: int, way: Way
+    ) -> tuple[tuple[str, str], ...]:
+        """The arguments of the accelerator in the words of a function's parameters, for one that it makes itself; none
+        where a parameter does not hold what they read."""
+        given = way.home[1].arguments if way.home is not None else ()
+        read = {name for _, text in given for name in names_read(cst.parse_expression(text))}
+        called: dict[str, str] = {}
+        for index, param in enumerate(positional(code)):
+            held = [argument_of(site, param, index - shift) for site in sites] if index >= shift else [None]
+            texts = {arg.value.value for arg in held if arg is not None and isinstance(arg.value, cst.Name)}
+            if len(texts) == 1 and None not in held:
+                called[texts.pop()] = param.name.value
+        if not read <= called.keys():
+            return ()
+        return tuple((keyword, with_names(text, called)) for keyword, text in given)
 
     def _drop_numbers(
         self, code: cst.FunctionDef, sites: list[cst.Call], shift: int, way: Way, taken: cst.Param

@@ -23,7 +23,7 @@ from .call_graph import Code, Reach, reach_of
 from .callees import method_name, outside_name
 from .command_lines import option
 from .modules import imported, unit_named
-from .object_fields import ObjectFields, annotated, is_dataclass
+from .object_fields import annotated, fields_of, is_dataclass
 from .solver import Thing
 from .values import CallRecord, External, Instance, Klass, State, Unit
 from .written_out import WrittenEntry, WrittenOut
@@ -54,7 +54,7 @@ class ConstantValues:
 
     def __init__(self, state: State, reach: Reach) -> None:
         self._state, self._reach = state, reach
-        self._fields = ObjectFields(state, reach)
+        self._fields = fields_of(state)
         self._written = WrittenOut(state, reach, self._fields)
         self._known: dict[cst.CSTNode, Values] = {}
         self._excluded: dict[cst.CSTNode, bool] = {}

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from .call_graph import Reach
+from .call_graph import Reach, reach_of
 from .solver import Thing
 from .values import Instance, Klass, State, Unit, decorators
 
@@ -40,6 +40,15 @@ class ObjectFields:
             for target, value in _written(unit):
                 found.setdefault(target.attr.value, []).append((unit, target, value))
         return found
+
+
+def fields_of(state: State) -> ObjectFields:
+    """What a solved program sets as attributes: one object for all that ask."""
+    found = state.shared.get(ObjectFields)
+    if not isinstance(found, ObjectFields):
+        found = ObjectFields(state, reach_of(state))
+        state.shared[ObjectFields] = found
+    return found
 
 
 def _written(unit: Unit) -> Iterator[tuple[cst.Attribute, cst.BaseExpression | None]]:

@@ -12,7 +12,8 @@ from ...facts.module import Placement
 from ...facts.roles import Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import External, State, Unit, origins
+from ..dataflow.object_fields import fields_of
+from ..dataflow.values import External, Instance, State, Unit, origins
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from .device_names import asked_of, refused
@@ -102,10 +103,13 @@ def unread(state: State, flag: Flag) -> Finding | None:
 
 
 def _at_the_callers(
-    reach: Reach, unit: Unit, test: cst.BaseExpression, seen: frozenset[Binding] = frozenset()
+    reach: Reach, unit: Unit, test: cst.BaseExpression, seen: frozenset[Binding | cst.CSTNode] = frozenset()
 ) -> str | None:
     """What the condition is for those who call the function: for ``use_cuda`` or ``args.cuda``, a parameter or part of
     one, what all of them give, and get from their own callers."""
+    kept = _as_given(reach, unit, test)
+    if kept is not None and kept[2] not in seen:
+        return _at_the_callers(reach, *kept[:2], seen | {kept[2]}) or refused(reach.state, *kept[:2])
     root = test
     while isinstance(root, cst.Attribute):
         root = root.value
@@ -116,6 +120,28 @@ def _at_the_callers(
     above = seen | {binding}
     texts = {_at_the_callers(reach, u, each, above) or refused(reach.state, u, each) for u, each in asked}
     return texts.pop() if len(texts) == 1 else None
+
+
+def _as_given(
+    reach: Reach, unit: Unit, test: cst.BaseExpression
+) -> tuple[Unit, cst.BaseExpression, cst.CSTNode] | None:
+    """``self.gpu`` as the constructor was given it, ``options.gpu``, and what was kept; None where it is set in several
+    ways, or never."""
+    node = test
+    parts: list[cst.Name] = []
+    while isinstance(node, cst.Attribute):
+        held = reach.state.values.get(node.value)
+        objects = [thing for thing in held.things if isinstance(thing, Instance)] if held is not None else []
+        written = [fields_of(reach.state).writes(thing, node.attr.value) for thing in objects]
+        write = written[0][0] if written and all(len(one) == 1 for one in written) else None
+        if write is not None and isinstance(write[1], (cst.Name, cst.Attribute)):
+            value = write[1]
+            for attr in reversed(parts):
+                value = cst.Attribute(value, attr)
+            return write[0], value, write[1]
+        parts.append(node.attr)
+        node = node.value
+    return None
 
 
 def _with_root(node: cst.BaseExpression, root: cst.BaseExpression) -> cst.BaseExpression:

@@ -278,9 +278,13 @@ class Mover:
     def _only_moves(self, unit: Unit, call: cst.Call) -> cst.CSTNode | None:
         """The statement that does nothing but move values to where they are already, around a move."""
         line = unit.names.statement(call)
+        around = set(unit.names.ancestors(call))
+        suite = unit.names.parents.get(line)
+        guard = unit.names.parents.get(suite) if isinstance(suite, cst.SimpleStatementSuite) else None
+        if isinstance(guard, cst.If):
+            return guard if self._is_guarded_move(unit, guard, call) else None
         if not isinstance(line, cst.SimpleStatementLine):
             return None
-        around = set(unit.names.ancestors(call))
         small = next(s for s in line.body if s in around)
         statement: cst.CSTNode = line if len(line.body) == 1 else small
         if isinstance(small, cst.Expr):
@@ -300,7 +304,28 @@ class Mover:
                 return None
         return statement
 
+    def _is_guarded_move(self, unit: Unit, line: cst.If, call: cst.Call) -> bool:
+        """``if self.gpu: self.net.cuda()``, in one line, and nothing else."""
+        alone = line.orelse is None and not isinstance(unit.names.parents.get(line), cst.If) and _is_still(line.test)
+        small = (
+            line.body.body[0] if isinstance(line.body, cst.SimpleStatementSuite) and len(line.body.body) == 1 else None
+        )
+        if isinstance(small, cst.Expr):
+            return alone and small.value is call
+        target = small.targets[0].target if isinstance(small, cst.Assign) and len(small.targets) == 1 else None
+        return (
+            alone
+            and isinstance(small, cst.Assign)
+            and target is not None
+            and self._moves_itself(unit, target, small.value)
+        )
+
     def _moves_itself(self, unit: Unit, name: cst.CSTNode, moved: cst.BaseExpression) -> bool:
+        if isinstance(moved, cst.IfExp) and _is_still(moved.test):
+            sides = (moved.body, moved.orelse)
+            return any(
+                name.deep_equals(one) and self._moves_itself(unit, name, other) for one, other in (sides, sides[::-1])
+            )
         if isinstance(moved, cst.Name):
             return isinstance(name, cst.Name) and name.value == moved.value
         if not (isinstance(moved, cst.Call) and self.is_move(moved) and isinstance(moved.func, cst.Attribute)):
@@ -313,6 +338,11 @@ class Mover:
             return False
         same: bool = name.deep_equals(unpinned(moved.func.value))
         return same
+
+
+def _is_still(test: cst.BaseExpression) -> bool:
+    """Whether a condition does nothing but read."""
+    return not any(isinstance(node, (cst.Call, cst.NamedExpr, cst.Await)) for node in (test, *descendants(test)))
 
 
 def unpinned(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+
 import libcst as cst
+
+from .walk import children
 
 FunctionNode = cst.FunctionDef | cst.Lambda
 FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
@@ -77,3 +82,19 @@ def keyword(call: cst.Call, name: str, position: int | None = None) -> cst.BaseE
     if position is None or len(plain) <= position or any(arg.star for arg in plain[: position + 1]):
         return None
     return plain[position].value
+
+
+def names_read(node: cst.CSTNode) -> Iterator[str]:
+    """The names that an expression reads, those of attributes apart."""
+    if isinstance(node, cst.Name):
+        yield node.value
+    elif isinstance(node, cst.Attribute):
+        yield from names_read(node.value)
+    else:
+        for child in children(node):
+            yield from names_read(child)
+
+
+def with_names(text: str, given: Mapping[str, str]) -> str:
+    """An expression with other names in it, those of attributes apart."""
+    return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda found: given.get(found[0], found[0]), text)

@@ -527,3 +527,64 @@ def test_layers_of_batch_norm_are_not_counted(look: Look) -> None:
     survey = look({**PROGRAM, "train.py": layers + TRAIN})
     told = [d.message for file in survey.files for d in file.diagnoses if d.id == "batch-norm"]
     assert [message.partition(":")[0] for message in told] == ["BatchNorm"]
+
+
+TRAINER = """\
+import torch
+
+
+class Trainer:
+    def __init__(self, options):
+        self.gpu = options.gpu
+        self.net = torch.nn.Linear(4, 1)
+        if self.gpu:
+            self.net.cuda()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=options.lr)
+
+    def step(self, x):
+        self.optimizer.zero_grad()
+        loss = self.net(x).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+    def save(self, path):
+        torch.save(self.net.state_dict(), path)
+"""
+TRAINS = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+from rows import rows
+from trainer import Trainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--cpu", dest="gpu", action="store_false")
+parser.add_argument("--lr", type=float, default=0.1)
+args = parser.parse_args()
+loader = DataLoader(rows, batch_size=4)
+trainer = Trainer(args)
+for epoch in range(2):
+    for x in loader:
+        x = x.cuda() if args.gpu else x
+        trainer.step(x)
+trainer.save("net.pt")
+"""
+USERS = {
+    "another script": {"predict.py": "import torch\nfrom trainer import Trainer\nprint(Trainer(None).net)\n"},
+    "the file itself, when it is started": {
+        "trainer.py": TRAINER + '\n\nif __name__ == "__main__":\n    print(Trainer(None).net)\n'
+    },
+}
+
+
+@pytest.mark.parametrize("others", USERS.values(), ids=USERS)
+def test_a_trainer_that_others_construct_makes_an_accelerator_for_them(look: Look, others: dict[str, str]) -> None:
+    after = changed(look({"train.py": TRAINS, "trainer.py": TRAINER, "rows.py": "rows = []\n", **others}, "train.py"))
+    assert "trainer = Trainer(args, accelerator)" in after["train.py"].replace("accelerator=accelerator", "accelerator")
+    assert set(after) == {"train.py", "trainer.py"}
+    made = "        if accelerator is None:\n            accelerator = Accelerator(cpu=not options.gpu)\n"
+    head = "    def __init__(self, options, accelerator=None):\n"
+    assert f"{head}{made}        self.accelerator = accelerator\n" in after["trainer.py"]
+    assert "self.net, self.optimizer = accelerator.prepare(self.net, self.optimizer)" in after["trainer.py"]
+    assert "self.accelerator.backward(loss)" in after["trainer.py"]

@@ -420,3 +420,24 @@ def test_an_object_that_keeps_the_device_that_it_is_given_needs_no_accelerator(
     text = KEEPING.format(given=given, keeps=keeps, made=made)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert (b".to(self.place)" in file.after and b"\naccelerator = Accelerator()" not in file.after) is follows
+
+
+FLAG = "import argparse\nargs = argparse.Namespace(gpu=True)"
+GUARDED = {
+    "a model, in one line": ("if args.gpu: model.cuda()", "x, y", ""),
+    "a model that is assigned": ("if args.gpu: model = model.cuda()", "x, y", ""),
+    "a batch, or itself": ("if args.gpu: model.cuda()", "x, y", "x = x.cuda() if args.gpu else x"),
+    "a batch, the other way round": ("if args.gpu: model.cuda()", "x, y", "x = x if not args.gpu else x.cuda()"),
+}
+
+
+@pytest.mark.parametrize(("built", "batch", "moved"), GUARDED.values(), ids=GUARDED)
+def test_a_move_under_a_flag_leaves_nothing_behind(built: str, batch: str, moved: str, trained: Trained) -> None:
+    text, _ = trained(top=FLAG, built=built, batch=batch, loss=f"{moved}\nloss = model(x).mean()")
+    assert "cuda" not in text and "if args.gpu" not in text and "else x" not in text
+
+
+def test_what_else_a_flag_decides_stays(trained: Trained) -> None:
+    built = "if args.gpu: model.cuda(); print('on a GPU')\nif args.gpu: model.cuda()\nelse: print('on the CPU')"
+    text, _ = trained(top=FLAG, built=built)
+    assert "if args.gpu: " in text and "'on a GPU'" in text and "else: accelerator.print('on the CPU')" in text
