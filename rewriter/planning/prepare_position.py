@@ -343,7 +343,12 @@ class _Placer:
 
 
 def _built(block: _Block, held: Held, limit: int) -> int:
-    """The position of the statement that builds a thing for its use at ``limit``; -1 for a parameter."""
+    """The position of the statement that builds a thing for its use at ``limit``; -1 for a parameter. What is imported
+    is there behind all imports before that."""
+    if any(isinstance(definition, cst.ImportAlias) for definition in held.definitions):
+        imports = (cst.Import, cst.ImportFrom)
+        lines = [s.body[0] if isinstance(s, cst.SimpleStatementLine) else None for s in block.statements[:limit]]
+        return max((index for index, line in enumerate(lines) if isinstance(line, imports)), default=-1)
     found = [block.index(definition) for definition in held.definitions]
     return max((index for index in found if index < limit), default=max(found, default=-1))
 

@@ -11,6 +11,7 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
+from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
@@ -52,6 +53,8 @@ def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> C
         return None
     code = unit.names.function(origin.place)
     for _ in range(8):
+        if isinstance(code, cst.Module):
+            return _importer(state, reach, training, code, origin) or code
         returned = _returns(state, code, origin)
         sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
         if not returned or not sites:
@@ -61,6 +64,38 @@ def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> C
             return code
         code = callers.pop()
     return code
+
+
+def _importer(state: State, reach: Reach, training: Training, module: cst.Module, origin: Origin) -> Code | None:
+    """The module that prepares what another one makes when it is imported: the one that imports it by its name, and
+    where alone the training reads it by that."""
+    if module is reach.units[0].names.module:
+        return None  # the entry script itself: nobody imports it
+    found = [unit for unit in reach.units if unit.names.module is not module and _imported(state, unit, origin)]
+    found = [unit for unit in found if not _read_elsewhere(state, reach, training, unit, origin)]
+    return found[0].names.module if len(found) == 1 else None
+
+
+def _imported(state: State, unit: Unit, origin: Origin) -> list[Binding]:
+    """The names of a module that are given a thing by imports alone."""
+    held = (b for b in unit.names.scope.bindings.values() if origin in state.binding(b).things)
+    return [b for b in held if b.definitions and all(isinstance(d, cst.ImportAlias) for d in b.definitions)]
+
+
+def _read_elsewhere(state: State, reach: Reach, training: Training, unit: Unit, origin: Origin) -> bool:
+    """Whether the training reads a thing by the global name of another module, which keeps the unprepared one."""
+    for node in _uses(state, reach, training, origin):
+        root = node
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        owner = reach.unit_of(node, unit)
+        binding = owner.names.binding(root) if isinstance(root, cst.Name) else None
+        if binding is None or binding.scope is not owner.names.scope:
+            continue
+        module = root is not node and all(isinstance(d, cst.ImportAlias) for d in binding.definitions)
+        if owner is not unit or module:
+            return True
+    return False
 
 
 def _returns(state: State, code: Code, origin: Origin) -> bool:
@@ -88,7 +123,8 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
             definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
             here = (d for d in definitions if binding.scope is scope or unit.names.function(d) is code)
             own = [d for d in here if _gives(state, unit, d, origin)]
-            if own:
+            imported = any(isinstance(d, cst.ImportAlias) for d in own)
+            if own and not (imported and _read_elsewhere(state, reach, training, unit, origin)):
                 candidates.append(Held(origin, binding.name, own))
     attribute = _attribute_of(state, reach, code, origin)
     if attribute is not None:
@@ -106,6 +142,14 @@ def _read_as(state: State, reach: Reach, training: Training, origin: Origin) -> 
 
     A model's own class runs parts of it, which say nothing of that.
     """
+    found = _uses(state, reach, training, origin)
+    units = {node: next((u for u in reach.units if node in u.names.parents), None) for node in found}
+    named = {n: u for n, u in units.items() if u is not None and isinstance(n, (cst.Name, cst.Attribute))}
+    return {unit.names.module.code_for_node(node) for node, unit in named.items()}
+
+
+def _uses(state: State, reach: Reach, training: Training, origin: Origin) -> dict[cst.CSTNode, None]:
+    """The expressions by which the training runs a model forward, steps an optimizer or iterates a loader."""
     found: dict[cst.CSTNode, None] = {}
     for call, model in training.forwards.items():
         if whole(state, model) == origin and origin in origins(state.values.get(call.func)):
@@ -117,14 +161,12 @@ def _read_as(state: State, reach: Reach, training: Training, origin: Origin) -> 
         if origin in reach.loaders(loop) and isinstance(loop, (cst.For, cst.CompFor)):
             nodes = (loop.iter, *descendants(loop.iter))
             found.update({n: None for n in nodes if n in state.values and origin in state.values[n].things})
-    units = {node: next((u for u in reach.units if node in u.names.parents), None) for node in found}
-    named = {n: u for n, u in units.items() if u is not None and isinstance(n, (cst.Name, cst.Attribute))}
-    return {unit.names.module.code_for_node(node) for node, unit in named.items()}
+    return found
 
 
 def _gives(state: State, unit: Unit, definition: cst.CSTNode, origin: Origin) -> bool:
     """Whether one of a variable's definitions is what puts the thing there (loop targets never are)."""
-    if isinstance(definition, cst.Param):
+    if isinstance(definition, (cst.Param, cst.ImportAlias)):
         return True
     if not isinstance(definition, cst.Name):
         return False

@@ -147,3 +147,78 @@ def test_what_one_function_builds_twice_is_prepared_twice(
     assert first.startswith("net, optimizer, loader = accelerator.prepare(\n    net, optimizer, loader\n)\n")
     assert second.startswith("net, optimizer = accelerator.prepare(\n    net, optimizer\n)\n")
     assert findings == []
+
+
+PARTS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows = DataLoader(TensorDataset(torch.randn(16, 4), torch.randn(16, 1)), batch_size=4)
+"""
+AT_IMPORT = {
+    "at the top of the script": "run",
+    "in a function": "def main():\n    run\n\n\nmain()",
+}
+
+
+@pytest.mark.parametrize("around", AT_IMPORT.values(), ids=AT_IMPORT)
+def test_what_another_module_makes_is_prepared_where_it_is_imported(
+    around: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    loop = """\
+for x, y in rows:
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()"""
+    indent = "    " if "def" in around else ""
+    train = "from torch import nn\nfrom parts import device, model, optimizer, rows\n\n"
+    body = around.replace("run", loop.replace("\n", f"\n{indent}"))
+    after, found = trained_project(train=f"{train}{body}\n", parts=PARTS)
+    made = "accelerator = Accelerator()\nmodel, optimizer, rows = accelerator.prepare(\n    model, optimizer, rows\n)\n"
+    assert made in after["train"] and "accelerator.backward(loss)" in after["train"] and found == []
+    assert after["parts"] == PARTS.replace(".to(device)", "")
+
+
+def test_what_the_module_itself_evaluates_with_is_not_prepared_elsewhere(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    """A function beside it would go on with the plain loader, and gather what nobody has shared out."""
+    evaluate = "def evaluate():\n    hits = 0\n    for x, y in rows:\n        hits += (model(x) > y).sum().item()\n"
+    parts = f"{PARTS}\n\n{evaluate}    return hits\n"
+    train = """\
+from torch import nn
+from parts import evaluate, device, model, optimizer, rows
+
+for x, y in rows:
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(evaluate())
+"""
+    after, found = trained_project(train=train, parts=parts)
+    assert after["train"] == train and "accelerator-out-of-reach" in found
+
+
+def test_what_only_looks_at_all_rows_keeps_the_plain_loader(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    parts = f"{PARTS}\n\ndef count():\n    return sum(len(x) for x, y in rows)\n"
+    train = """\
+from torch import nn
+from parts import count, device, model, optimizer, rows
+
+for x, y in rows:
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(count())
+"""
+    after, found = trained_project(train=train, parts=parts)
+    assert "model, optimizer, rows = accelerator.prepare(" in after["train"] and found == []
+    assert after["parts"] == parts.replace(".to(device)", "")
