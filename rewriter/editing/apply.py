@@ -303,10 +303,14 @@ def _not(test: cst.BaseExpression) -> cst.BaseExpression:
 def _pure(test: cst.BaseExpression) -> bool:
     """Whether a condition can be removed without losing an effect: names, comparisons, checks of availability."""
     if isinstance(test, cst.Call):
-        if isinstance(test.func, cst.Name) and test.func.value == "len":
-            return all(_pure(arg.value) for arg in test.args)
+        asked = all(_pure(arg.value) for arg in test.args)
+        if isinstance(test.func, cst.Name):
+            return asked and test.func.value in ("len", "bool", "isinstance", "hasattr")
         name = test.func.attr.value if isinstance(test.func, cst.Attribute) else ""
-        return name in ("is_available", "device_count", "is_built")
+        return asked and name in ("is_available", "device_count", "is_built", "get")
+    if isinstance(test, cst.Subscript):
+        parts = [element.slice for element in test.slice]
+        return _pure(test.value) and all(isinstance(part, cst.Index) and _pure(part.value) for part in parts)
     if isinstance(test, (cst.Name, cst.Attribute, cst.Integer, cst.SimpleString)):
         return True
     if isinstance(test, cst.UnaryOperation):

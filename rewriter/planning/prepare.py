@@ -5,7 +5,7 @@ by name, after everything it takes is built and loaded, before the first use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -128,7 +128,8 @@ def _wanted(
             unit = next(u for u in reach.units if optimizer.node in u.names.parents)
             result.findings.append((unit, _whose(optimizer)))
         result.findings.extend(_loose(state, reach, optimizer))
-    models = list(training.models)
+    idle = _models_of(state, (o for o in training.optimizers if o not in optimizers))
+    models = [m for m in training.models if m not in idle or m in _models_of(state, optimizers)]
     loaders: dict[Origin, None] = {}
     for loop in training.train_loops:
         loaders.update(dict.fromkeys(reach.loaders(loop)))
@@ -145,6 +146,12 @@ def _wanted(
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result))
     return [*models, *optimizers, *loaders, *schedulers]
+
+
+def _models_of(state: State, optimizers: Iterable[Origin]) -> set[Origin]:
+    """The models whose parameters some optimizers hold."""
+    held = (params for optimizer in optimizers for params in origins(state.related.get(optimizer), Role.PARAMETERS))
+    return {whole(state, params.source) for params in held if params.source is not None}
 
 
 def _one_stays_whole(reach: Reach, evaluations: list[Evaluation], origin: Origin) -> bool:

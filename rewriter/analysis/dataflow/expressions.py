@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from functools import partial
 
 import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.spellings import DEVICE_WORDS
+from ..syntax.definitions import unshadowed
 from ..syntax.nodes import dotted
+from ..syntax.scopes import Binding
 from ..syntax.walk import children
 from . import modules, ranks, registries
 from .call_binding import trailing
@@ -48,13 +51,34 @@ def _name(state: State, unit: Unit, node: cst.Name, slot: Slot) -> None:
     scope = unit.names.within.get(node)
     binding = scope.lookup(node.value) if scope is not None else None
     if binding is not None:
-        state.solver.flow(state.binding(binding), slot)
+        for held in _held_at(state, unit, binding, node):
+            state.solver.flow(held, slot)
+            if held is not state.binding(binding):
+                state.solver.watch(held, partial(_saved, state, state.binding(binding), slot))
     elif node.value in _BUILTINS:
         state.solver.add(slot, state.external(f"builtins.{node.value}"))
     else:
         found = modules.starred(state, unit, node.value)
         if found is not None:
             state.solver.flow(found, slot)
+
+
+def _held_at(state: State, unit: Unit, binding: Binding, read: cst.Name) -> list[Slot]:
+    """What a variable holds where it is read: nothing that a later assignment of the same code has certainly
+    replaced. Of one that other code sets as well, all that it ever holds."""
+    names, code = unit.names, unit.names.function(read)
+    several = len(binding.definitions) > 1 and binding.scope.node is code
+    if several and all(names.function(definition) is code for definition in binding.definitions):
+        seen = unshadowed(names, binding, read)
+        if len(seen) < len(binding.definitions) and all(isinstance(definition, cst.Name) for definition in seen):
+            return [state.slot(definition) for definition in seen]
+    return [state.binding(binding)]
+
+
+def _saved(state: State, ever: Slot, slot: Slot, thing: Thing) -> None:
+    """What comes out of a file is such a thing as the variable holds on other paths: the model that was saved."""
+    if isinstance(thing, Origin) and thing.role is Role.CHECKPOINT:
+        state.solver.flow(ever, slot)
 
 
 def outside(state: State, qualified: str, slot: Slot) -> None:

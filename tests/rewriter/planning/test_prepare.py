@@ -222,3 +222,65 @@ print(count())
     after, found = trained_project(train=train, parts=parts)
     assert "model, optimizer, rows = accelerator.prepare(" in after["train"] and found == []
     assert after["parts"] == parts.replace(".to(device)", "")
+
+
+ONE_NAME = """\
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+from data import rows, tests
+
+batch = 4
+model = torch.nn.Linear(4, 1)
+loader = DataLoader(rows, batch_size=batch)
+test_loader = DataLoader(tests, batch_size=batch)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    bar = tqdm(loader)
+    for x, y in bar:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+    losses = []
+    with torch.no_grad():
+        bar = tqdm(test_loader)
+        for x, y in bar:
+            losses.append(torch.nn.functional.mse_loss(model(x), y).item() / batch)
+    print(sum(losses))
+"""
+
+
+def test_a_name_that_is_given_another_loader_iterates_that_one_alone(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    """The evaluation stays whole, and the training is shared."""
+    after, found = trained_project(train=ONE_NAME)
+    assert "model, optimizer, loader = accelerator.prepare(\n    model, optimizer, loader\n)\n" in after["train"]
+    assert "test_loader = accelerator" not in after["train"] and found == ["prepare"]
+
+
+def test_what_a_file_gives_is_what_the_variable_holds_on_other_paths(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    train = """\
+import sys
+import torch
+from torch.utils.data import DataLoader
+from data import rows
+
+if len(sys.argv) < 2:
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+else:
+    saved = torch.load(sys.argv[1], weights_only=False)
+    net = saved["net"]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(rows, batch_size=4):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(net(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+    after, found = trained_project(train=train)
+    assert "net, optimizer = accelerator.prepare(\n    net, optimizer\n)\n" in after["train"] and found == []

@@ -427,6 +427,8 @@ GUARDED = {
     "a model, in one line": ("if args.gpu: model.cuda()", "x, y", ""),
     "a model that is assigned": ("if args.gpu: model = model.cuda()", "x, y", ""),
     "a batch, or itself": ("if args.gpu: model.cuda()", "x, y", "x = x.cuda() if args.gpu else x"),
+    "an entry of a table": ("settings = {'cpu': False}\nif not settings['cpu']:\n    model.cuda()", "x, y", ""),
+    "an entry that is asked for": ("settings = {'gpu': True}\nif settings.get('gpu'):\n    model.cuda()", "x, y", ""),
     "a batch, the other way round": ("if args.gpu: model.cuda()", "x, y", "x = x if not args.gpu else x.cuda()"),
 }
 
@@ -434,10 +436,30 @@ GUARDED = {
 @pytest.mark.parametrize(("built", "batch", "moved"), GUARDED.values(), ids=GUARDED)
 def test_a_move_under_a_flag_leaves_nothing_behind(built: str, batch: str, moved: str, trained: Trained) -> None:
     text, _ = trained(top=FLAG, built=built, batch=batch, loss=f"{moved}\nloss = model(x).mean()")
-    assert "cuda" not in text and "if args.gpu" not in text and "else x" not in text
+    assert not any(left in text for left in ("cuda", "if args.gpu", "if not settings", "if settings", "else x", "pass"))
 
 
 def test_what_else_a_flag_decides_stays(trained: Trained) -> None:
     built = "if args.gpu: model.cuda(); print('on a GPU')\nif args.gpu: model.cuda()\nelse: print('on the CPU')"
     text, _ = trained(top=FLAG, built=built)
     assert "if args.gpu: " in text and "'on a GPU'" in text and "else: accelerator.print('on the CPU')" in text
+
+
+TEACHER = """
+teacher = torch.nn.Linear(8, 2)
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def test_a_model_that_nothing_moves_is_put_where_the_batches_are(trained: Trained) -> None:
+    """A script that names no device: the loader's batches are on the accelerator's device then."""
+    loss = "with torch.no_grad():\n    target = teacher(x)\nloss = (model(x) - target).pow(2).mean()"
+    text, findings = trained(built=TEACHER, loss=loss)
+    assert "teacher = torch.nn.Linear(8, 2).to(accelerator.device)\n" in text and findings == []
+
+
+def test_one_that_the_script_moves_stays_as_it_is(trained: Trained) -> None:
+    loss = "target = teacher(x).detach()\nloss = (model(x) - target).pow(2).mean()"
+    text, _ = trained(built=f"{TEACHER}teacher.cuda()", loss=loss)
+    assert "teacher = torch.nn.Linear(8, 2)\n" in text and "teacher.to(accelerator.device)" in text
