@@ -246,7 +246,10 @@ class _Analyses(ProgramFacts):
         turns = [e for part in collected.values() for e in part.effects if e.kind is EffectKind.DOWNLOAD]
         if not self.settled:
             written = {unit: part.written() for unit, part in collected.items()}
-            files = ReadBack(self.state, self.reach, written, [e.node for e in turns])
+            loads = {unit: [at for ld in part.loads if (at := ld.waits_before)] for unit, part in collected.items()}
+            together = [g.node for part in collected.values() for g in part.gathers]
+            together += [record.node for record in (*self.training.backwards, *self.training.steps)]
+            files = ReadBack(self.state, self.reach, written, [e.node for e in turns], loads, together)
             for unit, part in collected.items():
                 part.read_back = files.waits(unit)
             for unit, finding in files.unsure():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -387,6 +388,37 @@ def asks_existence(name: str) -> bool:
     return found is not None and found.what == "existence"
 
 
+def asks_state(name: str) -> bool:
+    """Whether a call asks for what a file that is not there does not have: its size, its time."""
+    found = transfer(name, outside.Read)
+    return found is not None and found.what == "state"
+
+
+@cache
+def path_methods(*whats: str) -> frozenset[str]:
+    """The methods by which a path reads its file, or asks about it."""
+    return frozenset(
+        n for n in methods("pathlib.Path", outside.Read) if named(outside.Read)[f"pathlib.Path.{n}"].what in whats
+    )
+
+
+def may_touch(name: str) -> bool:
+    """Whether a call that is given the path of a file may look at the file: by its row, or because nothing is known of
+    it, as of another package's function that sends it somewhere."""
+    found = row(name)
+    if found is None:
+        package, _, inner = name.partition(".")
+        return bool(inner) and package not in sys.stdlib_module_names
+    return isinstance(
+        found.transfer, (outside.Read, outside.Open, outside.Command, training.Dataset, training.ModelClass)
+    )
+
+
+def runs_command(name: str) -> bool:
+    """Whether a call runs another program."""
+    return transfer(name, outside.Command) is not None
+
+
 def lists(name: str) -> bool:
     """Whether a call lists a folder."""
     found = transfer(name, outside.Read)
@@ -446,6 +478,12 @@ def takes_away(name: str) -> bool:
     """Whether a call removes or renames a file or a folder: a second process does not find it any more."""
     found = transfer(name, outside.Write)
     return found is not None and found.how in ("moves", "removes")
+
+
+def moves(name: str) -> bool:
+    """Whether a call renames or moves a file: what it is given first is gone, and second is new."""
+    found = transfer(name, outside.Write)
+    return found is not None and found.how == "moves"
 
 
 @cache
