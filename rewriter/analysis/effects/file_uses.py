@@ -1,7 +1,8 @@
 """
 Who uses a file, and how: what the main process alone writes or takes away, and what all processes read or ask about.
 
-A use is told by the path: by the names of its variables and by its look, or for what lists a folder by where it starts.
+Two uses belong together by their paths: by the names of the variables and by the look, or for what lists a folder by
+where that starts.
 """
 
 from __future__ import annotations

@@ -58,6 +58,11 @@ def _seeded(state: State, reach: Reach) -> Iterator[str]:
                 yield "all"
 
 
+def divides(state: State, call: cst.Call) -> bool:
+    """Whether a call draws which rows there are, or their order, and not only the values that they hold."""
+    return _kind(call, outside_name(state.calls[call])) is not None
+
+
 def _kind(call: cst.Call, name: str) -> str | None:
     """Whose numbers a call draws to decide about data; None where it draws none, or names its own generator."""
     keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}

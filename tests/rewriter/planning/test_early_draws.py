@@ -1,0 +1,115 @@
+"""What chance decides before the accelerator makes the generators equal is reported, unless it is seeded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+FIT = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def fit(train, test):
+    model = torch.nn.Linear(8, 2)
+    loader = DataLoader(train, batch_size=32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+SCRIPT = """\
+import random
+import numpy as np
+import torch
+from sklearn.model_selection import train_test_split
+from torch.utils.data import Subset, random_split
+from data import data
+from learn import fit
+
+{before}
+fit(Subset(data, rows[:60]), Subset(data, rows[60:]))
+{after}
+"""
+ROWS = "rows = np.random.permutation(90)"
+DRAWS = {
+    "by numpy": (ROWS, "np.random.permutation(90)"),
+    "a shuffled list": ("rows = list(range(90))\nrandom.shuffle(rows)", "random.shuffle(rows)"),
+    "by torch": ("rows = torch.randperm(90)", "torch.randperm(90)"),
+    "in a function": (
+        "def drawn():\n    return np.random.permutation(90)\n\n\nrows = drawn()",
+        "np.random.permutation(90)",
+    ),
+}
+PLAIN = {
+    "seeded": f"np.random.seed(0)\n{ROWS}",
+    "of its own generator": "rows = np.random.RandomState(0).permutation(90)",
+    "made-up values": "rows = list(range(90))\nnoise = torch.randn(90)",
+    "nothing": "rows = list(range(90))",
+}
+
+
+def told(before: str = "", after: str = "", train: str = SCRIPT, **others: str) -> list[str]:
+    """The messages of all findings about early draws, and no others are there; the training is migrated."""
+    texts = {"train": train.format(before=before, after=after), "learn": FIT, **others}
+    sources = [decode(text.encode(), Path(f"{name}.py")) for name, text in texts.items()]
+    files = {file.source.path.stem: file for file in migrate(sources, CATALOGUE, Config()).files}
+    assert "    accelerator = Accelerator()\n" in files["learn"].after.decode()
+    found = [finding for file in files.values() for finding in file.diagnoses]
+    assert {finding.id for finding in found} <= {"unseeded"}
+    return [finding.message for finding in found]
+
+
+@pytest.mark.hazard("R3", "X33")
+@pytest.mark.parametrize(("before", "draw"), DRAWS.values(), ids=DRAWS)
+def test_a_draw_before_the_call_that_trains_is_reported(before: str, draw: str) -> None:
+    """The accelerator is created in the function that trains, and every rank has split for itself by then."""
+    assert told(before) == [
+        f"`{draw}` runs before seeds are synchronised: every rank draws other numbers, so that ranks would split or "
+        "order the data differently"
+    ]
+
+
+@pytest.mark.parametrize("before", PLAIN.values(), ids=PLAIN)
+def test_what_is_the_same_on_all_ranks_is_not(before: str) -> None:
+    assert told(before) == []
+
+
+def test_a_draw_in_the_arguments_of_that_call_is() -> None:
+    train = SCRIPT.replace(
+        "fit(Subset(data, rows[:60]), Subset(data, rows[60:]))", "fit(*random_split(data, [60, 30]))"
+    )
+    assert len(told(train=train)) == 1
+
+
+AFTER = """\
+from data import data
+from learn import fit
+import random
+
+
+def main():
+    fit(data, data)
+    random.shuffle(data)
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "train", [SCRIPT.replace("{before}", "rows = list(range(90))"), AFTER], ids=["here", "in main"]
+)
+def test_a_draw_after_the_training_is_not(train: str) -> None:
+    assert told(after="random.shuffle(rows)", train=train) == []
+
+
+def test_a_draw_at_the_import_of_another_module_is() -> None:
+    assert len(told("from parts import rows", parts=f"import numpy as np\n\n{ROWS}\n")) == 1
