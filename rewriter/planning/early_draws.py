@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
-from ..analysis.dataflow.values import Unit
-from ..analysis.layouts.random_splits import divides
+from ..analysis.dataflow.values import State, Unit
+from ..analysis.layouts.random_splits import OwnSeed, divides, own_seeds
+from ..analysis.syntax.walk import descendants
 from ..findings import Finding, Severity
 from .accelerator_path import Way
 
@@ -21,6 +22,37 @@ def too_early(reach: Reach, way: Way, draws: list[tuple[Unit, cst.Call]]) -> Ite
         here = unit.names.function(call) is way.code
         if (here or divides(reach.state, call)) and before(unit, call):
             yield unit, _unseeded(unit, call)
+
+
+def seeded_apart(state: State, reach: Reach, way: Way, given: Container[cst.CSTNode]) -> Iterator[tuple[Unit, Finding]]:
+    """
+    The seeds that differ between processes, and by which rows are chosen or ordered.
+
+    Not those of NumPy's and Python's generators that are made equal after that, when the accelerator is created, unless
+    one of torch's differs as well. ``given``: calls whose values all processes receive from the main process.
+    """
+    seeds, before = list(own_seeds(state, reach)), _Before(reach, way)
+    torch = any(each.generator == "torch" for each in seeds)
+    for each in seeds:
+        healed = each.generator in ("numpy", "python") and not torch and before(each.unit, each.seed)
+        if not healed and not any(source in given for source in each.sources):
+            yield each.unit, _apart(each)
+
+
+def _apart(found: OwnSeed) -> Finding:
+    seed, draw = (
+        " ".join(unit.names.module.code_for_node(call).split())
+        for unit, call in ((found.unit, found.seed), (found.drawn_in, found.draw))
+    )
+    sure = not found.sources or any(node in found.sources for node in descendants(found.seed))
+    return Finding(
+        "unseeded",
+        found.seed,
+        f"`{seed}` {'seeds' if sure else 'may seed'} every rank differently, so that `{draw}` chooses or orders the "
+        "data differently on each: some rows would be read by several ranks, and others by none",
+        "use a number that is the same on all ranks, with the epoch added where each epoch needs another order",
+        Severity.REVIEW,
+    )
 
 
 def _unseeded(unit: Unit, call: cst.Call) -> Finding:

@@ -46,7 +46,7 @@ from .accelerator_path import Way
 from .accumulation import Window, window_of
 from .collected import Collected
 from .device_reads import vanishing
-from .early_draws import too_early
+from .early_draws import seeded_apart, too_early
 from .holders import Holders, receiver
 from .home import Homes
 from .late_draws import too_late
@@ -145,7 +145,11 @@ class _Analyses(ProgramFacts):
                 evaluation.leave("it has no access to the accelerator")
             collected, way = self._collected(evaluations)
         collected, way = self._decided(evaluations, collected, way)
-        for unit, finding in too_early(self.reach, way, self.draws):
+        early = [*too_early(self.reach, way, self.draws)]
+        if self.existing is None and self.hand is None:
+            given = {received.source for part in collected.values() for received in part.received}
+            early += seeded_apart(self.state, self.reach, way, given)
+        for unit, finding in early:
             collected[unit].findings.append(finding)
         plan = collected[self.reach.units[0]].plan
         if self.existing is None and not self.settled:

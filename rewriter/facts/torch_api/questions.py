@@ -331,6 +331,25 @@ def stamps(name: str) -> bool:
     )
 
 
+def is_per_process(name: str) -> bool:
+    """Whether a call returns what differs between processes and is not random: the clock, the number of a process."""
+    return transfer(name, outside.PerProcess) is not None
+
+
+def makes_generator(name: str) -> bool:
+    """Whether a call makes a generator of random numbers that, given no seed, is seeded by the system."""
+    found = transfer(name, tensors.Opaque)
+    return found is not None and found.generator != ""
+
+
+def divides_by(maker: str, method: str) -> bool:
+    """Whether a method of a generator that a call makes chooses or orders elements."""
+    found = transfer(maker, tensors.Opaque)
+    module = {"numpy": "numpy.random", "python": "random"}.get(found.generator if found is not None else "", "")
+    drawn = draws(f"{module}.{method}") if module else None
+    return drawn is not None and drawn.draws in ("order", "choice")
+
+
 def unique(name: str) -> bool:
     """Whether a call returns what no other process gets: a temporary folder, a random id."""
     found = transfer(name, outside.PerProcess)

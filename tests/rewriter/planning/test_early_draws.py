@@ -113,3 +113,104 @@ def test_a_draw_after_the_training_is_not(train: str) -> None:
 
 def test_a_draw_at_the_import_of_another_module_is() -> None:
     assert len(told("from parts import rows", parts=f"import numpy as np\n\n{ROWS}\n")) == 1
+
+
+ORDERED = """\
+import os
+import random
+import time
+import uuid
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, random_split
+
+
+class Rows(IterableDataset):
+    def __init__(self):
+        {made}
+
+    def __iter__(self):
+        {seed}
+        yield from {draw}
+
+
+{top}
+model = torch.nn.Linear(1, 1)
+loader = DataLoader({data}, batch_size=4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+ORDER = "np.random.permutation(32)"
+
+
+def said(seed: str = "pass", draw: str = ORDER, made: str = "pass", top: str = "", data: str = "Rows()") -> list[str]:
+    text = ORDERED.format(seed=seed, draw=draw, made=made, top=top, data=data)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "accelerator.backward(" in file.after.decode()
+    return [finding.message for finding in file.diagnoses if finding.id == "unseeded"]
+
+
+OWN = {
+    "the clock": ("np.random.seed(int(time.time()))", ORDER),
+    "the process": ("np.random.seed(os.getpid() % 1000)", ORDER),
+    "the system": ("np.random.seed()", ORDER),
+    "an id": ("random.seed(uuid.uuid4().int)", "random.sample(range(32), 32)"),
+    "random bytes": ("random.seed(os.urandom(4))", "random.sample(range(32), 32)"),
+    "of torch": ("torch.manual_seed(time.time_ns())", "torch.randperm(32)"),
+}
+
+
+@pytest.mark.parametrize(("seed", "draw"), OWN.values(), ids=OWN)
+def test_a_data_set_that_seeds_itself_on_each_rank_is_reported(seed: str, draw: str) -> None:
+    """The ranks take turns in the rows of an order that each has for itself."""
+    assert said(seed, draw) == [
+        f"`{seed}` seeds every rank differently, so that `{draw}` chooses or orders the data differently on each: some "
+        "rows would be read by several ranks, and others by none"
+    ]
+
+
+def test_so_is_one_with_a_generator_of_its_own() -> None:
+    (message,) = said(draw="self.own.permutation(32)", made="self.own = np.random.default_rng()")
+    assert message.startswith(
+        "`np.random.default_rng()` seeds every rank differently, so that `self.own.permutation(32)`"
+    )
+
+
+def test_so_is_a_script_that_seeds_torch_by_the_clock() -> None:
+    """Such a seed is no number that the accelerator takes for left to chance."""
+    top, data = "torch.manual_seed(int(time.time()))\ntrain, rest = random_split(rows, [60, 30])", "train"
+    (message,) = said(top=top, data=data)
+    assert "`random_split(rows, [60, 30])`" in message
+
+
+def test_what_may_be_the_clock_may_differ() -> None:
+    top = "asked = int(os.environ.get('SEED', 0))\nnumber = asked if asked else int(time.time())"
+    assert said("np.random.seed(number)", top=top)[0].startswith("`np.random.seed(number)` may seed every rank")
+
+
+ALIKE = {
+    "a number": {"seed": "np.random.seed(3)"},
+    "the epoch": {"seed": "np.random.seed(self.epoch)"},
+    "a generator with a seed": {"draw": "self.own.permutation(32)", "made": "self.own = np.random.default_rng(3)"},
+    "noise alone": {"seed": "np.random.seed(int(time.time()))", "draw": "np.random.randn(32)"},
+    "made equal after that": {
+        "top": "random.seed()\nrows = list(range(9))",
+        "data": "rows",
+        "draw": "random.sample(range(9), 9)",
+    },
+    "numbers of one row": {
+        "top": "class Items(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n"
+        "        np.random.seed(int(time.time()))\n        return np.random.choice(rows)\n\n"
+        "    def __len__(self):\n        return 9\n",
+        "data": "Items()",
+        "draw": "range(9)",
+    },
+}
+
+
+@pytest.mark.parametrize("parts", ALIKE.values(), ids=ALIKE)
+def test_what_all_ranks_seed_alike_is_not(parts: dict[str, str]) -> None:
+    assert said(**parts) == []

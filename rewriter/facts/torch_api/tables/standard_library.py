@@ -29,6 +29,7 @@ ROWS: Table = {
     "uuid.uuid4": ("per_process", {"why": "a random id", "stamp": True, "unique": True}),
     "secrets.token_hex": ("per_process", {"why": "a random id", "stamp": True, "unique": True}),
     "secrets.token_urlsafe": ("per_process", {"why": "a random id", "stamp": True, "unique": True}),
+    "os.urandom": ("per_process", {"why": "random bytes", "stamp": True, "unique": True}),
     "os.getpid": ("per_process", {"why": "the number of the process", "stamp": True, "unique": True}),
     "tempfile.mkdtemp": ("per_process", {"why": "a temporary folder", "stamp": True, "unique": True}),
     "tempfile.mkstemp": ("per_process", {"why": "a temporary file", "stamp": True, "unique": True}),
@@ -56,8 +57,8 @@ ROWS: Table = {
     "random.shuffle": ("random", {"generator": "python", "draws": "order"}),
     "random.seed": ("seed", {"generator": "python"}),
     "random.setstate": ("seed", {"generator": "python"}),
-    "random.Random": ("opaque", {"why": "a generator of its own"}),
-    "random.SystemRandom": ("opaque", {"why": "a generator of its own"}),
+    "random.Random": ("opaque", {"why": "a generator of its own", "generator": "python"}),
+    "random.SystemRandom": ("opaque", {"why": "a generator of its own", "generator": "python"}),
     # files are written, moved, removed
     "json.dump": ("write", {"path": 1, "data": 0}),
     "pickle.dump": ("write", {"path": 1, "data": 0}),
