@@ -11,6 +11,7 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Load, Save, StateDict
 from ...facts.roles import Origin, Role
+from ...facts.torch_api.questions import shows_model
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
@@ -80,7 +81,7 @@ def plain_models(
         wanted: cst.BaseExpression | None = None
         if method_name(call) in ("state_dict", "load_state_dict", "save_pretrained"):
             wanted = call.func.value if isinstance(call.func, cst.Attribute) else None
-        elif outside_name(record) in _EXPORTS or method_name(call) == "add_graph":
+        elif outside_name(record) in _EXPORTS or shows_model(outside_name(record)) or method_name(call) == "add_graph":
             wanted = call.args[0].value if call.args and not call.args[0].star else None
         if isinstance(wanted, cst.Call):
             continue  # unwrapped already, or made on the way

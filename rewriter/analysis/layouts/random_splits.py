@@ -142,6 +142,15 @@ def divides(state: State, call: cst.Call) -> bool:
     return _kind(call, outside_name(state.calls[call])) is not None
 
 
+def splits_by_torch(state: State, reach: Reach) -> bool:
+    """Whether a program splits or orders its data by torch's own generator: all processes need it in one state then."""
+    return any(
+        _kind(call, outside_name(record)) == "torch" and not reach.batch_loops(call, record.unit)
+        for call, record in state.calls.items()
+        if reach.function_of(call) in reach.reachable
+    )
+
+
 def _kind(call: cst.Call, name: str) -> str | None:
     """Whose numbers a call draws to decide about data; None where it draws none, or names its own generator."""
     keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}

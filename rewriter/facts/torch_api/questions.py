@@ -521,6 +521,18 @@ def prints_lines(name: str) -> bool:
     return transfer(name, outside.Console) is not None
 
 
+def shows_model(name: str) -> bool:
+    """Whether a call writes a table of a model to the console, for which it may run the model."""
+    found = transfer(name, outside.Console)
+    return found is not None and found.model
+
+
+def silenced_by(name: str) -> str:
+    """The keyword by which a call that writes to the console writes nothing; empty if it has none."""
+    found = transfer(name, outside.Console)
+    return found.silent if found is not None else ""
+
+
 def shows_bar(name: str) -> bool:
     """Whether a call makes a progress bar."""
     return transfer(name, outside.Bar) is not None

@@ -42,6 +42,11 @@ class Open(NamedTuple):
 class Console(NamedTuple):
     """Writes to the console, or opens a window."""
 
+    model: bool = False
+    """It shows a model that it is given, and may run it."""
+    silent: str = ""
+    """The keyword by which it shows nothing: ``verbose=0``."""
+
 
 class Download(NamedTuple):
     """Fetches something and leaves it in a folder, or unpacks it there."""
