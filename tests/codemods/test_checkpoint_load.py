@@ -358,6 +358,28 @@ def test_a_path_that_is_only_mentioned_is_not_waited_for(end: str, migrated: Cal
     assert "if accelerator.is_main_process:\n    np.save(" in text and WAIT not in text
 
 
+RESUME = """\
+def resume(path):
+    if os.path.isfile(path):
+        state = torch.load(path, map_location="cpu")
+        model.load_state_dict(state)
+
+"""
+
+
+@pytest.mark.hazard("U17")
+def test_all_wait_before_they_ask_for_a_checkpoint(migrated: Callable[[str], str]) -> None:
+    """In the branch they would wait for a process that did not find the file yet."""
+    asks = "if os.path.exists('w.pt'):\n    w = torch.load('w.pt', map_location='cpu')\n"
+    text = migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}torch.save(w, 'w.pt')\n{asks}")
+    assert text.endswith(f"{WAIT}\n{asks}") and text.count(WAIT) == 1
+
+
+def test_a_function_that_waits_itself_is_called_without(migrated: Callable[[str], str]) -> None:
+    text = migrated(f"{ASKING}\n{IMPORTS}\n{RESUME}{TRAINS}torch.save(model.state_dict(), 'w.pt')\nresume('w.pt')\n")
+    assert f"    {WAIT}\n    if os.path.isfile(path):\n" in text and text.count(WAIT) == 1
+
+
 TAKEN = {
     "removed": ("rows = open('now.txt').read()", "os.remove('now.txt')"),
     "by a path": ("rows = out.read_text()", "out.unlink()"),

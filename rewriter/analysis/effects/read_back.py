@@ -66,11 +66,14 @@ class ReadBack:
         uses = FileUses(state, reach, guarded_writes)
         self._inside, self._joined = uses.inside, JoinedAnyway(reach, joining)
         self._guarded = {unit: set(nodes) for unit, nodes in guarded_writes.items()}
+        self._loads = {node: unit for unit, nodes in (loads or {}).items() for node in nodes}
         written = list(uses.written())
         self._writes, self._reads = _alike(written, list(uses.read()) if written else [])
         self._met = self._meetings(self._writes, [*self._reads, *(uses.asked() if written else ())])
+        writers = {place: None for places in self._makers(written).values() for place in places} if loads else {}
         for unit, nodes in (loads or {}).items():
-            self._met.setdefault(unit, []).extend(_Meeting(node, (node,)) for node in nodes)
+            own = [node for at, node in writers if at is unit]
+            self._met.setdefault(unit, []).extend(_of_load(unit, node, own) for node in nodes)
         taken = list(uses.taken())
         self._left = self._meetings(uses.kept(), taken, taken=True) if taken else {}
 
@@ -133,10 +136,16 @@ class ReadBack:
                 last = max(before, key=unit.names.order)
                 met = self._ahead(unit, last, before[last]) if taken else last
                 found.setdefault(unit, []).append(_Meeting(met, tuple(before[last]), frozenset(keys)))
-            else:  # `self.load()`, after the writing
+            elif taken or not self._waits_already(unit, here):  # `self.load()`, after the writing
                 sites = self.reach.sites(unit.names.function(node))
                 pending += [(self.state.calls[site].unit, site, keys) for site in sites]
         return found
+
+    def _waits_already(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether all wait for a checkpoint in the same function on the way to a statement: so they do in each call."""
+        names, around = unit.names, {node, *unit.names.ancestors(node)}
+        waiting = (each for each, at in self._loads.items() if at is unit and names.order(each) <= names.order(node))
+        return any(names.function(w) is names.function(node) and names.parents.get(w) in around for w in waiting)
 
     def _apart(self, unit: Unit, earlier: Iterable[cst.CSTNode], later: cst.CSTNode) -> list[cst.CSTNode]:
         """The uses after which a statement follows, and the processes have not come together in between."""
@@ -198,6 +207,17 @@ class JoinedAnyway:
 
 
 _BY_CONDITION = (cst.If, cst.Else, cst.IfExp, cst.ExceptHandler, cst.Match)
+
+
+def _of_load(unit: Unit, node: cst.CSTNode, writers: Iterable[cst.CSTNode]) -> _Meeting:
+    """Where all wait for a checkpoint: for what its function has written before, or else what came before the function;
+    in a loop also for what the turn before has written."""
+    names = unit.names
+    here = [writer for writer in writers if names.function(writer) is names.function(node)]
+    before = [writer for writer in here if names.order(writer) < names.order(node)]
+    loops = names.enclosing(node, cst.For, cst.While)
+    again = [loop for loop in loops if any(loop in names.ancestors(writer) for writer in here)][:1]
+    return _Meeting(node, (*before, *again) or (names.function(node),))
 
 
 def _needed(unit: Unit, meetings: Iterable[_Meeting]) -> list[_Meeting]:
