@@ -4,8 +4,9 @@ Load checkpoints to the device of the process, and only after they are written.
 Without ``map_location`` every process would load to the device of the process that saved it. A data set stays on
 the CPU: the loader moves its batches. So do weights that a function without the accelerator loads into a model: they
 are copied to where the model is. If the same run wrote the file, all processes first wait for the writer. They
-also wait for any other file that the main process writes before it is read (``np.save`` and ``np.load``, a cache in
-JSON).
+also wait for any other file that the main process writes before it is read or asked about (``np.save`` and ``np.load``,
+``os.path.getsize``, another package's function that is given the path). The main process waits for them before it
+removes, renames or writes anew what they have read.
 
      import torch
      from torch.utils.data import DataLoader
@@ -49,10 +50,9 @@ ID = "checkpoint_load"
 @rule(ID, doc=__doc__)
 def checkpoint_load(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Give ``torch.load`` a ``map_location``, and let all processes wait for the file."""
-    waiting = [load.waits_before for load in facts.loads if load.waits_before is not None]
-    for statement in dict.fromkeys((*waiting, *facts.read_back)):
+    for wait in facts.read_back:
         text = f"{facts.accelerator}.wait_for_everyone()"
-        yield InsertBefore(ID, statement, text, reason="this run wrote the file", unit=EditGroup.FILES)
+        yield InsertBefore(ID, wait.node, text, reason=wait.because, unit=EditGroup.FILES)
     for load in facts.loads:
         if load.needs_map:
             make = partial(_mapped, facts, load)

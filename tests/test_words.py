@@ -236,7 +236,7 @@ def test_the_texts_are_found() -> None:
     """A finding, an error, a help text, a reason of an edit, and a text that is put together."""
     texts = " | ".join(" ".join(words.text.split()) for words in product())
     for sentence in (
-        "this random split runs before seeds are synchronised",
+        "runs before seeds are synchronised: every rank draws other numbers",
         "there is no Accelerator yet: create one first.",
         "Show the version and exit.",
         "another process may create it first",

@@ -318,6 +318,14 @@ class Load(NamedTuple):
         return self.waits_before is not None or (self.needs_map and not self.on_host)
 
 
+class Wait(NamedTuple):
+    """Where all processes wait for each other."""
+
+    node: cst.CSTNode
+    """The statement before which they do."""
+    because: str
+
+
 class Schedule(NamedTuple):
     """A learning-rate scheduler and how often it is stepped."""
 
@@ -434,8 +442,8 @@ class ModuleFacts(NamedTuple):
     saves: tuple[Save, ...] = ()
     state_dicts: tuple[StateDict, ...] = ()
     loads: tuple[Load, ...] = ()
-    read_back: tuple[cst.CSTNode, ...] = ()
-    """Statements that read a file which only the main process has just written."""
+    read_back: tuple[Wait, ...] = ()
+    """Between what the main process does to a file, and what all processes do with it."""
     schedules: tuple[Schedule, ...] = ()
     precision: MixedPrecision = MixedPrecision()
     accumulation: Accumulation | None = None

@@ -60,6 +60,7 @@ from ..facts.module import (
     Move,
     Placement,
     StateDict,
+    Wait,
 )
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
@@ -122,7 +123,7 @@ class Collected:
         self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
         self.prefixed = [s.call for s in self.state_dicts if not self._plain(s)] if self.wrappers else []
         self.loads = list(checkpoints.loads(state, unit, reach, training))
-        self.read_back: list[cst.CSTNode] = []
+        self.read_back: list[Wait] = []
         saved = {s.call for s in self.state_dicts}
         plain = checkpoints.plain_models(state, unit, reach, plan_.stands, saved)
         wraps = not program.abilities.transparent_models
@@ -211,18 +212,18 @@ class Collected:
                 self.effects.append(effect._replace(kind=EffectKind.WRITE))
             elif effect.kind is not EffectKind.DOWNLOAD:
                 self.effects.append(effect)
-        self.read_back = [s for s in self.read_back if function(s) not in asked]
+        self.read_back = [w for w in self.read_back if function(w.node) not in asked]
         self.effects = [e for e in self.effects if function(e.node) not in inside]
         self.saves = [s for s in self.saves if function(s.call) not in inside]
-        self.read_back = [s for s in self.read_back if function(s) not in inside]
+        self.read_back = [w for w in self.read_back if function(w.node) not in inside]
 
     def leave_to_askers(self) -> None:
         """Let nobody wait where each process decides by itself, by a question for a file, whether it comes there."""
-        for node in self.read_back:
-            asked = asked_by_each(self.program.reach, self.program.training, node)
+        for wait in self.read_back:
+            asked = asked_by_each(self.program.reach, self.program.training, wait.node)
             if asked is not None:
-                self.findings.append(asked_apart(node, asked))
-                self.read_back = [other for other in self.read_back if other is not node]
+                self.findings.append(asked_apart(wait.node, asked))
+                self.read_back = [other for other in self.read_back if other is not wait]
 
     def decide(self, equality: Equality) -> None:
         """Add what makes decisions equal on all processes, and findings for those that cannot be."""
@@ -299,7 +300,7 @@ class Collected:
         found += list(self.plain_models)
         found += [*self.precision().regions, *self.precision().makers]
         found += [s.call for s in self.saves]
-        found += self.read_back
+        found += [wait.node for wait in self.read_back]
         found += [s.call for s in self.state_dicts]
         found += [ld.call for ld in self.loads if ld.needed and not ld.copied]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE)]

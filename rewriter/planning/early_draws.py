@@ -2,38 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
-from ..analysis.dataflow.call_graph import Reach
-from ..analysis.dataflow.values import Unit
+from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.values import State, Unit
+from ..analysis.layouts.random_splits import OwnSeed, divides, own_seeds
+from ..analysis.syntax.walk import descendants
 from ..findings import Finding, Severity
 from .accelerator_path import Way
 
 
 def too_early(reach: Reach, way: Way, draws: list[tuple[Unit, cst.Call]]) -> Iterator[tuple[Unit, Finding]]:
-    """The draws that happen before the accelerator exists."""
+    """The draws that happen before the accelerator exists: made-up values only in the code that creates it, where they
+    can be drawn after that."""
+    before = _Before(reach, way)
     for unit, call in draws:
-        if _runs_before(reach, way, unit, call, frozenset()):
-            yield (
-                unit,
-                Finding(
-                    "unseeded",
-                    call,
-                    "this random split runs before seeds are synchronised: ranks would split differently",
-                    "seed the script at the top (torch.manual_seed, np.random.seed, random.seed), or create the "
-                    "accelerator first",
-                    Severity.REVIEW,
-                ),
-            )
+        here = unit.names.function(call) is way.code
+        if (here or divides(reach.state, call)) and before(unit, call):
+            yield unit, _unseeded(unit, call)
 
 
-def _runs_before(reach: Reach, way: Way, unit: Unit, node: cst.CSTNode, seen: frozenset[cst.CSTNode]) -> bool:
-    code = unit.names.function(node)
-    if way.home is None or code in seen:
-        return False
-    if code is way.code:
-        return unit.names.order(node) < unit.names.order(way.home[1].node)
-    sites = reach.sites(code)
-    return any(_runs_before(reach, way, reach.state.calls[s].unit, s, seen | {code}) for s in sites)
+def seeded_apart(state: State, reach: Reach, way: Way, given: Container[cst.CSTNode]) -> Iterator[tuple[Unit, Finding]]:
+    """
+    The seeds that differ between processes, and by which rows are chosen or ordered.
+
+    Not those of NumPy's and Python's generators that are made equal after that, when the accelerator is created, unless
+    one of torch's differs as well. ``given``: calls whose values all processes receive from the main process.
+    """
+    seeds, before = list(own_seeds(state, reach)), _Before(reach, way)
+    torch = any(each.generator == "torch" for each in seeds)
+    for each in seeds:
+        healed = each.generator in ("numpy", "python") and not torch and before(each.unit, each.seed)
+        if not healed and not any(source in given for source in each.sources):
+            yield each.unit, _apart(each)
+
+
+def _apart(found: OwnSeed) -> Finding:
+    seed, draw = (
+        " ".join(unit.names.module.code_for_node(call).split())
+        for unit, call in ((found.unit, found.seed), (found.drawn_in, found.draw))
+    )
+    sure = not found.sources or any(node in found.sources for node in descendants(found.seed))
+    return Finding(
+        "unseeded",
+        found.seed,
+        f"`{seed}` {'seeds' if sure else 'may seed'} every rank differently, so that `{draw}` chooses or orders the "
+        "data differently on each: some rows would be read by several ranks, and others by none",
+        "use a number that is the same on all ranks, with the epoch added where each epoch needs another order",
+        Severity.REVIEW,
+    )
+
+
+def _unseeded(unit: Unit, call: cst.Call) -> Finding:
+    text = " ".join(unit.names.module.code_for_node(call).split())
+    return Finding(
+        "unseeded",
+        call,
+        f"`{text}` runs before seeds are synchronised: every rank draws other numbers, so that ranks would split or "
+        "order the data differently",
+        "seed the script at the top (torch.manual_seed, np.random.seed, random.seed), or create the accelerator first",
+        Severity.REVIEW,
+    )
+
+
+class _Before:
+    """Whether code runs before the accelerator is created: it comes before that, or before a call that leads there."""
+
+    def __init__(self, reach: Reach, way: Way) -> None:
+        self.reach, self.way = reach, way
+        self._leads: dict[Code, cst.CSTNode] = {}
+        """The code that creates the accelerator, and all that calls it: the first node by which it comes there."""
+        if way.home is not None and way.code is not None:
+            self._leads[way.code] = way.home[1].node
+            pending = [way.code]
+            while pending:
+                for site in reach.sites(pending.pop()):
+                    code = reach.function_of(site)
+                    names = reach.state.calls[site].unit.names
+                    if code not in self._leads:
+                        pending.append(code)
+                        self._leads[code] = site
+                    elif code is not way.code and names.order(site) < names.order(self._leads[code]):
+                        self._leads[code] = site
+
+    def __call__(self, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
+        code = unit.names.function(node)
+        if not self._leads or code in seen:
+            return False
+        lead = self._leads.get(code)
+        if lead is not None and (code is self.way.code or lead is node):
+            return unit.names.order(node) < unit.names.order(lead)
+        if lead is not None and unit.names.end(node) <= unit.names.end(lead):  # also an argument of that call
+            return True
+        if lead is None and isinstance(code, cst.Module):
+            return True  # imported by code that creates it later
+        return any(self(self.reach.state.calls[s].unit, s, seen | {code}) for s in self.reach.sites(code))

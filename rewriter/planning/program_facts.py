@@ -46,7 +46,7 @@ from .accelerator_path import Way
 from .accumulation import Window, window_of
 from .collected import Collected
 from .device_reads import vanishing
-from .early_draws import too_early
+from .early_draws import seeded_apart, too_early
 from .holders import Holders, receiver
 from .home import Homes
 from .late_draws import too_late
@@ -145,7 +145,11 @@ class _Analyses(ProgramFacts):
                 evaluation.leave("it has no access to the accelerator")
             collected, way = self._collected(evaluations)
         collected, way = self._decided(evaluations, collected, way)
-        for unit, finding in too_early(self.reach, way, self.draws):
+        early = [*too_early(self.reach, way, self.draws)]
+        if self.existing is None and self.hand is None:
+            given = {received.source for part in collected.values() for received in part.received}
+            early += seeded_apart(self.state, self.reach, way, given)
+        for unit, finding in early:
             collected[unit].findings.append(finding)
         plan = collected[self.reach.units[0]].plan
         if self.existing is None and not self.settled:
@@ -246,7 +250,10 @@ class _Analyses(ProgramFacts):
         turns = [e for part in collected.values() for e in part.effects if e.kind is EffectKind.DOWNLOAD]
         if not self.settled:
             written = {unit: part.written() for unit, part in collected.items()}
-            files = ReadBack(self.state, self.reach, written, [e.node for e in turns])
+            loads = {unit: [at for ld in part.loads if (at := ld.waits_before)] for unit, part in collected.items()}
+            together = [g.node for part in collected.values() for g in part.gathers]
+            together += [record.node for record in (*self.training.backwards, *self.training.steps)]
+            files = ReadBack(self.state, self.reach, written, [e.node for e in turns], loads, together)
             for unit, part in collected.items():
                 part.read_back = files.waits(unit)
             for unit, finding in files.unsure():

@@ -173,7 +173,7 @@ class ReachedModule:
             saves=tuple(s for s in found.saves if here(s.call)),
             state_dicts=tuple(s for s in found.state_dicts if here(s.call)),
             loads=tuple(ld for ld in found.loads if not ld.needed or here(ld.call)),
-            read_back=tuple(s for s in found.read_back if attained(s)),
+            read_back=tuple(w for w in found.read_back if attained(w.node)),
             schedules=tuple(s for u, s in found.plan.schedules if u is unit),
             counts=() if program.settled else tuple(self._counts()),
             swaps=tuple(program.swaps.imports.get(unit, ())),

@@ -16,7 +16,7 @@ from ..facts.module_paths import ModulePaths
 from ..findings import Severity
 from ..result import Diagnosis, Trait
 from .check import ModuleTexts, check
-from .shown_figures import EVALUATION
+from .shown_figures import COUNTED, EVALUATION
 from .violation import Violation
 
 
@@ -69,8 +69,9 @@ def diagnoses(
         if of.told(figure.place) or any(figure.words == name or figure.words.startswith(f"{name}.") for name in named):
             continue
         line = of.original(figure.place)
-        if figure.invariant == EVALUATION:
-            found[figure.place.unit.name].diagnoses.append(_own_figure(figure.words, line))
+        if figure.invariant in (EVALUATION, COUNTED):
+            make = _own_figure if figure.invariant == EVALUATION else _own_count
+            found[figure.place.unit.name].diagnoses.append(make(figure.words, line))
         else:
             found[figure.place.unit.name].traits.append(Trait("shown", figure.words, line))
     return dict(found)
@@ -134,6 +135,16 @@ def _own_figure(text: str, line: int) -> Diagnosis:
         f"`{text}` is shown, and computed from the rows of one process: what the main process shows is the figure of "
         "its own rows",
         "gather what it is computed from with accelerator.gather_for_metrics(...), or read it so",
+        line,
+        1,
+    )  # fmt: skip
+
+
+def _own_count(text: str, line: int) -> Diagnosis:
+    return Diagnosis(
+        "own-figure", Severity.REVIEW,
+        f"`{text}` is shown after the loop, and numbers the batches of one process: on N processes it is a part of all",
+        "count the rows that accelerator.gather_for_metrics(...) gives, or show len(loader.dataset)",
         line,
         1,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import libcst as cst
@@ -21,7 +22,7 @@ from ..analysis.dataflow.callees import method_name, outside_names
 from ..analysis.dataflow.values import CallRecord, Instance, Unit, origins
 from ..analysis.layouts.loop_step import is_synchronised
 from ..analysis.layouts.running_figures import is_logged
-from ..analysis.syntax.definitions import unshadowed
+from ..analysis.syntax.definitions import plain_values, unshadowed
 from ..analysis.syntax.nodes import counter, keyword, parameters, positional
 from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.draws import drawn
@@ -87,6 +88,41 @@ class OwnRows:
     def of(self, unit: Unit, node: cst.CSTNode) -> frozenset[RowsOf]:
         """The rows of one process that the value of an expression is computed from."""
         return self._resolved(self._labels(unit, node))
+
+    def formats(self, unit: Unit, call: cst.Call) -> bool:
+        """Whether a call gives what is computed from own rows, or a text of its arguments, whatever these are."""
+        record = self._state.calls.get(call)
+        text = record is not None and any(map(questions.makes_text, outside_names(record)))
+        formats = isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.SimpleString)
+        return text or formats or bool(self.of(unit, call))
+
+    def counted(self, unit: Unit, name: cst.Name) -> bool:
+        """Whether a variable is the number of the last batch that this process has evaluated, read after the loop. What
+        is divided by it is a mean."""
+        if any(
+            isinstance(around, cst.BinaryOperation)
+            and isinstance(around.operator, (cst.Divide, cst.FloorDivide))
+            and part is around.right
+            for part, around in pairwise([name, *unit.names.ancestors(name)])
+        ):
+            return False
+        return self._numbers(unit, name) or any(self._moved(unit, value) for value in plain_values(unit.names, name))
+
+    def _numbers(self, unit: Unit, name: cst.Name) -> bool:
+        """Whether a variable is read after the loop that numbers with it the batches that this process evaluates."""
+        seen = self._definitions(unit, name)
+        for loop in {loop: None for node in seen for loop in unit.names.enclosing(node, cst.For)}:
+            if isinstance(loop, cst.For) and counter(loop) in seen and loop in self._evaluations and self._reads(loop):
+                return loop not in unit.names.ancestors(name)
+        return False
+
+    def _moved(self, unit: Unit, value: cst.BaseExpression) -> bool:
+        """Whether a value is such a number, and one more: ``count = i + 1``."""
+        if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
+            return False
+        sides = (value.left, value.right)
+        numbers = [side for side in sides if isinstance(side, cst.Name)]
+        return any(isinstance(side, cst.Integer) for side in sides) and any(self._numbers(unit, n) for n in numbers)
 
     def handed(self, unit: Unit, node: cst.CSTNode) -> list[tuple[Unit, cst.BaseExpression]]:
         """What calls give to the parameters that own rows come to an expression by; empty where it has them itself."""

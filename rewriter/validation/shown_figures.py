@@ -21,8 +21,8 @@ from .own_rows import OwnRows, RowsOf
 from .program import EmittedProgram
 from .violation import Violation
 
-TRAINING, EVALUATION = "training-figures", "evaluation-figures"
-"""What is shown of the rows that one process trains on, and of those that it evaluates."""
+TRAINING, EVALUATION, COUNTED = "training-figures", "evaluation-figures", "evaluated-batches"
+"""What is shown of the rows that one process trains on, and of those that it evaluates; how many batches these are."""
 _LEAVE = (EffectKind.PRINT, EffectKind.CONSOLE, EffectKind.WRITE)
 
 
@@ -41,8 +41,9 @@ def shown(program: EmittedProgram) -> Iterator[Violation]:
                 if (code, text) in told:
                     continue
                 told.add((code, text))
-                evaluated = RowsOf.EVALUATION in rows.of(home, node)
-                yield Violation(EVALUATION if evaluated else TRAINING, CodePlace(home, node), text)
+                of = rows.of(home, node)
+                kind = EVALUATION if RowsOf.EVALUATION in of else TRAINING if of else COUNTED
+                yield Violation(kind, CodePlace(home, node), text)
 
 
 def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:
@@ -73,11 +74,13 @@ def _figures(
             given = [place for home, value in rows.handed(unit, node) if value not in seen
                      for place in _figures(rows, home, value, seen | {value})]  # fmt: skip
             yield from given or [(unit, node)]
+        elif isinstance(node, cst.Name) and rows.counted(unit, node):
+            yield unit, node
     elif isinstance(node, cst.Call) and method_name(node) in ("len", "size"):
         return  # how many rows a batch has is no figure
-    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and rows.of(unit, node):
+    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and rows.formats(unit, node):
         for part in (node.func.value, *(arg.value for arg in node.args)):
             yield from _figures(rows, unit, part, seen)
-    elif not isinstance(node, cst.Call) or rows.of(unit, node):
+    elif not isinstance(node, cst.Call) or rows.formats(unit, node):
         for child in children(node):
             yield from _figures(rows, unit, child, seen)

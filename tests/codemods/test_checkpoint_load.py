@@ -296,12 +296,143 @@ def test_a_folder_is_listed_when_the_main_process_has_written_into_it(
     assert text[text.index(reading) - 1] == WAIT
 
 
+ASKED = {
+    "its size": ("torch.save(w, path)\nsize = os.path.getsize(path)", "size = os.path.getsize(path)"),
+    "its state": ("np.save('w.npy', w)\nsize = os.stat('w.npy').st_size", "size = os.stat('w.npy').st_size"),
+    "by a path": (
+        "kept = pathlib.Path('w.txt')\nkept.write_text('a')\nsize = kept.stat().st_size",
+        "size = kept.stat().st_size",
+    ),
+    "opened by a path": (
+        "with out.open('w') as file:\n    file.write('a')\nwith out.open() as file:\n    rows = list(file)",
+        "with out.open() as file:",
+    ),
+    "whether it is there": (
+        "np.save('w.npy', w)\nif not os.path.exists('w.npy'):\n    raise RuntimeError('lost')",
+        "if not os.path.exists('w.npy'):",
+    ),
+    "a copy of it": (
+        "np.save('w.npy', w)\nshutil.copy('w.npy', 'v.npy')\nsize = os.path.getsize('v.npy')",
+        "size = os.path.getsize('v.npy')",
+    ),
+    "an archive": ("np.savez('w.npz', w)\nparts = zipfile.ZipFile('w.npz')", "parts = zipfile.ZipFile('w.npz')"),
+    "a table": (
+        "table.to_csv(path)\ntable = pd.read_feather(path)",
+        "table = pd.read_feather(path)",
+    ),
+    "another package": ("np.save(path, w)\nshelf.publish(str(path))", "shelf.publish(str(path))"),
+    "another program": (
+        "np.save(path, w)\ntext = subprocess.check_output(['sum', path])",
+        "text = subprocess.check_output(['sum', path])",
+    ),
+    "with numbers": (
+        "for k in range(2):\n    np.save(f'{k}.npy', w)\nsizes = [os.path.getsize(f'{n}.npy') for n in range(2)]",
+        "sizes = [os.path.getsize(f'{n}.npy') for n in range(2)]",
+    ),
+}
+ASKING = "import os, pathlib, shelf, shutil, subprocess, zipfile"
+
+
+@pytest.mark.hazard("U16")
+@pytest.mark.parametrize(("end", "asking"), ASKED.values(), ids=ASKED)
+def test_whatever_looks_at_what_the_main_process_has_written_waits(
+    end: str, asking: str, migrated: Callable[[str], str]
+) -> None:
+    text = [line.strip() for line in migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end}\n").splitlines()]
+    assert text[text.index(asking) - 1] == WAIT and text.count(WAIT) == 1
+
+
+MENTIONED = {
+    "kept in a list": "np.save(path, w)\nkept.append(path)",
+    "printed": "np.save(path, w)\nprint(path)",
+    "logged": "np.save(path, w)\nlogging.info('saved to %s', path)",
+    "its name": "np.save(path, w)\nname = os.path.basename(path)",
+    "another size": "np.save('w.npy', w)\nsize = os.path.getsize('v.npy')",
+    "asked before": "size = os.path.exists('w.npy')\nnp.save('w.npy', w)",
+}
+
+
+@pytest.mark.parametrize("end", MENTIONED.values(), ids=MENTIONED)
+def test_a_path_that_is_only_mentioned_is_not_waited_for(end: str, migrated: Callable[[str], str]) -> None:
+    text = migrated(f"import logging\n{ASKING}\n{IMPORTS}\n{TRAINS}kept = []\n{end}\n")
+    assert "if accelerator.is_main_process:\n    np.save(" in text and WAIT not in text
+
+
+RESUME = """\
+def resume(path):
+    if os.path.isfile(path):
+        state = torch.load(path, map_location="cpu")
+        model.load_state_dict(state)
+
+"""
+
+
+@pytest.mark.hazard("U17")
+def test_all_wait_before_they_ask_for_a_checkpoint(migrated: Callable[[str], str]) -> None:
+    """In the branch they would wait for a process that did not find the file yet."""
+    asks = "if os.path.exists('w.pt'):\n    w = torch.load('w.pt', map_location='cpu')\n"
+    text = migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}torch.save(w, 'w.pt')\n{asks}")
+    assert text.endswith(f"{WAIT}\n{asks}") and text.count(WAIT) == 1
+
+
+def test_a_function_that_waits_itself_is_called_without(migrated: Callable[[str], str]) -> None:
+    text = migrated(f"{ASKING}\n{IMPORTS}\n{RESUME}{TRAINS}torch.save(model.state_dict(), 'w.pt')\nresume('w.pt')\n")
+    assert f"    {WAIT}\n    if os.path.isfile(path):\n" in text and text.count(WAIT) == 1
+
+
+TAKEN = {
+    "removed": ("rows = open('now.txt').read()", "os.remove('now.txt')"),
+    "by a path": ("rows = out.read_text()", "out.unlink()"),
+    "renamed": ("rows = json.load(open(path))", "os.rename(path, 'old.json')"),
+    "moved": ("rows = np.load(path)", "shutil.move(path, 'old')"),
+    "the folder around it": ("rows = np.load(os.path.join(out, 'rows.npy'))", "shutil.rmtree(out)"),
+    "written anew": ("rows = np.load('w.npy')", "np.save('w.npy', rows)"),
+    "a checkpoint": ("rows = torch.load('w.pt', map_location='cpu')", "os.remove('w.pt')"),
+    "its size": ("rows = os.path.getsize(path)", "os.remove(path)"),
+}
+
+
+@pytest.mark.parametrize(("read", "taken"), TAKEN.values(), ids=TAKEN)
+def test_what_all_have_read_is_taken_away_after_that(read: str, taken: str, migrated: Callable[[str], str]) -> None:
+    end = f"{read}\n{taken}\n"
+    text = migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end}")
+    assert text.endswith(f"{read}\n{WAIT}\nif accelerator.is_main_process:\n    {taken}\n")
+    assert text.count(WAIT) == 1
+
+
+def test_all_wait_before_all_that_the_main_process_does_in_a_row(migrated: Callable[[str], str]) -> None:
+    end = "rows = open('a').read()\nnp.save('b', w)\nos.remove('a')\n"
+    text = migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end}")
+    assert text.endswith(f"{WAIT}\nif accelerator.is_main_process:\n    np.save('b', w)\n    os.remove('a')\n")
+
+
+TURN = TRAINS[TRAINS.index("for x") :]
+LEFT = {
+    "trained in between": f"w = np.load('w.npy')\n{TRAINS}np.save('w.npy', w)",
+    "trained in a function": "def fit():\n    w = np.load('w.npy')\n"
+    f"{indent(TURN, '    ')}    np.save('w.npy', w)\n\nfit()",
+    "trained in each turn": "w = np.load('w.npy')\nfor epoch in range(3):\n"
+    f"{indent(TURN, '    ')}    np.save('w.npy', w)",
+    "another file": "rows = open('a').read()\nos.remove('b')",
+    "another call of the same names": "def read(path):\n    return open(path).read()\n\n"
+    "def keep(path):\n    with open(path, 'w') as file:\n        file.write('a')\n\nread('a')\nkeep('b')",
+    "only asked": "if os.path.exists('a'):\n    os.remove('a')",
+    "left before": "def rows():\n    if cached:\n        return np.load('w.npy')\n    np.save('w.npy', w)\n\nrows()",
+    "by the main process": "with open('b', 'w') as file:\n    file.write(open('a').read())\nos.remove('a')",
+}
+
+
+@pytest.mark.parametrize("end", LEFT.values(), ids=LEFT)
+def test_nobody_waits_where_all_have_met_or_nothing_was_read(end: str, migrated: Callable[[str], str]) -> None:
+    text = migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end}\n")
+    assert "accelerator.backward(" in text and WAIT not in text
+
+
 READ_BEFORE = {
     "another folder": "import os\nnp.save('out/w.npy', w)\nnames = os.listdir('data')",
     "a folder of the run": "import os\nnp.save('w.npy', w)\nnames = os.listdir('data')",
     "another option": "import os\nnp.save(os.path.join(args.out, 'w.npy'), w)\nnames = os.listdir(args.data)",
     "listed before": "import os\nnames = os.listdir('out')\nnp.save('out/w.npy', w)",
-    "in front of the writing": "w = np.load('w.npy')\nnp.save('w.npy', w)",
     "another file": "np.save('w.npy', w)\nw = np.load('v.npy')",
     "a cache": "if cached:\n    w = np.load('w.npy')\nelse:\n    np.save('w.npy', w)",
     "added to": "with open(p, 'w') as out:\n    out.write('a')\nwith open(p, 'a') as out:\n    out.write('b')",
@@ -527,13 +658,16 @@ class Words:
 """
 
 
-@pytest.mark.parametrize(("first", "last", "waits"), [("pass", "self.read()", True), ("self.read()", "pass", False)])
-def test_a_file_that_a_called_function_reads_is_waited_for_after_the_writing(
-    first: str, last: str, waits: bool, lines: Lines
+@pytest.mark.parametrize(("first", "last"), [("pass", "self.read()"), ("self.read()", "pass")])
+def test_a_file_that_a_called_function_reads_is_waited_for(
+    first: str, last: str, migrated: Callable[[str], str]
 ) -> None:
-    """On the first run every process but the first read a file that was not there yet."""
-    new = lines(top=BUILDER.format(first=first, last=last), built="words = Words()")[1]
-    assert any(line.strip().endswith(".wait_for_everyone()") for line in new) is waits
+    """On the first run every process but the first read a file that was not there yet; or all read one that the first
+    was writing anew."""
+    end = f"{BUILDER.format(first=first, last=last)}\nwords = Words()\n"
+    text = [line.strip() for line in migrated(f"{TRAINS}{end}").splitlines()]
+    (at,) = (number for number, line in enumerate(text) if line.endswith(".wait_for_everyone()"))
+    assert text[at + 1] == (last if last != "pass" else "if accelerator.is_main_process:")
 
 
 def test_so_is_one_that_a_function_without_a_class_reads(migrated: Callable[[str], str]) -> None:

@@ -306,3 +306,45 @@ def test_a_picture_that_a_transform_gives_is_saved_once(save: str, lines: Lines)
 def test_a_save_that_is_known_is_not_reported(saved: str, lines: Lines) -> None:
     top = "class Form:\n    def save(self, path):\n        return path\n\npicture = paint.picture(3)"
     assert lines(imports="import paint", top=top, end=saved)[2] == []
+
+
+TABLES = {
+    "torchsummary": ("from torchsummary import summary", "summary(model, (8,))"),
+    "torchinfo": ("import torchinfo", "torchinfo.summary(model, input_size=(1, 8))"),
+    "torchstat": ("from torchstat import stat", "stat(model, (3, 8, 8))"),
+}
+
+
+@pytest.mark.parametrize(("imports", "line"), TABLES.values(), ids=TABLES)
+def test_the_table_of_a_model_is_shown_once(imports: str, line: str, lines: Lines) -> None:
+    new = ["if accelerator.is_local_main_process:", f"    {line}"]
+    assert lines(imports=imports, built=line) == ([line], new, [])
+
+
+def test_on_accelerate_it_is_that_of_the_model_without_its_wrapper(lines: Lines) -> None:
+    """A wrapper that one process alone runs may wait for the others."""
+    from torchlift.rewriter.config import Target
+
+    imports, line = TABLES["torchsummary"]
+    new = lines(imports=imports, end=line, options={"target": Target.ACCELERATE})[1]
+    assert "    summary(accelerator.unwrap_model(model), (8,))" in new
+
+
+SHOWN_BY_ALL = {
+    "nothing is shown": ("import torchinfo", "many = torchinfo.summary(model, verbose=0)", []),
+    "another package": ("from pages import summary", "summary(model, (8,))", []),
+    "a result that is used": ("import torchinfo", "many = torchinfo.summary(model)", ["main_process"]),
+    "beside a random split": (
+        "from torchsummary import summary",
+        "summary(model, (8,))",
+        ["main_process"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("imports", "built", "ids"), SHOWN_BY_ALL.values(), ids=SHOWN_BY_ALL)
+def test_a_table_that_is_not_shown_once(imports: str, built: str, ids: list[str], lines: Lines) -> None:
+    """Its random input, drawn by one process, would let the processes split the data differently."""
+    top = "first, second = torch.utils.data.random_split(data, [6, 2])" if "torchsummary" in imports else ""
+    gone, come, findings = lines(imports=imports, built=built, top=top)
+    assert not any("summary(" in line for line in (*gone, *come)) and findings == ids

@@ -11,6 +11,7 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Load, Save, StateDict
 from ...facts.roles import Origin, Role
+from ...facts.torch_api.questions import shows_model
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
@@ -21,6 +22,7 @@ from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .existing_guards import guarded
+from .handles import asks_existence
 from .memory import into_memory
 
 
@@ -80,7 +82,7 @@ def plain_models(
         wanted: cst.BaseExpression | None = None
         if method_name(call) in ("state_dict", "load_state_dict", "save_pretrained"):
             wanted = call.func.value if isinstance(call.func, cst.Attribute) else None
-        elif outside_name(record) in _EXPORTS or method_name(call) == "add_graph":
+        elif outside_name(record) in _EXPORTS or shows_model(outside_name(record)) or method_name(call) == "add_graph":
             wanted = call.args[0].value if call.args and not call.args[0].star else None
         if isinstance(wanted, cst.Call):
             continue  # unwrapped already, or made on the way
@@ -118,7 +120,7 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
         path = _path(unit, call, 0)
         may_be = path is not None and any(_may_be_same(path, other) for other in written)
         may_be = may_be and not into_memory(state, unit, reach, call)
-        statement = unit.names.statement(call) if may_be else None
+        statement = _before_questions(unit, call) if may_be else None
         if statement is not None and before_training(unit, reach, training, call):
             statement = None  # an earlier run wrote it
         if statement is not None and (waits(unit, statement) or guarded(state, unit, call)):
@@ -128,6 +130,15 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
             because = "each process would load to the device of the process that saved it"
             copied = not data and statement is None and _is_copied(reach, unit, call)
             yield Load(call, needs_map, statement, because, data, copied)
+
+
+def _before_questions(unit: Unit, call: cst.Call) -> cst.CSTNode:
+    """The statement of a load, or that which asks whether the file is there: its answers differ while one writes."""
+    statement = unit.names.statement(call)
+    for around in unit.names.enclosing(call, cst.If):
+        if isinstance(around, cst.If) and any(asks_existence(part) for part in descendants(around.test)):
+            statement = unit.names.statement(around)
+    return statement
 
 
 _OF_DICT = frozenset("items keys values get pop copy".split())

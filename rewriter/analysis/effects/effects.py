@@ -8,12 +8,21 @@ import libcst as cst
 
 from ...facts.effects import Effect, EffectKind, Handle
 from ...facts.roles import SHARES, Origin, Role
-from ...facts.torch_api.questions import prints_lines, saves_by_one, shows_bar, writes, writing_methods
-from ...findings import Finding
+from ...facts.torch_api.questions import (
+    prints_lines,
+    saves_by_one,
+    shows_bar,
+    shows_model,
+    silenced_by,
+    writes,
+    writing_methods,
+)
+from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, method_name, outside_name, outside_names
 from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import Instance, State, Trail, Unit, Unknown, origins, traces
+from ..layouts.random_splits import splits_by_torch
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
@@ -179,7 +188,7 @@ class _Search:
 
     def _on_console(self, call: cst.Call, name: str) -> bool:
         """Whether a call writes lines to the console: also by a bar, which writes them where it is disabled, too."""
-        prints = name != "builtins.print" and prints_lines(name)
+        prints = name != "builtins.print" and prints_lines(name) and not _is_silenced(call, name)
         if prints or method_name(call) != "write" or not isinstance(call.func, cst.Attribute):
             return prints
         bar = call.func.value
@@ -202,10 +211,14 @@ class _Search:
         if around is not None:  # the file is opened by a ``with``: guarded as a whole when its ``open`` is met
             return
         statement = self.unit.names.statement(call)
-        if not stands_alone(self.unit, call):
+        if shows_model(outside_name(self.state.calls[call])) and splits_by_torch(self.state, self.reach):
+            self.found.findings.append(_shown(call, "it may draw numbers by which the data is split after it"))
+        elif not stands_alone(self.unit, call):
             if outside_name(self.state.calls[call]) == "mlflow.start_run":
                 return  # its handle is what counts
-            self.found.findings.append(_used(call))
+            self.found.findings.append(
+                _used(call) if kind is not EffectKind.CONSOLE else _shown(call, "its result is used")
+            )
         elif _takes_along(call):
             self.found.findings.append(_used(call))
         elif self.together(self.unit, call):
@@ -342,6 +355,25 @@ def _in_background(call: cst.Call, name: str) -> bool:
 
 def _is_item(node: cst.CSTNode, call: cst.Call) -> bool:
     return isinstance(node, cst.With) and any(item.item is call for item in node.items)
+
+
+def _is_silenced(call: cst.Call, name: str) -> bool:
+    """Whether a keyword keeps a call from writing to the console: ``summary(model, verbose=0)``."""
+    word = silenced_by(name)
+    value = keyword(call, word) if word else None
+    return (isinstance(value, cst.Integer) and value.evaluated_value == 0) or (
+        isinstance(value, cst.Name) and value.value == "False"
+    )
+
+
+def _shown(call: cst.Call, why: str) -> Finding:
+    return Finding(
+        "main_process",
+        call,
+        f"every process still writes this to the console: {why}",
+        "no action needed, unless it should be shown once",
+        Severity.NOTE,
+    )
 
 
 def _used(call: cst.Call) -> Finding:

@@ -9,6 +9,7 @@ import libcst as cst
 
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.constant_values import JOINS_PATHS
 from ..dataflow.modules import imported, unit_named
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
@@ -35,6 +36,10 @@ class PathNames:
         """The names of a path, of which it shares one with another that may be the same."""
         return {text(unit, path), *self._names(unit, path, set())}
 
+    def sure(self, unit: Unit, path: cst.BaseExpression) -> set[Hashable]:
+        """Those of its names that are not its text alone: which variables it is made of, and what these were given."""
+        return self._names(unit, path, set())
+
     def _names(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable]) -> set[Hashable]:
         """Names that mean the same in all modules. ``seen``: the variables and attributes looked into so far."""
         if isinstance(path, cst.SimpleString):
@@ -46,6 +51,8 @@ class PathNames:
         parts = _parts(self.state, path)
         if parts is None:
             return set()
+        if parts[0] in JOINS_PATHS and len(parts[1]) == 1 and not isinstance(parts[1][0], str):
+            return self._names(unit, parts[1][0], seen)  # `str(path)`: the same path
         kind, below = parts
         spellings = [[part] if isinstance(part, str) else list(self._names(unit, part, seen)) for part in below]
         count = 1
@@ -74,6 +81,7 @@ class PathNames:
     def _of_variable(self, unit: Unit, name: cst.Name, seen: set[Hashable]) -> Iterator[Hashable]:
         found = self.definition(unit, name)
         if found is None:
+            yield "unbound", name.value
             return
         _, binding = found
         yield binding

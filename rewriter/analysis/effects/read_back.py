@@ -1,62 +1,42 @@
 """
-Files that the main process has just written, and that every process reads: all of them wait in between.
+Files that one process writes or takes away, and all processes read: in which order, and where all of them wait.
 
-Told by the names of the path or by its look, or for what lists a folder by where the path starts, where whoever reads,
-or calls what reads, has come past the writing, or past a call of what writes, in the same function.
+Two uses of one path need a wait in between where the main process alone makes one of them, and all processes the other:
+what it has written is read after it, and what they read it takes away, or writes anew, only after them. The later one,
+or a call of what makes it, comes past the earlier one, or past a call of what makes that, in the same function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.module import Wait
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
-from ..dataflow.callees import made_names, method_name, outside_name
-from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
 from .checkpoints import waits
 from .existing_guards import guarded
-from .path_names import PathNames, text
-from .path_roots import Root, Roots
-from .path_shapes import PathShape, PathShapes
-from .written import written
+from .file_uses import FileUses, Use
+from .path_roots import Root
 
-_LOADS = "torch.load"
-"""What it reads is a checkpoint, which waits by itself."""
-_READING_METHODS = frozenset({"read_text", "read_bytes"})
-_PATHS = (cst.Name, cst.Attribute, cst.SimpleString, cst.FormattedString, cst.Call, cst.BinaryOperation)
+_WROTE, _TAKEN = "this run wrote the file", "every process has read the file that is taken away here, or written anew"
 _PASSED = (cst.With, cst.IndentedBlock)
 """What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes
 can wait."""
 
 
-class _Use(NamedTuple):
-    """What writes or reads a path."""
-
-    unit: Unit
-    node: cst.CSTNode
-    """The statement that writes, or the call that reads."""
-    keys: Collection[Hashable]
-    """By these a write and a read belong together."""
-    path: cst.BaseExpression
-    shapes: frozenset[PathShape] = frozenset()
-    """How the path may look."""
-    starts: frozenset[Root] = frozenset()
-    """Where the path starts, of what writes, and of what lists a folder."""
-
-
 class _Meeting(NamedTuple):
-    """Where all processes can wait before something is read."""
+    """Where all processes can wait between two uses of a file."""
 
     node: cst.CSTNode
-    writes: tuple[cst.CSTNode, ...]
-    """The statements before that write, or call what does."""
-    keys: frozenset[Hashable]
+    """The statement before which they wait."""
+    earlier: tuple[cst.CSTNode, ...]
+    """The statements before that make the earlier use, or call what does."""
+    keys: frozenset[Hashable] = frozenset()
 
 
 class ReadBack:
@@ -68,27 +48,44 @@ class ReadBack:
         reach: its call graph.
         guarded_writes: the statements by which the main process alone writes, in each module.
         turns: what one process does before the others, which have waited for it when they come to read.
+        loads: the statements before which all wait for a checkpoint, in each module.
+        joining: where all processes come together anyway: a backward pass, a gather.
     """
 
     def __init__(
         self,
         state: State,
         reach: Reach,
-        guarded_writes: Mapping[Unit, Iterable[cst.CSTNode]],
-        turns: Iterable[cst.CSTNode],
+        guarded_writes: Mapping[Unit, Sequence[cst.CSTNode]],
+        turns: Iterable[cst.CSTNode] = (),
+        loads: Mapping[Unit, Sequence[cst.CSTNode]] | None = None,
+        joining: Iterable[cst.CSTNode] = (),
     ) -> None:
-        self.state, self.reach, self.roots = state, reach, Roots(state, reach)
-        self.names = PathNames(state, reach)
-        self.shapes = PathShapes(self.names)
+        self.state, self.reach = state, reach
         self._turns = {below for node in turns for below in descendants(node)}
-        self._inside = {below for nodes in guarded_writes.values() for node in nodes for below in descendants(node)}
-        writes = [use for unit, nodes in guarded_writes.items() for node in nodes for use in self._written(unit, node)]
-        self._writes, self._reads = _alike(writes, list(self._read()) if writes else [])
-        self._met = self._meetings(self._writes, self._reads)
+        uses = FileUses(state, reach, guarded_writes)
+        self._inside, self._joined = uses.inside, JoinedAnyway(reach, joining)
+        self._guarded = {unit: set(nodes) for unit, nodes in guarded_writes.items()}
+        self._loads = {node: unit for unit, nodes in (loads or {}).items() for node in nodes}
+        written = list(uses.written())
+        self._writes, self._reads = _alike(written, list(uses.read()) if written else [])
+        self._met = self._meetings(self._writes, [*self._reads, *(uses.asked() if written else ())])
+        writers = {place: None for places in self._makers(written).values() for place in places} if loads else {}
+        for unit, nodes in (loads or {}).items():
+            own = [node for at, node in writers if at is unit]
+            self._met.setdefault(unit, []).extend(_of_load(unit, node, own) for node in nodes)
+        taken = list(uses.taken())
+        self._left = self._meetings(uses.kept(), taken, taken=True) if taken else {}
 
-    def waits(self, unit: Unit) -> list[cst.CSTNode]:
-        """The statements before which all processes must wait, because only the main process wrote what they read."""
-        return [met.node for met in _needed(unit, self._met.get(unit, ())) if not waits(unit, met.node)]
+    def waits(self, unit: Unit) -> list[Wait]:
+        """Where all processes must wait, because only the main process wrote what they read there, or takes away
+        there what they have read."""
+        left = self._left.get(unit, [])
+        met = _needed(unit, [*self._met.get(unit, ()), *left])
+        why: dict[cst.CSTNode, str] = {}
+        for each in met:
+            why.setdefault(each.node, _TAKEN if each in left else _WROTE)
+        return [Wait(node, because) for node, because in why.items() if not waits(unit, node)]
 
     def unsure(self) -> Iterator[tuple[Unit, Finding]]:
         """What is said of a folder that is listed after something was written, where only a run tells whether that is
@@ -108,86 +105,119 @@ class ReadBack:
                     write, read = next(pair for pair in pairs if pair in met.keys)
                     yield unit, _unsure(met.node, self._writes[write], self._reads[read])
 
-    # What is written, and what is read --------------------------------------------------------------------------------
-
-    def _written(self, unit: Unit, node: cst.CSTNode) -> Iterator[_Use]:
-        for call in (n for n in descendants(node) if isinstance(n, cst.Call)):
-            for path in _given(call):
-                yield _Use(unit, node, {text(unit, path)}, path)
-            for path in self._paths(call):
-                starts = frozenset(self.roots.of(unit, path))
-                keys = {*self.names.of(unit, path), *(root.text for root in starts)}
-                yield _Use(unit, node, keys, path, self.shapes.of(unit, path), starts)
-
-    def _paths(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
-        """What may be the path that a call writes, where the call is known to write one."""
-        name = outside_name(self.state.calls[call]) if call in self.state.calls else ""
-        method = isinstance(call.func, cst.Attribute) and method_name(call) in questions.writing_methods()
-        if method or questions.opens(name) or questions.written_path(name) is not None:
-            yield from written(self.state, call)
-
-    def _read(self) -> Iterator[_Use]:
-        rows = {
-            code
-            for unit in self.reach.units
-            for item in unit.names.functions
-            if _gives_rows(item)
-            for code in self.reach.below(item)
-        }
-        for unit in self.reach.units:
-            for call in unit.names.calls:
-                path, folder, code = _read(self.state, call), _listed(self.state, call), unit.names.function(call)
-                if (path is None and folder is None) or call in self._inside:
-                    continue
-                if code in rows or code not in self.reach.reachable or guarded(self.state, unit, call):
-                    continue
-                if path is not None and not opens_to_write(call, 1):
-                    yield _Use(unit, call, self.names.of(unit, path), path, self.shapes.of(unit, path))
-                elif path is None and folder is not None:
-                    starts = frozenset(self.roots.of(unit, folder, file=_is_pattern(self.state, call)))
-                    yield _Use(unit, call, {root.text for root in starts}, folder, starts=starts)
-
     # Where they meet --------------------------------------------------------------------------------------------------
 
-    def _meetings(self, writes: Iterable[_Use], reads: Iterable[_Use]) -> dict[Unit, list[_Meeting]]:
-        """Where all processes can wait, for each read that comes after a write."""
-        writers = self._writers(writes)
+    def _meetings(
+        self, earlier: Iterable[Use], later: Iterable[Use], *, taken: bool = False
+    ) -> dict[Unit, list[_Meeting]]:
+        """Where all processes can wait, for each use that comes after another one. ``taken``: the later one is that of
+        the main process, and needs no wait where all have come together in between."""
+        firsts = self._makers(earlier)
         found: dict[Unit, list[_Meeting]] = {}
         seen: dict[cst.CSTNode, set[Hashable]] = {}
-        pending = [(use.unit, use.node, set(use.keys)) for use in reads]
+        pending = [(use.unit, use.node, set(use.keys)) for use in later]
         while pending:
-            unit, call, keys = pending.pop()
-            keys = keys - seen.setdefault(call, set())
-            if not keys or call in self._inside or guarded(self.state, unit, call):
+            unit, node, keys = pending.pop()
+            keys = keys - seen.setdefault(node, set())
+            if not keys or (not taken and node in self._inside) or guarded(self.state, unit, node):
                 continue
-            seen[call] |= keys
+            seen[node] |= keys
+            here = unit.names.statement(node)
             before: dict[cst.CSTNode, list[cst.CSTNode]] = {}
-            for writing in dict.fromkeys(node for key in keys for at, node in writers.get(key, ()) if at is unit):
-                met = _meeting(unit, writing, unit.names.statement(call))
+            for first in dict.fromkeys(n for key in keys for at, n in firsts.get(key, ()) if at is unit):
+                met = _meeting(unit, first, here)
                 if met is not None and met not in self._turns:
-                    before.setdefault(met, []).append(writing)
-            if before:  # the last: who waits there has waited for all of them, and for what a caller has written
+                    before.setdefault(met, []).append(first)
+            if taken:
+                before = {m: apart for m, all_ in before.items() if (apart := self._apart(unit, all_, here))}
+                if not before and self._joined.before(unit, here):
+                    continue
+            if before:  # the last: who waits there has waited for all of them, and for what a caller has done
                 last = max(before, key=unit.names.order)
-                found.setdefault(unit, []).append(_Meeting(last, tuple(before[last]), frozenset(keys)))
-            else:  # `self.load()`, after the writing
-                sites = self.reach.sites(unit.names.function(call))
+                met = self._ahead(unit, last, before[last]) if taken else last
+                found.setdefault(unit, []).append(_Meeting(met, tuple(before[last]), frozenset(keys)))
+            elif taken or not self._waits_already(unit, here):  # `self.load()`, after the writing
+                sites = self.reach.sites(unit.names.function(node))
                 pending += [(self.state.calls[site].unit, site, keys) for site in sites]
         return found
 
-    def _writers(self, writes: Iterable[_Use]) -> dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]]:
-        """The statements that write, or call what does, for each key."""
+    def _waits_already(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether all wait for a checkpoint in the same function on the way to a statement: so they do in each call."""
+        names, around = unit.names, {node, *unit.names.ancestors(node)}
+        waiting = (each for each, at in self._loads.items() if at is unit and names.order(each) <= names.order(node))
+        return any(names.function(w) is names.function(node) and names.parents.get(w) in around for w in waiting)
+
+    def _apart(self, unit: Unit, earlier: Iterable[cst.CSTNode], later: cst.CSTNode) -> list[cst.CSTNode]:
+        """The uses after which a statement follows, and the processes have not come together in between."""
+        follows = (first for first in earlier if not _leaves(unit, first, later))
+        return [first for first in follows if not self._joined.before(unit, later, after=first)]
+
+    def _ahead(self, unit: Unit, node: cst.CSTNode, earlier: Sequence[cst.CSTNode]) -> cst.CSTNode:
+        """The first of the statements in a row that the main process alone runs: all can wait before that as well."""
+        body = list(getattr(unit.names.parents.get(node), "body", ()))
+        at = next((index for index, each in enumerate(body) if each is node), 0)
+        last = max(unit.names.order(first) for first in earlier)
+        while at and body[at - 1] in self._guarded.get(unit, ()) and unit.names.order(body[at - 1]) > last:
+            at -= 1
+        return body[at] if body else node
+
+    def _makers(self, uses: Iterable[Use]) -> dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]]:
+        """The statements that make a use, or call what does, for each key."""
         inside: dict[Code, set[Hashable]] = {}
         found: dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]] = {}
-        for use in writes:
-            inside.setdefault(use.unit.names.function(use.node), set()).update(use.keys)
+        for use in uses:
+            names = use.unit.names
+            inside.setdefault(names.function(use.node), set()).update(use.keys)
             for key in use.keys:
-                found.setdefault(key, {})[use.unit, use.node] = None
+                found.setdefault(key, {})[use.unit, names.statement(use.node)] = None
         for unit in self.reach.units if found else ():
             for call in (call for call in unit.names.calls if call not in self._turns):
                 below = {code for function in self.reach.called(call) for code in self.reach.below(function)}
                 for key in {key for code in below & inside.keys() for key in inside[code]}:
                     found[key][unit, unit.names.statement(call)] = None
         return found
+
+
+class JoinedAnyway:
+    """Where all processes come together in a program, without a wait of ours."""
+
+    def __init__(self, reach: Reach, joining: Iterable[cst.CSTNode]) -> None:
+        self.reach = reach
+        self._points: dict[Code, list[cst.CSTNode]] = {}
+        pending, seen = list(joining), set[Code]()
+        while pending:
+            node = pending.pop()
+            code = self.reach.unit_of(node, self.reach.units[0]).names.function(node)
+            self._points.setdefault(code, []).append(node)
+            if code not in seen:
+                seen.add(code)
+                pending += self.reach.sites(code)
+
+    def before(self, unit: Unit, node: cst.CSTNode, after: cst.CSTNode | None = None) -> bool:
+        """Whether all come together, by no condition, before a statement in its function, and after another one."""
+        order, names = unit.names.order, unit.names
+        start = names.end(after) if after is not None else -1
+        sure = {*names.ancestors(node), *(names.ancestors(after) if after is not None else ())}
+        for point in self._points.get(names.function(node), ()):
+            if start < order(point) < order(node) and all(
+                around in sure or not isinstance(around, _BY_CONDITION) for around in names.ancestors(point)
+            ):
+                return True
+        return False
+
+
+_BY_CONDITION = (cst.If, cst.Else, cst.IfExp, cst.ExceptHandler, cst.Match)
+
+
+def _of_load(unit: Unit, node: cst.CSTNode, writers: Iterable[cst.CSTNode]) -> _Meeting:
+    """Where all wait for a checkpoint: for what its function has written before, or else what came before the function;
+    in a loop also for what the turn before has written."""
+    names = unit.names
+    here = [writer for writer in writers if names.function(writer) is names.function(node)]
+    before = [writer for writer in here if names.order(writer) < names.order(node)]
+    loops = names.enclosing(node, cst.For, cst.While)
+    again = [loop for loop in loops if any(loop in names.ancestors(writer) for writer in here)][:1]
+    return _Meeting(node, (*before, *again) or (names.function(node),))
 
 
 def _needed(unit: Unit, meetings: Iterable[_Meeting]) -> list[_Meeting]:
@@ -198,12 +228,12 @@ def _needed(unit: Unit, meetings: Iterable[_Meeting]) -> list[_Meeting]:
         passed = [f.node for f in found if f.node is met.node or unit.names.parents.get(f.node) in around]
         passed = [node for node in passed if unit.names.function(node) is unit.names.function(met.node)]
         last = max((unit.names.order(node) for node in passed), default=-1)
-        if any(last <= unit.names.order(write) for write in met.writes):
+        if any(last <= unit.names.order(first) for first in met.earlier):
             found.append(met)
     return found
 
 
-def _alike(writes: Sequence[_Use], reads: Sequence[_Use]) -> tuple[list[_Use], list[_Use]]:
+def _alike(writes: Sequence[Use], reads: Sequence[Use]) -> tuple[list[Use], list[Use]]:
     """The writes and the reads, those that may be of one path by its look with a key in common."""
     keys: list[set[Hashable]] = [set(use.keys) for use in (*writes, *reads)]
     for at, write in enumerate(writes):
@@ -221,7 +251,20 @@ def _may_be_one(written: frozenset[Root], listed: frozenset[Root]) -> bool:
     return bool(written and listed) and unknown and written.isdisjoint(listed)
 
 
-def _unsure(node: cst.CSTNode, write: _Use, read: _Use) -> Finding:
+def _leaves(unit: Unit, first: cst.CSTNode, later: cst.CSTNode) -> bool:
+    """Whether the block of a statement ends by leaving, so that what follows the block does not come after it."""
+    around = set(unit.names.ancestors(later))
+    for block in (first, *unit.names.ancestors(first)):
+        if block in around:
+            return False
+        last = block.body[-1] if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementLine)) else None
+        last = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+        if isinstance(last, (cst.Return, cst.Raise, cst.Continue, cst.Break)):
+            return True
+    return False
+
+
+def _unsure(node: cst.CSTNode, write: Use, read: Use) -> Finding:
     written, listed = (" ".join(use.unit.names.module.code_for_node(use.path).split()) for use in (write, read))
     return Finding(
         "read-back",
@@ -230,16 +273,6 @@ def _unsure(node: cst.CSTNode, write: _Use, read: _Use) -> Finding:
         "folder, the others may list it too early",
         "if they are, write accelerator.wait_for_everyone() before this line",
         Severity.NOTE,
-    )
-
-
-def _gives_rows(code: cst.CSTNode) -> bool:
-    """A method by which a data set gives rows: workers run it, or each process for rows of its own."""
-    return isinstance(code, cst.FunctionDef) and code.name.value in (
-        "__getitem__",
-        "__getitems__",
-        "__iter__",
-        "__next__",
     )
 
 
@@ -262,36 +295,3 @@ def _meeting(unit: Unit, writing: cst.CSTNode, reading: cst.CSTNode) -> cst.CSTN
         sure = sure and isinstance(around, _PASSED)
         here = around
     return None
-
-
-def _given(call: cst.Call) -> Iterator[cst.BaseExpression]:
-    """What may be a path in a call that writes: its arguments, and the object of ``path.write_text(...)``."""
-    yield from (arg.value for arg in call.args if isinstance(arg.value, _PATHS))
-    if isinstance(call.func, cst.Attribute):
-        yield call.func.value
-
-
-def _is_pattern(state: State, call: cst.Call) -> bool:
-    """Whether what a call lists is a pattern of files, and not a folder: ``glob.glob("*.jpg")``."""
-    return outside_name(state.calls[call]).startswith("glob.")
-
-
-def _read(state: State, call: cst.Call) -> cst.BaseExpression | None:
-    """The path that a call reads."""
-    record = state.calls.get(call)
-    if isinstance(call.func, cst.Attribute) and method_name(call) in _READING_METHODS:
-        return call.func.value
-    name = outside_name(record) if record is not None and call.args else ""
-    reads = (questions.reads(name) and name != _LOADS) or questions.opens(name)
-    return call.args[0].value if reads else None
-
-
-def _listed(state: State, call: cst.Call) -> cst.BaseExpression | None:
-    """The folder that a call lists, or the pattern that starts with it."""
-    record = state.calls.get(call)
-    if record is None:
-        return None
-    if questions.lists(outside_name(record)):
-        return call.args[0].value if call.args else None
-    lists = any(map(questions.lists, made_names(record)))
-    return call.func.value if lists and isinstance(call.func, cst.Attribute) else None

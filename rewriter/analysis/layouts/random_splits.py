@@ -8,13 +8,91 @@ makes the generators those of the first process when it is made, so that it must
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import libcst as cst
 
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import State, Unit
+from ..dataflow.values import CallRecord, State, Trail, Unit, Unknown, traces
+from ..syntax.definitions import attribute_assignments
+from ..syntax.nodes import keyword
+
+
+class OwnSeed(NamedTuple):
+    """What seeds a generator with what no other process has, and a draw from it that decides about the data."""
+
+    unit: Unit
+    seed: cst.Call
+    generator: str
+    """``torch``, ``numpy``, ``python``; empty for a generator that is made here."""
+    sources: tuple[cst.CSTNode, ...]
+    """The calls that make the seed differ; none where it is left to the system."""
+    draw: cst.Call
+    drawn_in: Unit
+
+
+def own_seeds(state: State, reach: Reach) -> Iterator[OwnSeed]:
+    """The seeds that differ between processes (the clock, nothing at all), where rows are chosen or ordered by them."""
+    records = [r for r in state.calls.values() if reach.function_of(r.node) in reach.reachable]
+    seeds = [(record, sources) for record in records if (sources := _of_process(state, record)) is not None]
+    for record, sources in seeds:
+        if _of_one_row(reach, record):
+            continue
+        name = outside_name(record)
+        drawn = (draw for draw in records if _decides(draw, record) and not _of_one_row(reach, draw))
+        if (draw := next(drawn, None)) is not None:
+            yield OwnSeed(record.unit, record.node, questions.seeds(name), sources, draw.node, draw.unit)
+
+
+def _of_process(state: State, record: CallRecord) -> tuple[cst.CSTNode, ...] | None:
+    """What makes the seed of a generator that of one process; None where a call seeds none, or all alike."""
+    name, args = outside_name(record), record.node.args
+    made = questions.makes_generator(name)
+    if not made and not questions.seeds(name):
+        return None
+    if all(isinstance(arg.value, cst.Name) and arg.value.value == "None" for arg in args):
+        return () if made or name.endswith(".seed") else None
+    stamps = (trace.node for arg in args for trace in traces(state.values.get(arg.value), Trail.STAMP))
+    return tuple(node for node in stamps if questions.is_per_process(_source(state, node))) or None
+
+
+def _decides(record: CallRecord, seed: CallRecord) -> bool:
+    """Whether a call chooses or orders rows by a generator that another one seeds, or makes."""
+    seeded = outside_name(seed)
+    generator = questions.seeds(seeded)
+    if not generator:
+        return seed.node in _makers(record) and questions.divides_by(seeded, method_name(record.node))
+    name = outside_name(record)
+    drawn = questions.draws(name)
+    orders = questions.splits(name) is not None or (drawn is not None and drawn.draws in ("order", "choice"))
+    return orders and _kind(record.node, name) == generator
+
+
+def _makers(record: CallRecord) -> list[cst.CSTNode]:
+    """The calls that may have made the object of a method."""
+    held = record.receiver.things if record.receiver is not None else ()
+    found: list[cst.CSTNode] = [thing.node for thing in held if isinstance(thing, Unknown)]
+    owner = record.node.func.value if isinstance(record.node.func, cst.Attribute) else None
+    if isinstance(owner, cst.Attribute):  # `self.generator`, where nothing is seen to call the method
+        found += [assign.value for assign in attribute_assignments(record.unit.names, owner)]
+    return found
+
+
+def _source(state: State, node: cst.CSTNode) -> str:
+    return outside_name(state.calls[node]) if isinstance(node, cst.Call) and node in state.calls else ""
+
+
+def _of_one_row(reach: Reach, record: CallRecord) -> bool:
+    """Whether code runs for one row, or in a worker: a transform, an item of a data set. There numbers may differ."""
+    above = reach.above(record.unit.names.function(record.node))
+    names = {code.name.value for code in above if isinstance(code, cst.FunctionDef)}
+    given = (keyword(call, "worker_init_fn") for unit in reach.units for call in unit.names.calls)
+    return not names.isdisjoint({*_FOR_ROWS, *(value.value for value in given if isinstance(value, cst.Name))})
+
+
+_FOR_ROWS = frozenset({"__getitem__", "__getitems__", "__call__", "forward"})
 
 
 def unseeded(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
@@ -52,10 +130,25 @@ def _seeded(state: State, reach: Reach) -> Iterator[str]:
         if reach.function_of(call) not in reach.reachable:
             continue
         if generator := questions.seeds(name):
-            yield generator
+            if _of_process(state, record) is None:
+                yield generator
         elif "seed" in method_name(call).lower() and not name.startswith(("torch.", "numpy.", "random.")):
             if not reach.called(call):  # what a function of the script seeds is seen there
                 yield "all"
+
+
+def divides(state: State, call: cst.Call) -> bool:
+    """Whether a call draws which rows there are, or their order, and not only the values that they hold."""
+    return _kind(call, outside_name(state.calls[call])) is not None
+
+
+def splits_by_torch(state: State, reach: Reach) -> bool:
+    """Whether a program splits or orders its data by torch's own generator: all processes need it in one state then."""
+    return any(
+        _kind(call, outside_name(record)) == "torch" and not reach.batch_loops(call, record.unit)
+        for call, record in state.calls.items()
+        if reach.function_of(call) in reach.reachable
+    )
 
 
 def _kind(call: cst.Call, name: str) -> str | None:

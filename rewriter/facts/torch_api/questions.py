@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -330,6 +331,25 @@ def stamps(name: str) -> bool:
     )
 
 
+def is_per_process(name: str) -> bool:
+    """Whether a call returns what differs between processes and is not random: the clock, the number of a process."""
+    return transfer(name, outside.PerProcess) is not None
+
+
+def makes_generator(name: str) -> bool:
+    """Whether a call makes a generator of random numbers that, given no seed, is seeded by the system."""
+    found = transfer(name, tensors.Opaque)
+    return found is not None and found.generator != ""
+
+
+def divides_by(maker: str, method: str) -> bool:
+    """Whether a method of a generator that a call makes chooses or orders elements."""
+    found = transfer(maker, tensors.Opaque)
+    module = {"numpy": "numpy.random", "python": "random"}.get(found.generator if found is not None else "", "")
+    drawn = draws(f"{module}.{method}") if module else None
+    return drawn is not None and drawn.draws in ("order", "choice")
+
+
 def unique(name: str) -> bool:
     """Whether a call returns what no other process gets: a temporary folder, a random id."""
     found = transfer(name, outside.PerProcess)
@@ -385,6 +405,37 @@ def asks_existence(name: str) -> bool:
     """Whether a call asks if there is a file or a folder."""
     found = transfer(name, outside.Read)
     return found is not None and found.what == "existence"
+
+
+def asks_state(name: str) -> bool:
+    """Whether a call asks for what a file that is not there does not have: its size, its time."""
+    found = transfer(name, outside.Read)
+    return found is not None and found.what == "state"
+
+
+@cache
+def path_methods(*whats: str) -> frozenset[str]:
+    """The methods by which a path reads its file, or asks about it."""
+    return frozenset(
+        n for n in methods("pathlib.Path", outside.Read) if named(outside.Read)[f"pathlib.Path.{n}"].what in whats
+    )
+
+
+def may_touch(name: str) -> bool:
+    """Whether a call that is given the path of a file may look at the file: by its row, or because nothing is known of
+    it, as of another package's function that sends it somewhere."""
+    found = row(name)
+    if found is None:
+        package, _, inner = name.partition(".")
+        return bool(inner) and package not in sys.stdlib_module_names
+    return isinstance(
+        found.transfer, (outside.Read, outside.Open, outside.Command, training.Dataset, training.ModelClass)
+    )
+
+
+def runs_command(name: str) -> bool:
+    """Whether a call runs another program."""
+    return transfer(name, outside.Command) is not None
 
 
 def lists(name: str) -> bool:
@@ -448,6 +499,12 @@ def takes_away(name: str) -> bool:
     return found is not None and found.how in ("moves", "removes")
 
 
+def moves(name: str) -> bool:
+    """Whether a call renames or moves a file: what it is given first is gone, and second is new."""
+    found = transfer(name, outside.Write)
+    return found is not None and found.how == "moves"
+
+
 @cache
 def writing_methods() -> frozenset[str]:
     """Methods that do so, by their last names, on whatever object: ``to_csv``, ``write_text``."""
@@ -462,6 +519,18 @@ def _is_method(name: str) -> bool:
 def prints_lines(name: str) -> bool:
     """Whether a call writes to the console."""
     return transfer(name, outside.Console) is not None
+
+
+def shows_model(name: str) -> bool:
+    """Whether a call writes a table of a model to the console, for which it may run the model."""
+    found = transfer(name, outside.Console)
+    return found is not None and found.model
+
+
+def silenced_by(name: str) -> str:
+    """The keyword by which a call that writes to the console writes nothing; empty if it has none."""
+    found = transfer(name, outside.Console)
+    return found.silent if found is not None else ""
 
 
 def shows_bar(name: str) -> bool:

@@ -217,6 +217,18 @@ def test_a_checkpoint_helper_that_another_program_uses_keeps_its_signature(run: 
     assert findings == []
 
 
+SAVES_AND_READS = SAVES + "    return torch.load(path, map_location='cpu')\n"
+
+
+def test_such_a_helper_waits_where_it_reads_what_it_has_written(run: Run) -> None:
+    train = TRAIN.replace("import Config", "import save").replace('config = Config.of("digits")', "config = folder")
+    train = train.replace('torch.save(model.state_dict(), config.folder / "net.pt")', 'save(model, config / "net.pt")')
+    after, findings = run(train, SAVES_AND_READS, predict="from settings import save\n\nsave(net, 'a.pt')\n")
+    lines = [line.strip() for line in after["settings.py"].splitlines()]
+    reads = next(at for at, line in enumerate(lines) if line.startswith("return torch.load(path"))
+    assert lines[reads - 1] == "PartialState().wait_for_everyone()" and findings == []
+
+
 @pytest.mark.parametrize("line", ["return torch.save(model, path)", "print(path); torch.save(model, path)"])
 def test_a_save_that_is_a_part_of_a_statement_there_is_refused(line: str, run: Run) -> None:
     train = TRAIN.replace("import Config", "import save").replace('config = Config.of("digits")', "config = folder")

@@ -172,6 +172,29 @@ def test_figures_of_own_rows_are_found(what: str) -> None:
     assert list(dict.fromkeys(shown(body))) == list(dict.fromkeys(wanted))
 
 
+COUNTS = {
+    "one more than the last number": ("accelerator.print('%d done' % (i + 1))\n", ["i"]),
+    "put into a text": ("accelerator.print('{} done, {}'.format(i + 1, str(i)))\n", ["i"]),
+    "under a name": ("many = i + 1\naccelerator.print(f'{many} done')\n", ["many"]),
+    "counted on": ("i = i + 1\ni = i + 1\naccelerator.print(i)\n", []),
+    "in the loop": ("    accelerator.print(i)\n", []),
+    "of the training": ("accelerator.print(step + 1)\n", []),
+    "what is divided by it": ("accelerator.print(right / (i + 1))\n", []),
+    "of another loop after it": ("for i in range(3):\n    right += 1\naccelerator.print(i)\n", []),
+}
+
+
+@pytest.mark.parametrize("what", COUNTS)
+def test_the_number_of_batches_that_one_process_evaluates_is_a_figure(what: str) -> None:
+    """`for i, ... in enumerate(loader)` ends at the batches of this process."""
+    loop = (
+        "right = 0\nfor i, (x, y) in enumerate(valid):\n"
+        "    hits = accelerator.gather_for_metrics(model(x).argmax(1).eq(y))\n    right += hits.sum().item()\n"
+    )
+    body, wanted = COUNTS[what]
+    assert shown(loop + body) == wanted
+
+
 @pytest.mark.parametrize("what", WHOLE)
 def test_what_is_equal_on_all_processes_is_not_named(what: str) -> None:
     assert shown(WHOLE[what]) == []

@@ -25,10 +25,11 @@ class Write(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Reads a file or a folder, or checks whether it exists."""
+    """Reads a file or a folder, or asks about it."""
 
     path: int | None = 0
-    what: Literal["content", "listing", "existence"] = "content"
+    what: Literal["content", "listing", "existence", "state"] = "content"
+    """``state``: its size, its times, its mode, which a file that is not there does not have."""
 
 
 class Open(NamedTuple):
@@ -40,6 +41,11 @@ class Open(NamedTuple):
 
 class Console(NamedTuple):
     """Writes to the console, or opens a window."""
+
+    model: bool = False
+    """It shows a model that it is given, and may run it."""
+    silent: str = ""
+    """The keyword by which it shows nothing: ``verbose=0``."""
 
 
 class Download(NamedTuple):

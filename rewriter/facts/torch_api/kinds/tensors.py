@@ -145,3 +145,5 @@ class Opaque(NamedTuple):
     """What it does to its arguments cannot be described in a row."""
 
     why: str = ""
+    generator: Literal["", "numpy", "python"] = ""
+    """It makes a generator with the methods of this one, which the system seeds where no seed is given."""

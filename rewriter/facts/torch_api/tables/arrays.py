@@ -171,8 +171,14 @@ ROWS: Table = {
     "numpy.random.permutation": ("random", {"generator": "numpy", "draws": "order"}),
     "numpy.random.seed": ("seed", {"generator": "numpy"}),
     "numpy.random.set_state": ("seed", {"generator": "numpy"}),
-    "numpy.random.default_rng": ("opaque", {"why": "a generator of its own, equal everywhere when its seed is"}),
-    "numpy.random.RandomState": ("opaque", {"why": "a generator of its own, equal everywhere when its seed is"}),
+    "numpy.random.default_rng": (
+        "opaque",
+        {"why": "a generator of its own, equal everywhere when its seed is", "generator": "numpy"},
+    ),
+    "numpy.random.RandomState": (
+        "opaque",
+        {"why": "a generator of its own, equal everywhere when its seed is", "generator": "numpy"},
+    ),
     "numpy.random.Generator": ("opaque", {"why": "a generator of its own, equal everywhere when its seed is"}),
     # files
     "numpy.save": ("write", {"path": 0, "data": 1}),

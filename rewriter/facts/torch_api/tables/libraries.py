@@ -90,6 +90,13 @@ ROWS: Table = {
     "transformers.default_data_collator": ("collate", {}),
     # weights
     "safetensors.torch.load_file": ("checkpoint", {}),
+    # tables of a model
+    "torchsummary.summary": ("console", {"model": True}),
+    "torchsummary.torchsummary.summary": ("console", {"model": True}),
+    "torchsummaryX.summary": ("console", {"model": True}),
+    "torchinfo.summary": ("console", {"model": True, "silent": "verbose"}),
+    "torchstat.stat": ("console", {"model": True}),
+    "ptflops.get_model_complexity_info": ("console", {"model": True, "silent": "print_per_layer_stat"}),
     "safetensors.torch.save_file": ("write", {"path": 1, "data": 0}),
     "safetensors.torch.save_model": ("write", {"path": 1, "data": 0}),
     "safetensors.safe_open": ("read", {}),

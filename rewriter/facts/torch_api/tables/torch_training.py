@@ -133,6 +133,8 @@ ROWS: Table = {
     # random generators
     "torch.manual_seed": ("seed", {}),
     "torch.random.manual_seed": ("seed", {}),
+    "torch.seed": ("seed", {}),
+    "torch.random.seed": ("seed", {}),
     "torch.cuda.manual_seed": ("seed", {"generator": "cuda"}),
     "torch.cuda.manual_seed_all": ("seed", {"generator": "cuda"}),
     "torch.set_rng_state": ("seed", {}),
