@@ -10,6 +10,7 @@ import libcst as cst
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import outside_name
+from ..dataflow.program_flow import is_guard
 from ..dataflow.values import Function, State, Unit, origins
 from ..syntax.definitions import attribute_assignments, deletions
 from ..syntax.nodes import is_none
@@ -122,7 +123,7 @@ def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
     for statement in name.definitions:
         if 0 <= read < order(statement):  # the script has worked with the device by then
             break
-        around = next(unit.names.enclosing(statement, cst.If), None)
+        around = next((a for a in unit.names.enclosing(statement, cst.If) if not is_guard(a)), None)
         if isinstance(statement, cst.If):
             values = {unit.names.parents[unit.names.statement(value)]: value for value in name.values}
             found = condition_of_branches(state, unit, statement, values, found)
