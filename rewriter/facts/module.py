@@ -315,6 +315,11 @@ class Load(NamedTuple):
         """It cannot be written without the accelerator."""
         return self.waits_before is not None or (self.needs_map and not self.on_host)
 
+    @property
+    def only_waits(self) -> bool:
+        """All that it needs is that the processes wait."""
+        return self.waits_before is not None and not (self.needs_map and not self.on_host)
+
 
 class Schedule(NamedTuple):
     """A learning-rate scheduler and how often it is stepped."""

@@ -30,6 +30,7 @@ from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
 from ..facts.module import Unsynced
 from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
 from .accelerate_imports import Swaps, swaps
 from .accumulation import Window
 from .shared_code import shared_code
@@ -131,7 +132,8 @@ class ProgramFacts:
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():
             for origin in origins(record.result, Role.ACCELERATOR):
-                return record.unit, origin
+                if not questions.only_says_which(origin.qualified):
+                    return record.unit, origin
         return None
 
     def name(self) -> str:

@@ -443,6 +443,7 @@ class _Analyses(ProgramFacts):
     def _way(self, collected: dict[Unit, Collected], plan_: PreparePlan) -> Way:
         needs: dict[Code, None] = {}
         essential: dict[Code, None] = {}
+        own: dict[Code, None] = {}
         marked: set[cst.CSTNode] = set()
         for part in collected.values():
             for code, node in part.needs():
@@ -450,15 +451,18 @@ class _Analyses(ProgramFacts):
                 marked.add(node)
             optional = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
             essential.update(dict.fromkeys(code for code, node in part.needs(optional)))
+            own.update(dict.fromkeys(code for code, node in part.needs(set(part.guards()))))
         devices = [(u, n) for u, n in self.devices if n.binding not in self.constants.bindings]
         if self.existing is not None:
             return self._existing_way()
         for _, name in devices:
-            needs[name.binding.scope.function.node] = None
+            needs[name.binding.scope.function.node] = own[name.binding.scope.function.node] = None
         holders = Holders(self.state, self.reach)
-        keepers = {found[1]: None for code in essential if (found := holders.method(code)) is not None}
+        keepers = {found[1]: None for code in own if code in essential and (found := holders.method(code)) is not None}
         for klass in keepers:
             needs.update(dict.fromkeys(holders.inits(klass)))
+            own.update(dict.fromkeys(holders.inits(klass)))
+        guards = frozenset(code for code in needs if code not in own)
         homes = Homes(
             state=self.state,
             reach=self.reach,
@@ -478,7 +482,7 @@ class _Analyses(ProgramFacts):
             part.unit.names.function(answer.node) for part in collected.values() for answer in part.received
         )
         anchor = plan_.code or (self.reach.function_of(self.training.backwards[0].node) if marked else None)
-        return Router(homes, self.shared, keepers, self.optional).route(
+        return Router(homes, self.shared, keepers, self.optional, guards).route(
             needs, essential, anchor, [prepare for _, prepare in plan_.prepares]
         )
 

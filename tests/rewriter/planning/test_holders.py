@@ -434,7 +434,7 @@ def test_the_constructor_that_keeps_the_device_makes_the_accelerator(device: str
     after = result(text).after.decode()
     assert f"self.accelerator = Accelerator({made})" in came
     assert after.index("Accelerator(cpu") < after.index("class Run")
-    assert "return rows(part, self.accelerator)" in came and "self.accelerator.print(len(loader))" in came
+    assert "PartialState().print(part)" in came and "self.accelerator.print(len(loader))" in came
 
 
 ALWAYS = """\
