@@ -121,6 +121,8 @@ class Collected:
         self.prefixed = [s.call for s in self.state_dicts if not self._plain(s)] if self.wrappers else []
         self.loads = list(checkpoints.loads(state, unit, reach, training))
         self.read_back: list[cst.CSTNode] = []
+        alone = [s for s in self.state_dicts if checkpoints.after_exception(unit, s.call) is not None]
+        self.state_dicts = [s for s in self.state_dicts if s not in alone]
         saved = {s.call for s in self.state_dicts}
         plain = checkpoints.plain_models(state, unit, reach, plan_.stands, saved)
         wraps = not program.abilities.transparent_models
@@ -142,6 +144,7 @@ class Collected:
             *same_rows(state, unit, reach),
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
+            *(checkpoints.of_this_process(unit, s) for s in alone),
             *(a for a in seen if isinstance(a, Finding)),
             *(a for a in answers if isinstance(a, Finding)),
         ]
