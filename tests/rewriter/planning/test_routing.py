@@ -186,9 +186,10 @@ def test_a_guard_alone_changes_no_signature(run: Run) -> None:
 def test_what_places_or_gathers_is_given_it(run: Run) -> None:
     train = HELPED.replace("model(x), y)", "model(x), y, weigh(model, 2, rest=0.5))")
     after, _ = run(train, HELPERS.replace("    weight =", '    print("weights")\n    weight ='))
-    assert "weigh(model, 2, accelerator, rest=0.5)" in after["train.py"]
+    assert "weigh(model, 2, rest=0.5, accelerator=accelerator)" in after["train.py"]
     assert "torch.ones(width).to(accelerator.device)" in after["settings.py"]
     assert 'accelerator.print("weights")' in after["settings.py"]
+    assert "def weigh(model, width, rest=1.0, *, accelerator):" in after["settings.py"]
 
 
 READS_BY_NAME = {
@@ -218,7 +219,7 @@ def test_a_program_that_reads_something_else_by_its_name_is_no_user(run: Run) ->
     train = HELPED.replace("model(x), y)", "model(x), y, weigh(model, 2, rest=0.5))")
     other = "import torch\nfrom settings import report\nreport(getattr(torch, input()))\n"
     after, _ = run(train, HELPERS, other=other)
-    assert "weigh(model, 2, accelerator, rest=0.5)" in after["train.py"]
+    assert "weigh(model, 2, rest=0.5, accelerator=accelerator)" in after["train.py"]
 
 
 def test_a_class_that_another_program_uses_is_not_given_it(run: Run) -> None:
@@ -403,8 +404,8 @@ learner.learn(batches, optimizer, turns=2)
 def test_a_method_of_a_module_is_handed_it(run: Run) -> None:
     """The module cannot keep it: torch copies, saves and moves its attributes."""
     after, findings = run(LEARNS, LEARNER)
-    assert "learner.learn(batches, optimizer, accelerator, turns=2)\n" in after["train.py"]
-    assert "def learn(self, batches, optimizer, accelerator, turns=1):" in after["settings.py"]
+    assert "learner.learn(batches, optimizer, turns=2, accelerator=accelerator)\n" in after["train.py"]
+    assert "def learn(self, batches, optimizer, turns=1, *, accelerator):" in after["settings.py"]
     assert "self.judge(batches, accelerator)\n" in after["settings.py"]
     assert "def judge(self, batches, accelerator):" in after["settings.py"]
     assert findings == []
