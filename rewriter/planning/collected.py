@@ -317,7 +317,7 @@ class Collected:
         found += [ld.call for ld in self.loads if ld.needed and not ld.copied]
         found = [node for node in found if node not in apart]
         found += [s.call for s in self.state_dicts]
-        moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE)]
+        moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE) and not p.spare]
         moves = [p for p in moves if not self._given_with_default(p) and not follows_field(p, self.program.given)]
         found += [p.node for p in moves if not self.program.constants.followed(p)]
         found += [t.node for t in self.legacy if not t.placed]

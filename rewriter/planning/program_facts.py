@@ -17,6 +17,7 @@ from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag, unread
+from ..analysis.devices.gpu_numbers import spread
 from ..analysis.devices.kept_choices import kept_choice
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.moves import Mover
@@ -282,7 +283,9 @@ class _Analyses(ProgramFacts):
             aims = gone | self._places_of_models(collected)
             self.flag = kept_device(self.state, self.reach, gone, aims, plan_.code)
             self.flag = self.flag or kept_choice(self.state, self.reach, self.fields, aims)
-        asks = self.existing is None and self.flag is None
+        placements = [(unit, p) for unit, part in collected.items() for p in part.placements if p.move in _MOVES]
+        told = [*told, *(spread(placements) if self.existing is None and self.hand is None else ())]
+        asks = self.existing is None and self.flag is None and not placements
         stays = cpu_only(self.state, self.reach, self.training, partial(self._early, plan_)) if asks else None
         if stays is not None:
             self.flag, told = always_cpu(stays[0]), [*told, stays]

@@ -16,6 +16,7 @@ from ..syntax.definitions import attribute_assignments, deletions
 from ..syntax.nodes import is_none
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
+from .gpu_numbers import is_number
 
 
 @dataclass(eq=False)
@@ -211,7 +212,7 @@ def _chosen(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
         return _of_either(state, unit, value.left, *either)
     if isinstance(value, cst.SimpleString):
         return _ALWAYS if value.evaluated_value == "cpu" else None
-    if _asks_torch(state, unit, value):
+    if _asks_torch(state, unit, value) or is_number(state, unit, value):
         return None
     held = origins(state.values.get(value))
     chosen = isinstance(value, cst.Attribute) and all(o.qualified == "str" for o in held)
