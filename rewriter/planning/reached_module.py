@@ -11,7 +11,7 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
-from ..analysis.devices.gpu_numbers import is_number
+from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
@@ -254,8 +254,9 @@ class ReachedModule:
             call = placement.node
             if placement.move is not Move.RETARGET or self.here(call) or not isinstance(call, cst.Call):
                 continue
-            if placement.target is not None and is_number(self._program.state, unit, placement.target):
-                yield placement.target
+            aim = placement.target
+            if aim is not None and (is_number(self._program.state, unit, aim) or is_called_one(aim, of_several=True)):
+                yield aim
             for value in (arg.value for arg in call.args):
                 binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
                 local = binding is not None and binding.scope.node is unit.names.function(call)

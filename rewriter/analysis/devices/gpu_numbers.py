@@ -36,15 +36,18 @@ def is_number(state: State, unit: Unit, node: cst.BaseExpression, seen: frozense
     return bool(values) and all(is_number(state, unit, value, seen | {binding}) for value in values)
 
 
-def is_called_one(node: cst.BaseExpression) -> bool:
-    """Whether an expression is called as scripts call the number of a GPU: ``self.gpu_id``, ``gpu_ids[0]``."""
+def is_called_one(node: cst.BaseExpression, *, of_several: bool = False) -> bool:
+    """Whether an expression is called as scripts call the number of a GPU: ``self.gpu_id``, ``gpu_ids[0]``;
+    ``of_several``: only as the second."""
     several = isinstance(node, cst.Subscript) and _is_element(node)
     word = node.value if isinstance(node, cst.Subscript) and several else node
     word = word.attr if isinstance(word, cst.Attribute) else word
     if not isinstance(word, cst.Name):
         return False
     name = word.value.lower().lstrip("_")
-    return name in GPU_NUMBERS or (several and name.removesuffix("s") in GPU_NUMBERS)
+    if several:
+        return name in GPU_NUMBERS or name.removesuffix("s") in GPU_NUMBERS
+    return name in GPU_NUMBERS and not of_several
 
 
 def _is_element(node: cst.Subscript) -> bool:

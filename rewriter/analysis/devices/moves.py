@@ -226,11 +226,10 @@ class Mover:
             return False
         if is_number(self.state, record.unit, node):  # for torch a number can be nothing else here
             return True
-        if not is_called_one(node):
-            return False
-        held = origins(record.receiver)
-        known = bool(held) or isinstance(node, cst.Subscript)  # one of several is no type of numbers
-        return known and all(o.role in TENSORS or o.role in (Role.MODEL, Role.CRITERION) for o in held)
+        if is_called_one(node, of_several=True):  # one of several is no type of numbers
+            return True
+        held = origins(record.receiver) if is_called_one(node) else []
+        return bool(held) and all(o.role in TENSORS or o.role in (Role.MODEL, Role.CRITERION) for o in held)
 
     def _decide(self, unit: Unit, call: cst.Call) -> Placement:
         record = self.state.calls[call]

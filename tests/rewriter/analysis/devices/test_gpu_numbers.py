@@ -83,6 +83,51 @@ def test_a_helper_that_moves_to_a_number_follows_the_accelerator(send: str, trai
     assert set(findings) <= {"unread-option"}
 
 
+STARTED = """\
+import fire
+import torch
+from data import rows
+from settings import opt
+from torch.utils.data import DataLoader
+
+def send(thing, given):
+    return thing.to({aim})
+
+def judge(model, given):
+    print("judged", model(send(torch.ones(1, 4), given)).sum().item())
+
+def train():
+    model = send(torch.nn.Linear(4, 1), opt)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(rows, batch_size=8):
+        optimizer.zero_grad()
+        model(send(x, opt)).mean().backward()
+        optimizer.step()
+    judge(model, opt)
+
+if __name__ == "__main__":
+    fire.Fire()
+"""
+
+
+@pytest.mark.parametrize("aim", ["given.gpus[0]", "0"])
+def test_what_the_command_line_may_start_keeps_its_signature(aim: str, trained_project: Project) -> None:
+    """It moves to the GPU of its process, and asks which process it is."""
+    after, findings = trained_project(train=STARTED.format(aim=aim))
+    assert 'def send(thing, given):\n    return thing.to("cuda")' in after["train"]
+    assert 'def judge(model, given):\n    PartialState().print("judged"' in after["train"]
+    assert findings == []
+
+
+def test_what_a_loader_calls_asks_for_no_process_though_the_command_line_may_start_it(trained_project: Project) -> None:
+    train = STARTED.format(aim="0").replace("batch_size=8", "batch_size=8, collate_fn=join")
+    train = train.replace(
+        "def judge", "def join(parts):\n    print(len(parts))\n    return torch.stack(parts)\n\ndef judge"
+    )
+    after, findings = trained_project(train=train)
+    assert "def join(parts):\n    print(len(parts))" in after["train"] and findings == ["main_process"]
+
+
 def test_a_device_of_a_number_is_never_the_cpu(trained: Trained) -> None:
     text, _ = trained(top=f"{OPTIONS}\nplace = torch.device(opt.cards[0])", built="model.to(place)")
     assert "accelerator = Accelerator()" in text
