@@ -90,8 +90,10 @@ def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
 
 
 def _any_gpu(node: cst.CSTNode) -> cst.CSTNode:
-    """Change ``"cuda:0"`` (or a computed name) to ``"cuda"``, with the same quotes."""
-    text = next(n for n in _texts(node) if ":" in n.value)
+    """Change ``"cuda:0"`` (or a computed name) to ``"cuda"``, with the same quotes; so a number, ``0``."""
+    text = next((n for n in _texts(node) if ":" in n.value), None)
+    if text is None:
+        return cst.SimpleString('"cuda"')
     quote = text.value[0] if isinstance(text, cst.SimpleString) else getattr(node, "start", '"')[-1]
     return cst.SimpleString(f"{quote}{text.value.partition(':')[0].lstrip(quote)}{quote}")
 

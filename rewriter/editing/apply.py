@@ -383,8 +383,7 @@ def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> l
 def _with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
     new = _parameter(edit)
     if edit.index is None:
-        only = [*function.params.kwonly_params, new]
-        return function.with_changes(params=function.params.with_changes(kwonly_params=only))
+        return function.with_changes(params=_with_keyword_only(function.params, new))
     params = list(function.params.params)
     index = min(edit.index - len(function.params.posonly_params), len(params))
     space = cst.Comma(whitespace_after=between(params))
@@ -401,6 +400,20 @@ def _with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.Functi
         new = new.with_changes(comma=cst.MaybeSentinel.DEFAULT)
     params.insert(index, new)
     return function.with_changes(params=function.params.with_changes(params=params))
+
+
+def _with_keyword_only(old: cst.Parameters, new: cst.Param) -> cst.Parameters:
+    """Parameters with one more that only a keyword gives; on lines of their own where the others are."""
+    if old.kwonly_params or isinstance(old.star_arg, cst.Param) or not old.params:
+        return old.with_changes(kwonly_params=[*old.kwonly_params, new])
+    *params, last = old.params
+    space = cst.Comma(whitespace_after=between(old.params))
+    if old.star_kwarg is not None:
+        return old.with_changes(star_arg=cst.ParamStar(space), kwonly_params=[new.with_changes(comma=space)])
+    comma, behind = _commas(last.comma, space)
+    new = new.with_changes(comma=behind, whitespace_after_param=last.whitespace_after_param)
+    last = last.with_changes(comma=comma, whitespace_after_param=cst.SimpleWhitespace(""))
+    return old.with_changes(params=[*params, last], star_arg=cst.ParamStar(space), kwonly_params=[new])
 
 
 def _parameter(edit: AddParameter) -> cst.Param:

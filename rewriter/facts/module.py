@@ -75,6 +75,8 @@ class Placement(NamedTuple):
     """For ``LINK``, if the move was all that a comprehension did: the comprehension, and what is left of it."""
     target: cst.BaseExpression | None = None
     """For ``RETARGET``: the device expression to replace; None if the call names no device (``.cuda()``)."""
+    spare: bool = False
+    """It needs no accelerator: ``"cuda"`` without a number does as well."""
 
 
 class WrapperRead(NamedTuple):
@@ -121,8 +123,8 @@ class HandDown:
     replaces: cst.Param | None
     """The device parameter that it replaces; None if a parameter is added."""
     index: int | None
-    """Position among the positional parameters; None if ``*args`` takes all that are left, so that the new one is
-    keyword-only."""
+    """Position among the positional parameters; None if the new one is keyword-only, because it is required and others
+    have defaults, or ``*args`` takes all that are left."""
     makes: cst.CSTNode | None = None
     """Files outside the program call it as well, and give none: it makes one for itself before this statement."""
     arguments: tuple[tuple[str, str], ...] = ()
@@ -316,6 +318,11 @@ class Load(NamedTuple):
     def needed(self) -> bool:
         """It cannot be written without the accelerator."""
         return self.waits_before is not None or (self.needs_map and not self.on_host)
+
+    @property
+    def only_waits(self) -> bool:
+        """All that it needs is that the processes wait."""
+        return self.waits_before is not None and not (self.needs_map and not self.on_host)
 
 
 class Wait(NamedTuple):

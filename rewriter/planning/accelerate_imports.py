@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from ..analysis.dataflow.solver import Slot
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.syntax.nodes import dotted, import_source
 from ..analysis.syntax.scopes import Binding
 from ..facts.accelerate_names import ARGUMENTS, MEMBERS, NAMES
 from ..facts.module import Swap
-from ..facts.roles import Role
+from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
 from ..findings import Finding
 
 _ROOT = "accelerate"
@@ -113,12 +115,17 @@ def _uses(state: State, unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:
         record = state.calls.get(call)
         if record is None:
             continue
-        if any(origin.node is call for origin in origins(record.result, Role.ACCELERATOR)):
+        if any(origin.node is call for origin in _accelerators(record.result)):
             for arg in call.args:
                 if arg.keyword is not None and arg.keyword.value not in ARGUMENTS:
                     yield call, f"Accelerator({arg.keyword.value}=...)"
                 if isinstance(arg.value, cst.SimpleString) and arg.value.evaluated_value == "fp8":
                     yield call, 'mixed_precision="fp8"'
         name = dotted(call.func).rpartition(".")[2]
-        if name not in MEMBERS and origins(record.receiver, Role.ACCELERATOR):
+        if name not in MEMBERS and _accelerators(record.receiver):
             yield call, f"Accelerator.{name}"
+
+
+def _accelerators(slot: Slot | None) -> list[Origin]:
+    """The accelerators among what a slot holds, without what only says which process this is."""
+    return [o for o in origins(slot, Role.ACCELERATOR) if not questions.only_says_which(o.qualified)]

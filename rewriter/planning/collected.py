@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TypeVar
 
 import libcst as cst
@@ -124,6 +124,8 @@ class Collected:
         self.prefixed = [s.call for s in self.state_dicts if not self._plain(s)] if self.wrappers else []
         self.loads = list(checkpoints.loads(state, unit, reach, training))
         self.read_back: list[Wait] = []
+        alone = [s for s in self.state_dicts if checkpoints.after_exception(unit, s.call) is not None]
+        self.state_dicts = [s for s in self.state_dicts if s not in alone]
         saved = {s.call for s in self.state_dicts}
         plain = checkpoints.plain_models(state, unit, reach, plan_.stands, saved)
         wraps = not program.abilities.transparent_models
@@ -145,6 +147,7 @@ class Collected:
             *same_rows(state, unit, reach),
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
+            *(checkpoints.of_this_process(unit, s) for s in alone),
             *(a for a in seen if isinstance(a, Finding)),
             *(a for a in answers if isinstance(a, Finding)),
         ]
@@ -288,22 +291,36 @@ class Collected:
                 return gather._replace(reduction=op)
         return gather
 
+    def guards(self) -> Iterator[cst.CSTNode]:
+        """What needs nothing of the accelerator but which process this is, or that all wait: ``PartialState()`` says it
+        where the accelerator is not."""
+        yield from (e.node for e in self.effects)
+        yield from (h.call for h in self.handles)
+        yield from (r.source for r in self.received)
+        yield from (wait.node for wait in self.read_back)
+        yield from (load.call for load in self.loads if load.only_waits)
+        for save in self.saves:
+            if self.program.abilities.transparent_models or not save.whole:
+                if checkpoints.as_write(self.unit, save) is not None:
+                    yield save.call
+
     def needs(self, apart: Container[cst.CSTNode] = ()) -> Iterable[tuple[Code, cst.CSTNode]]:
-        """The code in which the accelerator is needed, and for what; without some effects that are no reason."""
+        """The code in which the accelerator is needed, and for what; without some nodes that are no reason."""
         names = self.unit.names
         found: list[cst.CSTNode] = [c for c in self.calls if names.function(c) in self.program.reach.reachable]
         found += [g.node for g in self.gathers if g.form is not Form.RECEIVE]
         found += [b.node for b in self.hand_batches]
-        found += [e.node for e in self.effects if e.node not in apart]
+        found += [e.node for e in self.effects]
         found += [h.call for h in self.handles]
         found += [r.source for r in self.received]
         found += list(self.plain_models)
         found += [*self.precision().regions, *self.precision().makers]
         found += [s.call for s in self.saves]
         found += [wait.node for wait in self.read_back]
-        found += [s.call for s in self.state_dicts]
         found += [ld.call for ld in self.loads if ld.needed and not ld.copied]
-        moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE)]
+        found = [node for node in found if node not in apart]
+        found += [s.call for s in self.state_dicts]
+        moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE) and not p.spare]
         moves = [p for p in moves if not self._given_with_default(p) and not follows_field(p, self.program.given)]
         found += [p.node for p in moves if not self.program.constants.followed(p)]
         found += [t.node for t in self.legacy if not t.placed]

@@ -7,7 +7,7 @@ from functools import cached_property
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
-from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.dataflow.values import Function, State, Unit, origins
 from ..analysis.devices.constants import Constant, Constants, constants, lent
 from ..analysis.devices.device_fields import device_fields, given_fields
 from ..analysis.devices.device_flags import Flag
@@ -30,6 +30,7 @@ from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
 from ..facts.module import Unsynced
 from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
 from .accelerate_imports import Swaps, swaps
 from .accumulation import Window
 from .shared_code import shared_code
@@ -98,9 +99,25 @@ class ProgramFacts:
 
     @cached_property
     def given_away(self) -> set[Code]:
-        """The functions that code outside the program may run, in whatever process, and what they call."""
-        known = (function for function in self.state.escaped if function in self.reach.reachable)
+        """
+        The functions that code outside the program may run, in whatever process, and what they call.
+
+        What the command line alone starts is not among them: it runs in the script's own process.
+        """
+        state, started = self.state, self.state.commands
+        handed = {
+            thing.node
+            for node, slot in (state.values.items() if started else ())
+            for thing in slot.things
+            if isinstance(thing, Function) and thing.node in started and not self._is_called(node)
+        }
+        known = (f for f in state.escaped if f in self.reach.reachable and (f not in started or f in handed))
         return {code for function in known for code in self.reach.below(function)}
+
+    def _is_called(self, node: cst.CSTNode) -> bool:
+        """Whether an expression is what a call calls."""
+        parents = (unit.names.parents.get(node) for unit in self.reach.units)
+        return any(isinstance(parent, cst.Call) and parent.func is node for parent in parents)
 
     @cached_property
     def environment(self) -> list[tuple[Unit, cst.CSTNode]]:
@@ -133,7 +150,8 @@ class ProgramFacts:
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():
             for origin in origins(record.result, Role.ACCELERATOR):
-                return record.unit, origin
+                if not questions.only_says_which(origin.qualified):
+                    return record.unit, origin
         return None
 
     def name(self) -> str:

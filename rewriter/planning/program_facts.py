@@ -17,6 +17,7 @@ from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag, unread
+from ..analysis.devices.gpu_numbers import spread
 from ..analysis.devices.kept_choices import kept_choice
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.moves import Mover
@@ -289,7 +290,9 @@ class _Analyses(ProgramFacts):
             aims = gone | self._places_of_models(collected)
             self.flag = kept_device(self.state, self.reach, gone, aims, plan_.code)
             self.flag = self.flag or kept_choice(self.state, self.reach, self.fields, aims)
-        asks = self.existing is None and self.flag is None
+        placements = [(unit, p) for unit, part in collected.items() for p in part.placements if p.move in _MOVES]
+        told = [*told, *(spread(placements) if self.existing is None and self.hand is None else ())]
+        asks = self.existing is None and self.flag is None and not placements
         stays = cpu_only(self.state, self.reach, self.training, partial(self._early, plan_)) if asks else None
         if stays is not None:
             self.flag, told = always_cpu(stays[0]), [*told, stays]
@@ -450,6 +453,7 @@ class _Analyses(ProgramFacts):
     def _way(self, collected: dict[Unit, Collected], plan_: PreparePlan) -> Way:
         needs: dict[Code, None] = {}
         essential: dict[Code, None] = {}
+        own: dict[Code, None] = {}
         marked: set[cst.CSTNode] = set()
         for part in collected.values():
             for code, node in part.needs():
@@ -457,19 +461,22 @@ class _Analyses(ProgramFacts):
                 marked.add(node)
             optional = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
             essential.update(dict.fromkeys(code for code, node in part.needs(optional)))
+            own.update(dict.fromkeys(code for code, node in part.needs(set(part.guards()))))
         devices = [(u, n) for u, n in self.devices if n.binding not in self.constants.bindings]
         if self.existing is not None:
             return self._existing_way()
         for _, name in devices:
-            needs[name.binding.scope.function.node] = None
+            needs[name.binding.scope.function.node] = own[name.binding.scope.function.node] = None
         holders = Holders(self.state, self.reach)
-        keepers = {found[1]: None for code in essential if (found := holders.method(code)) is not None}
+        keepers = {found[1]: None for code in own if code in essential and (found := holders.method(code)) is not None}
         for klass in keepers:
             needs.update(dict.fromkeys(holders.inits(klass)))
+            own.update(dict.fromkeys(holders.inits(klass)))
         for klass in self._trainers(holders, plan_):
             inits = holders.inits(klass)
             self.trainers.update(init for init in inits if init in self.shared and first_statement(init))
         self.optional |= self.trainers
+        guards = frozenset(code for code in needs if code not in own)
         homes = Homes(
             state=self.state,
             reach=self.reach,
@@ -489,7 +496,7 @@ class _Analyses(ProgramFacts):
             part.unit.names.function(answer.node) for part in collected.values() for answer in part.received
         )
         anchor = plan_.code or (self.reach.function_of(self.training.backwards[0].node) if marked else None)
-        return Router(homes, self.shared, keepers, self.optional).route(
+        return Router(homes, self.shared, keepers, self.optional, guards).route(
             needs, essential, anchor, [prepare for _, prepare in plan_.prepares]
         )
 

@@ -11,6 +11,7 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
+from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
@@ -86,10 +87,10 @@ class ReachedModule:
 
         told.extend(unreached_backwards(unit, program.reach, found.calls, program.shared, here))
         transparent = program.abilities.transparent_models
-        anyway = made_by_all(program.state, (e.node for e in found.effects if not here(e.node) and not e.optional))
+        anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
         told.extend(unreached_effects(effects, found.handles, found.received, attained))
-        apart = [s for s in found.saves if not here(s.call) and attained(s.call)] if transparent else []
+        apart = [s for s in found.saves if not here(s.call) and attained(s.call) and (transparent or not s.whole)]
         guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
         effects += guarded.values()
         told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
@@ -172,7 +173,7 @@ class ReachedModule:
             plain_models=tuple(m for m in found.plain_models if here(m)),
             saves=tuple(s for s in found.saves if here(s.call)),
             state_dicts=tuple(s for s in found.state_dicts if here(s.call)),
-            loads=tuple(ld for ld in found.loads if not ld.needed or here(ld.call)),
+            loads=tuple(ld for ld in found.loads if not ld.needed or (attained if ld.only_waits else here)(ld.call)),
             read_back=tuple(w for w in found.read_back if attained(w.node)),
             schedules=tuple(s for u, s in found.plan.schedules if u is unit),
             counts=() if program.settled else tuple(self._counts()),
@@ -254,6 +255,9 @@ class ReachedModule:
             call = placement.node
             if placement.move is not Move.RETARGET or self.here(call) or not isinstance(call, cst.Call):
                 continue
+            aim = placement.target
+            if aim is not None and (is_number(self._program.state, unit, aim) or is_called_one(aim, of_several=True)):
+                yield aim
             for value in (arg.value for arg in call.args):
                 binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
                 local = binding is not None and binding.scope.node is unit.names.function(call)

@@ -32,6 +32,7 @@ class Router:
         shared: Container[Code] = (),
         keepers: Container[Klass] = (),
         optional: Container[Code] = (),
+        guards: Container[Code] = (),
     ) -> None:
         self.homes = homes
         self.state, self.reach = homes.state, homes.reach
@@ -43,6 +44,9 @@ class Router:
         self.signatures = Signatures(self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional)
         self.keepers = keepers
         """Classes whose objects keep the accelerator."""
+        self.guards = guards
+        """Code that only asks which process this is, or waits: no signature changes for it."""
+        self._changes = True
         self._runs_early: set[Code] | None = None
         self._orders: dict[Code, dict[cst.CSTNode, int]] = {}
         self._without: dict[Code, set[Code]] = {}
@@ -81,6 +85,7 @@ class Router:
 
     def _lacking(self, way: Way, needs: Iterable[Code], essential: Container[Code]) -> set[tuple[Code, str]]:
         """The code that must have the accelerator, or run after it is created, and does not."""
+        needs = [code for code in needs if code not in self.guards or code not in way.behind]
         without = {(code, "has") for code in needs if code in essential and code not in way.reaches}
         early = {(code, "behind") for code in self.homes.stamps if code not in way.behind | way.reaches}
         kept = {(code, "keeps") for code in needs if code not in way.reaches and self._is_beside(code, way)}
@@ -108,13 +113,22 @@ class Router:
         if method is not None:
             way.spelled[code] = receiver(method[0])
         for target in needs:
-            self._reach(target, way, ())
+            if target not in self.guards:
+                self._reach(target, way, ())
+        way.after = self._after(way)
+        self._changes = False
+        for target in needs:
+            if target in self.guards:
+                self._reach(target, way, ())
+        self._changes = True
+        for target in needs:
+            if target not in way.after:  # nor does it know there which process this is
+                self._reach(target, way, ())
         for unit, name in self.homes.devices:
             if owner(name) in way.reaches and name.binding in self.homes.lent:
                 way.redefined.append((unit, name))
             elif owner(name) in way.reaches:
                 way.replaced.add(name.binding)
-        way.after = self._after(way)
         way.behind = {code for code in way.after if not self._sees(code, way)}
         return way
 
@@ -291,6 +305,8 @@ class Router:
             return False
         group = self.signatures.together(code)
         if not all(map(self.signatures.can_change, group)):
+            return False
+        if not self._changes and (len(group) > 1 or code in self.shared or self.signatures.parameter(code) is None):
             return False
         for member in group:
             sites = self.reach.sites(member)

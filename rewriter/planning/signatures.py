@@ -173,11 +173,10 @@ class Signatures:
         if any(p.name.value == self.name for p in parameters(code)):
             way.reaches.add(code)
             return
-        index: int | None = places.index(param) if param is not None else len([p for p in places if p.default is None])
-        if optional:
-            index = len(places)
-        if param is None and isinstance(code.params.star_arg, cst.Param):
-            index = None
+        index: int | None = places.index(param) if param is not None else len(places)
+        defaults = any(place.default is not None for place in places)
+        if param is None and not optional and (isinstance(code.params.star_arg, cst.Param) or defaults):
+            index = None  # it is required: after a parameter that has a default it can be keyword-only alone
         makes = first_statement(code) if optional else None
         arguments = self._said_by(code, sites, shift, way) if optional else ()
         way.hand_downs.append((unit, HandDown(code, param, index, makes, arguments)))

@@ -12,6 +12,7 @@ from ..facts.module_paths import ModulePaths, Place
 from ..gate.prefilter import parse
 from ..source import SourceError, discover
 from .import_graph import Library, Program, absolute
+from .looked_up import looked_into, looked_up
 
 _GUARD = re.compile(rb"__name__\s*==|==\s*__name__")
 _OF_TESTS = re.compile(r"(^|/)(tests?|testing)/|(^|/)conftest\.py$")
@@ -72,6 +73,9 @@ class Map:
     def _resolve(self, path: Path, roots: Sequence[Path]) -> Iterable[Path]:
         search = list(dict.fromkeys((*self.library.search(path), *roots)))
         for found in self.library.imports(path):
+            if found.module.endswith("*"):
+                yield from self._family(search, found.module[:-1])
+                continue
             if found.module.startswith("."):
                 yield from self._relative(path, found.module, found.names)
                 continue
@@ -88,6 +92,36 @@ class Map:
             for count in range(len(parts) + len(tail) + 1):
                 yield from map(absolute, list(self.library.below(folder, (parts + tail)[:count]))[:1])
 
+    def _family(self, search: Sequence[Path], start: str) -> Iterable[Path]:
+        """The modules of a package that a computed name can mean."""
+        package, _, stem = start.rpartition(".")
+        for folder in search if package else ():
+            for path in self.library.modules(folder.joinpath(*package.split("."))):
+                if path.stem.startswith(stem):
+                    yield absolute(path)
+
+    def whole(self, path: Path, roots: Sequence[Path] = ()) -> frozenset[Path]:
+        """The files of which a file may read any name, because it computes names: ``getattr(models, args.model)``."""
+        search = [*self.library.search(path), *roots]
+        found: set[Path] = set()
+        for module in looked_into(self._nodes(path)):
+            if module.endswith("*"):
+                found.update(self._family(search, module[:-1]))
+                continue
+            names = module.lstrip(".").split(".")
+            near = self._relative(path, module, ()) if module.startswith(".") else self.library.find(search, module)
+            for target in [absolute(each) for each in near][:: -1 if module.startswith(".") else 1][:1]:
+                if names[-1] in ("", target.parent.name if target.stem == "__init__" else target.stem):
+                    found.add(target)
+        return frozenset(found)
+
+    def _nodes(self, path: Path) -> list[ast.AST]:
+        """The nodes of a file; none if it is not valid Python."""
+        try:
+            return list(ast.walk(parse(self.library.data(path))))
+        except (SyntaxError, ValueError, RecursionError, SourceError):
+            return []
+
     def importers(
         self, modules: Collection[Path], universe: Iterable[Path], roots: Sequence[Path] = ()
     ) -> dict[Path, set[Path]]:
@@ -101,7 +135,8 @@ class Map:
         for path in universe:
             data = self._importing(path)
             # a plain search costs a fraction of a pattern's, and finds nothing in nearly all files
-            if (any(stem in data for stem in stems) and pattern.search(data)) or b"import *" in data:
+            named = any(stem in data for stem in stems) and pattern.search(data)
+            if named or b"import *" in data or b"import_module" in data:
                 hit = self.targets(path, roots) & wanted - {absolute(path)}
                 if hit:
                     found[path] = set(hit)
@@ -172,6 +207,10 @@ class Map:
                 words = self.words(user, of_imports=full == absolute(program.entry))
                 for module, used in self._handed_on(full, words, here).items():
                     found[here[module]].update(dict.fromkeys(used, os.path.relpath(user)))
+            for full in self.whole(user, roots) & hit:
+                every = frozenset({"*", *self._handed(full)})
+                for module, used in self._handed_on(full, every, here).items():
+                    found[here[module]].update(dict.fromkeys(used, os.path.relpath(user)))
         for path in modules:
             for word in _of_guard(self.library.data(path)):
                 found[path].setdefault(word, f"{path} itself, when it is started,")
@@ -200,10 +239,7 @@ class Map:
     def _handed(self, path: Path) -> dict[str, str]:
         """What a file imports, by the name that it has there: its own name; ``*`` where it takes all of a module."""
         if path not in self._exports:
-            try:
-                nodes = list(ast.walk(parse(self.library.data(path))))
-            except (SyntaxError, ValueError, RecursionError, SourceError):
-                nodes = []
+            nodes = self._nodes(path)
             aliases = [a for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)) for a in node.names]
             self._exports[path] = {a.asname or a.name: a.name.rpartition(".")[2] for a in aliases}
         return self._exports[path]
@@ -273,7 +309,7 @@ def _words(tree: ast.Module, of_imports: bool) -> set[str]:
     own = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     aliases = [node for node in nodes if isinstance(node, ast.alias)]
     imported = {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
-    found = {node.id for node in nodes if isinstance(node, ast.Name)} - own
+    found = {node.id for node in nodes if isinstance(node, ast.Name)} - own | looked_up(nodes)
     found |= {n.attr for n in nodes if isinstance(n, ast.Attribute) and (not of_imports or _root(n) in imported)}
     return found | {alias.name.rpartition(".")[2] for alias in aliases if alias.asname in found}
 

@@ -203,6 +203,7 @@ import torch
 from torch.utils.data import DataLoader
 def log({before}):
     {body}
+    return torch.ones(1).to("cuda:0")
 def main():
     model = torch.nn.Linear(2, 2)
     loader = DataLoader(data)

@@ -517,7 +517,7 @@ def parts(folder):
     script += f"texts = {read}\n"
     sources = [decode(text.encode(), Path(name)) for text, name in ((script, "train.py"), (helpers, "helpers.py"))]
     train = migrate(sources, CATALOGUE, Config()).files[0].after.decode()
-    assert train.endswith(f"keep('shots/a.txt', accelerator)\n{WAIT}\ntexts = {read}\n")
+    assert train.endswith(f"keep('shots/a.txt')\n{WAIT}\ntexts = {read}\n")
 
 
 UNSURE = {

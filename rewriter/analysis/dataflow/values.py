@@ -221,6 +221,8 @@ class State:
         """For a function, the calls that reach it."""
         self.escaped: set[cst.CSTNode] = set()
         """Functions handed to code outside the program, which may call them with anything."""
+        self.commands: set[cst.CSTNode] = set()
+        """Those of them that the command line starts, in the script's own process."""
         self.loaders: dict[cst.CSTNode, dict[Origin, None]] = {}
         """For a loop or a comprehension clause, the loaders that it iterates."""
         self.drawn: dict[cst.Call, Slot] = {}

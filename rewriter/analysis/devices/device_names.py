@@ -10,11 +10,13 @@ import libcst as cst
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import outside_name
+from ..dataflow.program_flow import is_guard
 from ..dataflow.values import Function, State, Unit, origins
 from ..syntax.definitions import attribute_assignments, deletions
 from ..syntax.nodes import is_none
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
+from .gpu_numbers import is_number
 
 
 @dataclass(eq=False)
@@ -122,7 +124,7 @@ def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
     for statement in name.definitions:
         if 0 <= read < order(statement):  # the script has worked with the device by then
             break
-        around = next(unit.names.enclosing(statement, cst.If), None)
+        around = next((a for a in unit.names.enclosing(statement, cst.If) if not is_guard(a)), None)
         if isinstance(statement, cst.If):
             values = {unit.names.parents[unit.names.statement(value)]: value for value in name.values}
             found = condition_of_branches(state, unit, statement, values, found)
@@ -210,7 +212,7 @@ def _chosen(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
         return _of_either(state, unit, value.left, *either)
     if isinstance(value, cst.SimpleString):
         return _ALWAYS if value.evaluated_value == "cpu" else None
-    if _asks_torch(state, unit, value):
+    if _asks_torch(state, unit, value) or is_number(state, unit, value):
         return None
     held = origins(state.values.get(value))
     chosen = isinstance(value, cst.Attribute) and all(o.qualified == "str" for o in held)

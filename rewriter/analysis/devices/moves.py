@@ -8,15 +8,17 @@ import libcst as cst
 
 from ...facts.module import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
-from ...facts.spellings import GPU_NUMBERS
 from ...facts.torch_api import questions
 from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, Unknown, Wrapped, origins
+from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.training import Training, whole
 from .batch_moves import copy_of
+from .constants import gpus_by_number
+from .gpu_numbers import is_called_one, is_number
 from .made_on_host import MadeOnHost
 from .use_before_prepare import Early, Stands
 
@@ -49,10 +51,24 @@ class Mover:
         """The placements of a module that the script reaches, in source order."""
         found = []
         for call in unit.names.calls:
-            if call in self.state.calls and unit.names.function(call) in self.reach.reachable and self.is_move(call):
+            if call not in self.state.calls or unit.names.function(call) not in self.reach.reachable:
+                continue
+            if self.is_move(call):
                 if not self._in_helper(unit, call):
                     found.append(self._decide(unit, call))
+            elif (made := self._on_numbered(unit, call)) is not None:
+                because = "it is created on the GPU of its process"
+                found.append(Placement(call, Move.RETARGET, because, target=made, spare=True))
         return _merged(found)
+
+    def _on_numbered(self, unit: Unit, call: cst.Call) -> cst.BaseExpression | None:
+        """The device on which a call of torch creates something, if that is a GPU by its number."""
+        name = outside_name(self.state.calls[call])
+        value = keyword(call, "device") if name.startswith("torch.") and not name.startswith("torch.cuda.") else None
+        named = isinstance(value, (cst.Name, cst.Attribute)) and origins(self.state.values.get(value))
+        if value is None or named or self.existing:
+            return None
+        return value if any(gpus_by_number(value)) or is_number(self.state, unit, value) else None
 
     def _in_helper(self, unit: Unit, call: cst.Call) -> bool:
         """Whether a move is in a function that moves whatever it gets to the device it gets: such a helper
@@ -64,6 +80,8 @@ class Mover:
         binding = unit.names.binding(argument.value)
         if binding is None or not any(isinstance(d, cst.Param) for d in binding.definitions):
             return False
+        if self._numbered(call, argument.value):
+            return False  # whoever calls it has a number, and no device
         work = {record.node for record in (*self.training.backwards, *self.training.steps)}
         runs = self.reach.runs(function.body, unit)
         works = any(n in work or n in self.training.forwards or bool(self.state.loaders.get(n)) for n in runs)
@@ -188,7 +206,9 @@ class Mover:
                 return None
             if any(o.qualified != "follows" for o in held):
                 return arg
-            if position == 0 and (self._named_device(arg.value) or self._numbered(call, arg.value)):
+            if position == 0 and self._named_device(arg.value):
+                return arg
+            if (position == 0 or arg.keyword is not None) and self._numbered(call, arg.value):
                 return arg
         return None
 
@@ -201,11 +221,14 @@ class Mover:
 
     def _numbered(self, call: cst.Call, node: cst.BaseExpression) -> bool:
         """``model.to(0)``, ``x.to(self.gpu_id)``: a GPU by its number, which is the same one on every process."""
-        word = node.attr if isinstance(node, cst.Attribute) else node
-        named = isinstance(word, cst.Name) and word.value.lower().lstrip("_") in GPU_NUMBERS
-        if not (isinstance(node, cst.Integer) or named) or origins(self.state.values.get(node)):
+        record = self.state.calls[call]
+        if origins(self.state.values.get(node)) or self.reach.called(call):
             return False
-        held = origins(self.state.calls[call].receiver)
+        if is_number(self.state, record.unit, node):  # for torch a number can be nothing else here
+            return True
+        if is_called_one(node, of_several=True):  # one of several is no type of numbers
+            return True
+        held = origins(record.receiver) if is_called_one(node) else []
         return bool(held) and all(o.role in TENSORS or o.role in (Role.MODEL, Role.CRITERION) for o in held)
 
     def _decide(self, unit: Unit, call: cst.Call) -> Placement:

@@ -12,11 +12,13 @@ from ...facts.effects import Effect, EffectKind
 from ...facts.module import Load, Save, StateDict
 from ...facts.roles import Origin, Role
 from ...facts.torch_api.questions import shows_model
+from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..devices.use_before_prepare import Stands
+from ..distributed.guards import HANDLERS
 from ..layouts.loop_step import bound_by
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
@@ -65,6 +67,29 @@ def state_dicts(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -
         if isinstance(node, cst.Call) and node in unit.names.parents and isinstance(node.func, cst.Attribute):
             if node.func.attr.value == "state_dict" and not guarded(state, unit, node):
                 yield StateDict(node, node.func.value)
+
+
+def after_exception(unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
+    """The handler, or the ``finally``, around a node: each process comes there by itself, or does not, and nobody can
+    wait there for the others."""
+    return next(unit.names.enclosing(node, *HANDLERS), None)
+
+
+def of_this_process(unit: Unit, taken: StateDict) -> Finding:
+    """The finding for the state of a model that is taken in such a place."""
+    place, module = after_exception(unit, taken.call), unit.names.module
+    assert place is not None
+    kind = getattr(place, "type", None)
+    words = "finally" if isinstance(place, cst.Finally) else "except"
+    words += f" {module.code_for_node(kind)}" if kind is not None else ""
+    return Finding(
+        "checkpoint_save",
+        taken.call,
+        f"each process comes to `{words}:` by itself, so `{module.code_for_node(taken.call)}` stays as it is, and the "
+        "main process saves what it has: with data parallelism that is the whole model",
+        "no action needed, unless you shard the weights later: then save the model where all processes are",
+        Severity.NOTE,
+    )
 
 
 def plain_models(

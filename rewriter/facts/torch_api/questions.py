@@ -40,6 +40,12 @@ def constructed(name: str) -> Role | None:
     return _CONSTRUCTED.get(type(found.transfer)) if found is not None else None
 
 
+def only_says_which(name: str) -> bool:
+    """Whether a class only says which process this is, and distributes nothing: ``PartialState``."""
+    found = transfer(name, processes.AcceleratorClass)
+    return found is not None and found.state
+
+
 def base_role(name: str) -> Role | None:
     """The role of an instance of a user's class with this outside base class."""
     found = row(name)

@@ -166,9 +166,19 @@ class TestInsertion:
         ("def f(a, b=1): pass\n", 1, "def f(a, n, b=1): pass\n"),
         ("def f(a, *, c): pass\n", 1, "def f(a, n, *, c): pass\n"),
         ("def f(*, c): pass\n", 0, "def f(n, *, c): pass\n"),
+        ("def f(a, b=1): pass\n", None, "def f(a, b=1, *, n): pass\n"),
+        ("def f(a, b=1, **k): pass\n", None, "def f(a, b=1, *, n, **k): pass\n"),
+        ("def f(a=1, *b): pass\n", None, "def f(a=1, *b, n): pass\n"),
+        ("def f(a=1, *, c): pass\n", None, "def f(a=1, *, c, n): pass\n"),
+        (
+            "def f(\n    a,\n    b=1,  # why\n): pass\n",
+            None,
+            "def f(\n    a,\n    b=1,  # why\n    *,\n    n,\n): pass\n",
+        ),
+        ("def f(a,\n      b=1): pass\n", None, "def f(a,\n      b=1,\n      *,\n      n): pass\n"),
     ],
 )
-def test_a_parameter_is_added_at_its_place(before: str, index: int, after: str) -> None:
+def test_a_parameter_is_added_at_its_place(before: str, index: int | None, after: str) -> None:
     text = Text(before)
     assert text.apply(AddParameter("r", text.function("f"), "n", index, reason="")) == after
 

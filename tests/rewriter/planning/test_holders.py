@@ -164,8 +164,8 @@ def main"""
     text = HANDED.replace("\ndef main", callback).replace("    trainer = ", '    saver = Saver("a.pt")\n    trainer = ')
     came, found = lines(text.replace("trainer.train()\n", "trainer.train()\n    saver(model)\n"))
     assert found == []
-    assert 'saver = Saver("a.pt", accelerator)' in came
-    assert "def __init__(self, path, accelerator, best=0.0):" in came
+    assert 'saver = Saver("a.pt", accelerator=accelerator)' in came
+    assert "def __init__(self, path, best=0.0, *, accelerator):" in came
     assert "self.accelerator.save(self.accelerator.get_state_dict(model), self.path)" in came
 
 
@@ -434,7 +434,7 @@ def test_the_constructor_that_keeps_the_device_makes_the_accelerator(device: str
     after = result(text).after.decode()
     assert f"self.accelerator = Accelerator({made})" in came
     assert after.index("Accelerator(cpu") < after.index("class Run")
-    assert "return rows(part, self.accelerator)" in came and "self.accelerator.print(len(loader))" in came
+    assert "PartialState().print(part)" in came and "self.accelerator.print(len(loader))" in came
 
 
 ALWAYS = """\

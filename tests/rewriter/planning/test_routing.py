@@ -84,14 +84,142 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_a_run_folder_made_before_the_training_has_one_name(run: Run) -> None:
     """The accelerator is made in front of what names the folder, through a class method and a property."""
     after, findings = run()
-    assert '    accelerator = Accelerator()\n    config = Config.of("digits", accelerator)' in after["train.py"]
+    assert '    accelerator = Accelerator()\n    config = Config.of("digits")' in after["train.py"]
     settings = after["settings.py"]
-    assert (
-        "def __init__(self, name, accelerator, run=None):" in settings and "return cls(name, accelerator)" in settings
-    )
+    assert "def __init__(self, name, run=None):" in settings and "return cls(name)" in settings
     assert 'run = broadcast_object_list([datetime.now().strftime("%m%d_%H%M%S")])[0]' in settings
-    assert 'accelerator.print("writes to", self.folder)' in settings
+    assert 'PartialState().print("writes to", self.folder)' in settings
     assert findings == []
+
+
+HELPERS = """\
+import os
+import torch
+
+
+def report(text, prefix="train"):
+    print(prefix, text)
+
+
+def keep(state, best, folder="runs"):
+    path = os.path.join(folder, "last.pt")
+    torch.save(state, path)
+    if best:
+        torch.save(state, os.path.join(folder, "best.pt"))
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, root, limit=None):
+        self.rows = torch.randn(16, 4)
+        print("found", len(self.rows), "in", root)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index], index % 2
+
+
+class Net(torch.nn.Module):
+    def __init__(self, width, start=None):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, width)
+        if start is not None:
+            self.load_state_dict(torch.hub.load_state_dict_from_url(start))
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def shrink(path, target=None):
+    state = torch.load(path, map_location="cpu")
+    torch.save({name: value.half() for name, value in state.items()}, target or path + ".half")
+
+
+def weigh(model, width, rest=1.0):
+    weight = torch.ones(width).to("cuda:0")
+    return weight * rest
+"""
+HELPED = """\
+import torch
+from settings import Net, Rows, keep, report, shrink, weigh
+from torch.utils.data import DataLoader
+
+
+def main(epochs):
+    loader = DataLoader(Rows("data", limit=3), 4)
+    model = Net(2, "https://example.org/net.pt")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(epochs):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+        report(epoch, "epoch")
+        keep({"net": model.state_dict()}, epoch > 1)
+    shrink("runs/last.pt", target="small.pt")
+
+
+if __name__ == "__main__":
+    main(3)
+"""
+
+
+def test_a_guard_alone_changes_no_signature(run: Run) -> None:
+    """A print, a download, a file that is written: who asks for the main process needs no accelerator for it."""
+    after, findings = run(HELPED, HELPERS)
+    settings, train = after["settings.py"], after["train.py"]
+    assert [line for line in settings.splitlines() if "def " in line] == [
+        line for line in HELPERS.splitlines() if "def " in line
+    ]
+    assert "PartialState().print(prefix, text)" in settings
+    assert "    if PartialState().is_main_process:\n        torch.save(state, path)" in settings
+    assert 'PartialState().print("found", len(self.rows), "in", root)' in settings
+    assert "with PartialState().main_process_first():" in settings
+    assert "    PartialState().wait_for_everyone()\n    state = torch.load(path" in settings
+    assert '    accelerator = Accelerator()\n    loader = DataLoader(Rows("data", limit=3), 4)' in train
+    assert 'keep({"net": accelerator.get_state_dict(model)}, epoch > 1)' in train
+    assert findings == []
+
+
+def test_what_places_or_gathers_is_given_it(run: Run) -> None:
+    train = HELPED.replace("model(x), y)", "model(x), y, weigh(model, 2, rest=0.5))")
+    after, _ = run(train, HELPERS.replace("    weight =", '    print("weights")\n    weight ='))
+    assert "weigh(model, 2, rest=0.5, accelerator=accelerator)" in after["train.py"]
+    assert "torch.ones(width).to(accelerator.device)" in after["settings.py"]
+    assert 'accelerator.print("weights")' in after["settings.py"]
+    assert "def weigh(model, width, rest=1.0, *, accelerator):" in after["settings.py"]
+
+
+READS_BY_NAME = {
+    "getattr": "import settings\nprint(getattr(settings, input())(2))\n",
+    "of an alias": "import sys\nimport settings as s\nprint(getattr(s, sys.argv[1])(2))\n",
+    "the name as text": 'import settings\nprint(getattr(settings, "weigh")(None, 2))\n',
+    "the names of a module": "import settings\nprint(settings.__dict__[input()](2))\n",
+    "vars": "import settings\nprint(vars(settings)[input()](2))\n",
+    "all of them": "from settings import *\nprint(globals()[input()](2))\n",
+    "eval": "from settings import weigh\nprint(eval(input())(2))\n",
+    "a module by its name": (
+        'from importlib import import_module\nfound = import_module("settings")\nprint(getattr(found, input())(2))\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("other", READS_BY_NAME.values(), ids=READS_BY_NAME)
+def test_a_program_that_reads_a_function_by_its_name_goes_on_working(other: str, run: Run) -> None:
+    """Its call is not seen, and nobody would hand it an accelerator."""
+    train = HELPED.replace("model(x), y)", "model(x), y, weigh(model, 2, rest=0.5))")
+    after, _ = run(train, HELPERS, other=other)
+    assert "def weigh(model, width, rest=1.0):" in after["settings.py"]
+    assert "weigh(model, 2, rest=0.5)" in after["train.py"]
+
+
+def test_a_program_that_reads_something_else_by_its_name_is_no_user(run: Run) -> None:
+    train = HELPED.replace("model(x), y)", "model(x), y, weigh(model, 2, rest=0.5))")
+    other = "import torch\nfrom settings import report\nreport(getattr(torch, input()))\n"
+    after, _ = run(train, HELPERS, other=other)
+    assert "weigh(model, 2, rest=0.5, accelerator=accelerator)" in after["train.py"]
 
 
 def test_a_class_that_another_program_uses_is_not_given_it(run: Run) -> None:
@@ -100,10 +228,13 @@ def test_a_class_that_another_program_uses_is_not_given_it(run: Run) -> None:
     settings = after["settings.py"]
     assert "def __init__(self, name, run=None):" in settings and "accelerator" not in settings
     assert 'run = broadcast_object_list([datetime.now().strftime("%m%d_%H%M%S")])[0]' in settings
-    assert "self.folder.mkdir(parents=True, exist_ok=True)" in settings
+    assert (
+        "        if PartialState().is_main_process:\n            self.folder.mkdir(parents=True, exist_ok=fresh)"
+        in settings
+    )
     assert 'PartialState().print("writes to", self.folder)' in settings
     assert "from torchlift.runtime import PartialState" in settings
-    assert findings == ["directories"], "nobody makes sure any more that the folder is new"
+    assert findings == []
 
 
 GREET = 'def greet():\n    print("hello")\n'
@@ -285,8 +416,8 @@ learner.learn(batches, optimizer, turns=2)
 def test_a_method_of_a_module_is_handed_it(run: Run) -> None:
     """The module cannot keep it: torch copies, saves and moves its attributes."""
     after, findings = run(LEARNS, LEARNER)
-    assert "learner.learn(batches, optimizer, accelerator, turns=2)\n" in after["train.py"]
-    assert "def learn(self, batches, optimizer, accelerator, turns=1):" in after["settings.py"]
+    assert "learner.learn(batches, optimizer, turns=2, accelerator=accelerator)\n" in after["train.py"]
+    assert "def learn(self, batches, optimizer, turns=1, *, accelerator):" in after["settings.py"]
     assert "self.judge(batches, accelerator)\n" in after["settings.py"]
     assert "def judge(self, batches, accelerator):" in after["settings.py"]
     assert findings == []

@@ -59,6 +59,9 @@ class GroupState(NamedTuple):
 class AcceleratorClass(NamedTuple):
     """The object that distributes a program: ours, or Accelerate's."""
 
+    state: bool = False
+    """It only says which process this is: ``PartialState``."""
+
 
 class Framework(NamedTuple):
     """A package that runs the training loop."""

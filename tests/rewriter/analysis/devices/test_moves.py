@@ -169,6 +169,32 @@ def test_the_same_branches_give_a_variable_and_an_attribute_one_condition(traine
         assert "Accelerator(cpu=o.slow)" in text
 
 
+STARTED = """\
+import torch
+from data import rows
+from torch.utils.data import DataLoader
+
+if __name__ == "__main__":
+    place = {choice}
+    model = torch.nn.Linear(4, 1).to(place)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(rows, batch_size=8):
+        optimizer.zero_grad()
+        model(x.to(place)).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "made"), [('"cpu"', "cpu=True"), ('"cuda" if torch.cuda.is_available() else "cpu"', "")]
+)
+def test_that_a_script_was_started_is_no_condition_of_its_device(
+    choice: str, made: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    after, findings = trained_project(train=STARTED.format(choice=choice))
+    assert f"accelerator = Accelerator({made})" in after["train"] and findings == []
+
+
 def test_a_device_of_which_nothing_is_known_is_asked(trained: Trained) -> None:
     text, _ = trained(top="device = torch.device(settings().get('at'))", built="model.to(device)")
     assert "Accelerator(cpu=torch.device(settings().get('at')).type == \"cpu\")" in text

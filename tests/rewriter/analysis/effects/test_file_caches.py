@@ -46,7 +46,7 @@ elif not os.path.isfile("w.json"):
     with open("w.json", "w") as file:
         json.dump([1.0], file)
     weights = read("w.json")"""
-GUARDED = 'if accelerator.is_main_process:\n        with open(path, "w") as file:\n'
+GUARDED = 'if PartialState().is_main_process:\n        with open(path, "w") as file:\n'
 
 
 @pytest.mark.hazard("U17")

@@ -1,0 +1,150 @@
+"""GPUs by their number: what is moved to one, or created on one, follows the accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import dedent
+
+import pytest
+
+Trained = Callable[..., tuple[str, list[str]]]
+Project = Callable[..., tuple[dict[str, str], list[str]]]
+
+OPTIONS = """\
+import argparse
+from settings import config
+parser = argparse.ArgumentParser()
+parser.add_argument("--card", type=int)
+parser.add_argument("--cards", type=int, nargs="+", default=[0])
+parser.add_argument("--texts", default="0,1")
+opt = parser.parse_args()
+CARDS = [0, 1]
+CARD = 0
+first = int(opt.texts.split(",")[0])"""
+NUMBERS = ["0", "CARD", "CARDS[0]", "opt.card", "opt.cards[0]", "first", "int(opt.texts)", "config.gpu_ids[0]"]
+LOSS = "loss = torch.nn.functional.cross_entropy(model(x), y, weight={weight}, reduction='sum')"
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_moves_to_a_number_follows_the_accelerator(number: str, trained: Trained) -> None:
+    loss = LOSS.format(weight=f"torch.ones(2).to({number})")
+    text, findings = trained(
+        top=OPTIONS, built=f"model.to({number})", loss=f"x, y = x.to({number}), y.to({number})\n{loss}"
+    )
+    assert "x.to(" not in text and "model.to(" not in text and "accelerator = Accelerator()" in text
+    assert "torch.ones(2).to(accelerator.device)" in text and set(findings) <= {"unread-option"}
+
+
+@pytest.mark.parametrize("number", [*NUMBERS[:-1], '"cuda:0"', 'f"cuda:{CARD}"', 'torch.device("cuda:0")'])
+def test_what_is_created_on_a_number_follows_the_accelerator(number: str, trained: Trained) -> None:
+    text, findings = trained(top=OPTIONS, loss=LOSS.format(weight=f"torch.ones(2, device={number})"))
+    assert "torch.ones(2, device=accelerator.device)" in text and set(findings) <= {"unread-option"}
+
+
+@pytest.mark.parametrize("number", ["0", '"cuda:0"'])
+def test_what_a_function_creates_needs_no_accelerator(number: str, trained_project: Project) -> None:
+    train = """\
+        import torch
+        from data import rows
+        from torch.utils.data import DataLoader
+        from weights import weigh
+
+        def main():
+            model = torch.nn.Linear(4, 1).cuda(0)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x in DataLoader(rows, batch_size=8):
+                optimizer.zero_grad()
+                (model(x.cuda(0)) * weigh(1)).mean().backward()
+                optimizer.step()
+
+        main()
+        """
+    weights = f"import torch\n\ndef weigh(n):\n    return torch.ones(n, device={number})\n"
+    after, findings = trained_project(train=dedent(train), weights=weights)
+    assert after["weights"] == weights.replace(number, '"cuda"') and findings == []
+
+
+MOVES = {
+    "a helper": "def send(thing):\n    return thing.to(opt.cards[0])",
+    "one that asks what it gets": (
+        "def send(thing):\n    if isinstance(thing, list):\n        return [send(each) for each in thing]\n"
+        "    try:\n        return thing.to(CARDS[0])\n    except AttributeError:\n        return thing"
+    ),
+    "one that is given the number": "def send(thing, card=0):\n    return thing.to(card)",
+}
+
+
+@pytest.mark.parametrize("send", MOVES.values(), ids=MOVES)
+def test_a_helper_that_moves_to_a_number_follows_the_accelerator(send: str, trained: Trained) -> None:
+    """The script names a device, and is not one for the CPU."""
+    loss = "x, y = send(x), send(y)\n" + LOSS.format(weight="send(torch.ones(2))")
+    text, findings = trained(top=f"{OPTIONS}\n{send}", built="model = send(model)", loss=loss)
+    assert "return thing.to(accelerator.device)" in text and "accelerator = Accelerator()" in text
+    assert set(findings) <= {"unread-option"}
+
+
+STARTED = """\
+import fire
+import torch
+from data import rows
+from settings import opt
+from torch.utils.data import DataLoader
+
+def send(thing, given):
+    return thing.to({aim})
+
+def judge(model, given):
+    print("judged", model(send(torch.ones(1, 4), given)).sum().item())
+
+def train():
+    model = send(torch.nn.Linear(4, 1), opt)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(rows, batch_size=8):
+        optimizer.zero_grad()
+        model(send(x, opt)).mean().backward()
+        optimizer.step()
+    judge(model, opt)
+
+if __name__ == "__main__":
+    fire.Fire()
+"""
+
+
+@pytest.mark.parametrize("aim", ["given.gpus[0]", "0"])
+def test_what_the_command_line_may_start_keeps_its_signature(aim: str, trained_project: Project) -> None:
+    """It moves to the GPU of its process, and asks which process it is."""
+    after, findings = trained_project(train=STARTED.format(aim=aim))
+    assert 'def send(thing, given):\n    return thing.to("cuda")' in after["train"]
+    assert 'def judge(model, given):\n    PartialState().print("judged"' in after["train"]
+    assert findings == []
+
+
+def test_what_a_loader_calls_asks_for_no_process_though_the_command_line_may_start_it(trained_project: Project) -> None:
+    train = STARTED.format(aim="0").replace("batch_size=8", "batch_size=8, collate_fn=join")
+    train = train.replace(
+        "def judge", "def join(parts):\n    print(len(parts))\n    return torch.stack(parts)\n\ndef judge"
+    )
+    after, findings = trained_project(train=train)
+    assert "def join(parts):\n    print(len(parts))" in after["train"] and findings == ["main_process"]
+
+
+def test_a_device_of_a_number_is_never_the_cpu(trained: Trained) -> None:
+    text, _ = trained(top=f"{OPTIONS}\nplace = torch.device(opt.cards[0])", built="model.to(place)")
+    assert "accelerator = Accelerator()" in text
+
+
+def test_things_on_several_gpus_come_to_one(trained: Trained) -> None:
+    loss = "loss = torch.nn.functional.cross_entropy(head(model(x.to(0)).to(1)), y.to(1))"
+    built = 'model.to(0)\nhead = torch.nn.Linear(2, 2).to("cuda:1")\n'
+    built += 'optimizer.add_param_group({"params": head.parameters()})'
+    _, findings = trained(built=built, loss=loss)
+    assert findings == ["device_placement"]
+
+
+@pytest.mark.parametrize("moved", ["x.to(torch.float64)", "x.to(other)", "x.to(opt.kind)"])
+def test_what_may_be_a_type_stays(moved: str, trained: Trained) -> None:
+    top = (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--kind')\nopt = parser.parse_args()"
+    )
+    text, _ = trained(top=f"{top}\nother = torch.ones(2)", loss=f"x = {moved}\n{LOSS.format(weight=None)}")
+    assert f"x = {moved}" in text
