@@ -27,7 +27,7 @@ from ..training.cached_batches import drained
 from ..training.training import Training
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
-from .engine.layout import holds_chosen, holds_figure, is_figure
+from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
 from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
@@ -134,7 +134,7 @@ def _evaluation(
         names, recounts = tuple(b.name for b in rows), step.recounts(rows)
         if recounts is None:
             return answer(None, False, _COUNTED)
-        if (some := _chosen(step, rows, inline)) is not None:
+        if (some := _not_rows(step, rows, inline)) is not None:
             return answer(None, False, some)
         single = [call for call in inline if is_figure(layouts.value(call))]
         rest = tuple(call for call in inline if call not in single)
@@ -150,7 +150,7 @@ def _evaluation(
     beside = step.beside_rows(later)
     if beside is not None:
         return answer(None, False, f"`{beside}` has one number of the batch in it, beside rows or in place of them")
-    if (some := _chosen(step, rows, [part for gather in parts for part in gather.inline])) is not None:
+    if (some := _not_rows(step, rows, [part for gather in parts for part in gather.inline])) is not None:
         return answer(None, False, some)
     scalars, recounts = [b for b in later if step.is_scalar(b)], step.recounts(rows)
     figures = tuple((b.name, step.reduction(b)) for b in scalars)
@@ -161,17 +161,19 @@ def _evaluation(
     return answer(gather, True, because, parts)
 
 
-def _chosen(step: Step, variables: Iterable[Binding], values: Iterable[cst.BaseExpression]) -> str | None:
+def _not_rows(step: Step, variables: Iterable[Binding], values: Iterable[cst.BaseExpression]) -> str | None:
     """Why what would be gathered when the forward pass is done has not the rows of the batch; None if it has."""
     code = step.unit.names.module.code_for_node
     held = [
         *((b.name, step.holds(b)) for b in variables),
         *((code(value), step.layouts.value(value)) for value in values),
     ]
-    some = next((text for text, layout in held if holds_chosen(layout)), None)
-    return (
-        f"`{some}` has some rows of the batch, chosen by what is in them, and could not be gathered" if some else None
-    )
+    for text, layout in held:
+        if holds_chosen(layout):
+            return f"`{text}` has some rows of the batch, chosen by what is in them, and could not be gathered"
+        if is_elsewhere(layout):
+            return f"the rows of `{text}` are not along its first dimension, or may not be, and could not be gathered"
+    return None
 
 
 def _of_groups(loader: Origin) -> bool:

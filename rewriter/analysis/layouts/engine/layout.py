@@ -148,6 +148,8 @@ class Unclear(Layout):
     """It is a number divided by the number of this process's rows: the weight of one of them in a mean."""
     joint: bool = False
     """It is known: several rows go into each value, in another way than as a sum or a mean."""
+    elsewhere: bool = False
+    """It has rows, and perhaps not along the first dimension."""
 
 
 REPLICATED = Replicated()
@@ -200,6 +202,13 @@ def holds_figure(layout: Layout) -> bool:
 def holds_chosen(layout: Layout) -> bool:
     """Whether a value is, or has in it on some path, some of the batch's rows, chosen by what is in them."""
     return any(isinstance(one, Shard) and one.chosen for one in held(layout))
+
+
+def is_elsewhere(layout: Layout) -> bool:
+    """Whether a value is, or has in it on some path, rows along another dimension than the first, or perhaps there."""
+    return any(
+        one.dim > 0 if isinstance(one, Shard) else isinstance(one, Unclear) and one.elsewhere for one in held(layout)
+    )
 
 
 def is_of_rows(layout: Layout) -> bool:

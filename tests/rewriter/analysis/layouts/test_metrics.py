@@ -643,3 +643,59 @@ def test_rows_that_are_chosen_after_the_forward_pass_are_gathered_before(after: 
     text, findings = trained(epoch=CHOSEN_ROWS.format(test="y > 0", before="pass", after=after, behind=behind))
     assert "out, y, wide = accelerator.gather_for_metrics((out, y, wide))\n" in text
     assert findings == []
+
+
+TURNED = """\
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.read = torch.nn.GRU(8, 16, batch_first=True)
+        self.end = torch.nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.end(self.read(x)[0])
+
+
+class Turner(torch.nn.Module):
+    def forward(self, x):
+        return x.transpose(0, 1)
+
+
+reader, turner, linear = Reader(), Turner(), torch.nn.Linear(8, 2)"""
+SEQUENCES = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+miss = 0
+for x, y in held:
+    {forward}
+    miss += torch.nn.functional.mse_loss(out{rows}, y, reduction="sum").item()
+print(miss)"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "rows"),
+    [
+        ("out = reader(x.unsqueeze(0))", ".squeeze()"),
+        ("out = linear(torch.unsqueeze(x, dim=0))", "[0]"),
+        ("out = turner(x)", ".transpose(0, 1)"),
+        ("out = model(x).permute(1, 0)", ".permute(1, 0)"),
+    ],
+    ids=["a batch is one sequence", "a layer of torch", "the model turns it", "turned after the model"],
+)
+def test_rows_in_another_dimension_are_not_gathered_along_the_first(forward: str, rows: str, trained: Trained) -> None:
+    """They would get as many first dimensions as there are processes, and the labels so many more rows."""
+    text, findings = trained(built=TURNED, end=SEQUENCES.format(forward=forward, rows=rows))
+    assert "gather_for_metrics" not in text and findings == ["prepare"]
+
+
+@pytest.mark.parametrize(
+    ("forward", "rows"),
+    [
+        ("out = model(x.unsqueeze(1))", ".squeeze(1)"),
+        ("out = turner(x.transpose(0, 1))", ""),
+        ("out = model(x)", "[:, 0]"),
+    ],
+    ids=["rows stay the first", "the model turns them back", "a column"],
+)
+def test_rows_along_the_first_dimension_are_gathered(forward: str, rows: str, trained: Trained) -> None:
+    text, findings = trained(built=TURNED, end=SEQUENCES.format(forward=forward, rows=rows))
+    assert "out, y = accelerator.gather_for_metrics((out, y))\n" in text and findings == []
