@@ -13,6 +13,7 @@ from ...facts.roles import SHARES, TENSORS, Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, Unknown, origins
+from ..syntax.definitions import unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -128,7 +129,7 @@ class Step:
         if is_figure(self.holds(binding)):
             return True
         names = self.unit.names
-        for read in binding.reads:
+        for read in self._reads_of_pass(binding):
             parent = names.parents.get(read)
             if isinstance(parent, cst.Attribute) and parent.attr.value == "item":
                 return True
@@ -136,6 +137,13 @@ class Step:
             if isinstance(call, cst.Call) and method_name(call) == "float" and isinstance(call.func, cst.Name):
                 return True
         return False
+
+    def _reads_of_pass(self, binding: Binding) -> Iterator[cst.Name]:
+        """The reads after the forward pass that see what a variable holds when the pass is done."""
+        done = {n for part in (self.loop.target, *self.front, self.forward) for n in descendants(part)}
+        for read in binding.reads:
+            if read in self.behind and not done.isdisjoint(unshadowed(self.unit.names, binding, read)):
+                yield read
 
     def counts_rows(self, target: cst.Subscript) -> bool:
         """Whether a position follows the batch: an index from the batch, or counted on by what the batch holds."""

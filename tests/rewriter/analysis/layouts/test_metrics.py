@@ -699,3 +699,31 @@ def test_rows_in_another_dimension_are_not_gathered_along_the_first(forward: str
 def test_rows_along_the_first_dimension_are_gathered(forward: str, rows: str, trained: Trained) -> None:
     text, findings = trained(built=TURNED, end=SEQUENCES.format(forward=forward, rows=rows))
     assert "out, y = accelerator.gather_for_metrics((out, y))\n" in text and findings == []
+
+
+REUSED = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+miss = hits = 0
+for x, y in held:
+    got = model(x)
+    miss += torch.nn.functional.cross_entropy(got, y, reduction="sum").item()
+    hits += (got.argmax(1) == y).sum().item()
+for x, y in {other}:
+    got = model(x)
+    got = {anew}
+    hits += got.item()
+print(miss, hits)"""
+
+
+@pytest.mark.parametrize(
+    ("other", "anew"),
+    [("other", "got.argmax()"), ("held", "(got.argmax(1) == y).sum()")],
+    ids=["over rows", "over batches"],
+)
+def test_a_number_that_another_loop_keeps_under_the_same_name_changes_nothing(
+    other: str, anew: str, trained: Trained
+) -> None:
+    """The mean of the scores of different rows is not the scores of any."""
+    text, _ = trained(end=REUSED.format(other=other, anew=anew))
+    assert "got = model(x)\n    got, y = accelerator.gather_for_metrics((got, y))\n    miss +=" in text
+    assert "accelerator.reduce" not in text
