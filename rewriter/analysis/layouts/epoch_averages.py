@@ -36,6 +36,7 @@ from .engine.layout import (
     ShardSize,
     Unclear,
     holds_figure,
+    holds_rows_apart,
     inner,
     is_container,
     is_figure,
@@ -239,7 +240,14 @@ class _Loop:
         tensors = self._tensors_in(total)
         if total in self.joint or self._adds_whole(total) or not tensors or not all(self._has_rows(b) for b in tensors):
             return False
-        return self._gather([total]) is not None
+        return not self._reads_containers(total) and self._gather([total]) is not None
+
+    def _reads_containers(self, total: Total) -> bool:
+        """Whether a total is computed from rows in a list or a dict, too, which are not gathered."""
+        read = {b for n in self._names(total) if (b := self.unit.names.binding(n)) is not None}
+        read |= {source for b in read for number in self._numbers_behind(b) for source in self._sources(number)}
+        others = (b for b in read if not origins(self.state.binding(b), *TENSORS))
+        return any(holds_rows_apart(self.layouts.of(b, self.statements)) for b in others)
 
     def _gather(self, totals: list[Total]) -> Gather | None:
         """One gather for several totals."""

@@ -19,7 +19,16 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import is_row_count, row_counts
-from .engine.layout import REPLICATED, Layout, Partial, Several, Shard, holds_figure, is_figure
+from .engine.layout import (
+    REPLICATED,
+    Layout,
+    Partial,
+    Several,
+    Shard,
+    holds_figure,
+    holds_rows_apart,
+    is_figure,
+)
 from .loop_layouts import LoopLayouts
 from .row_counts import counted
 
@@ -220,6 +229,15 @@ class Step:
                         return beside.name
             if any(not set(descendants(statement)).isdisjoint(b.reads) for b in gathered):
                 gathered.update(dict.fromkeys(bound(self.unit, statement)))
+        return None
+
+    def in_containers(self) -> str | None:
+        """A list, a tuple or a dict with rows of one process that is read after the forward pass: what a function
+        gives."""
+        for binding in dict.fromkeys([*bound(self.unit, self.forward), *self.before]):
+            rows = holds_rows_apart(self.holds(binding))
+            if rows and not self.is_tensor(binding) and _read_first(binding, self.tail, self.behind):
+                return binding.name
         return None
 
     def recounts(self, gathered: list[Binding]) -> tuple[str, ...] | None:

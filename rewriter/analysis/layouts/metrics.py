@@ -224,6 +224,9 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str
     beside = step.of_unknown_rows()
     if beside is not None:
         return f"`{beside}` is made from the rows of one process and used together with values that would be gathered"
+    inside = step.in_containers()
+    if inside is not None:
+        return f"`{inside}` has rows of the batch in a list or a dict, and could not be gathered"
     if any(step.cuts_rows(node) for node in step.behind):
         return "it slices off first or last rows: the first dimension may be the positions of a sequence, not the batch"
     single = step.picks_row(lambda statement: _collecting(step.state, statement))

@@ -193,6 +193,11 @@ def is_container(layout: Layout) -> bool:
     return isinstance(layout, (Several, Each))
 
 
+def holds_rows_apart(layout: Layout) -> bool:
+    """Whether a value is a tuple, a list, a dict on some path, and has rows of a shard in it."""
+    return is_container(layout) and any(isinstance(one, (Shard, ShardRow)) for one in held(layout))
+
+
 def holds_figure(layout: Layout) -> bool:
     """Whether a value is, or has in it on some path, one number that the rows of a shard were reduced to, or counted
     by."""

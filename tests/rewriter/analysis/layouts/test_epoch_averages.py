@@ -554,3 +554,28 @@ def test_a_loss_that_is_scaled_before_its_backward_pass_is_one_before_that_too(t
     step = "share = judge(x, y)\ntotal += share.item()\nshare = share / 4\nshare.backward()"
     text, _ = trained(top=top, built="judge = Judge()", step=step, epoch="print(total)")
     assert 'total += accelerator.reduce(share.detach(), reduction="mean").item()\n' in text
+
+
+STAGES = """\
+def stages(x):
+    found = []
+    for _ in range(2):
+        x = model(x)
+        found.append(x.detach().cpu().numpy())
+    return found
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["total += abs(kept[-1] - y.cpu().numpy()).sum()", "gap = abs(kept[-1] - y.numpy())\ntotal += gap.sum()"],
+    ids=["at once", "by a variable"],
+)
+def test_what_is_computed_of_rows_in_a_list_is_reduced_and_the_rest_not_gathered(step: str, trained: Trained) -> None:
+    """The labels of all processes have other rows than the list of one."""
+    text, _ = trained(built=STAGES, step=f"kept = stages(x)\n{step}", epoch="print(total)")
+    reduced = "total += accelerator.reduce(torch.tensor("
+    assert reduced in text and 'reduction="sum").item()' in text and "gather_for_metrics" not in text
+    assert "y.cpu().numpy()" in text

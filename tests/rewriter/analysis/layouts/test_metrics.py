@@ -727,3 +727,47 @@ def test_a_number_that_another_loop_keeps_under_the_same_name_changes_nothing(
     text, _ = trained(end=REUSED.format(other=other, anew=anew))
     assert "got = model(x)\n    got, y = accelerator.gather_for_metrics((got, y))\n    miss +=" in text
     assert "accelerator.reduce" not in text
+
+
+STAGES = """\
+def stages(x):
+    found = []
+    for _ in range(2):
+        x = model(x)
+        found.append({kept})
+    return found
+
+
+"""
+STAGED = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+gap = 0
+for x, y in held:
+    steps = stages(x)
+    {read}
+print(gap)"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "read"),
+    [
+        ("x.cpu().numpy()", "gap += np.abs(steps[-1] - y.cpu().numpy()).sum()"),
+        ("x.cpu().numpy()", "gap += steps[-1].sum()"),
+        ("x", "gap += (steps[-1] - y).abs().sum().item()"),
+        ("x", "last = steps[1]\n    gap += (last - y).abs().sum().item()"),
+    ],
+    ids=["arrays beside a tensor", "arrays alone", "tensors beside a tensor", "by a variable"],
+)
+def test_rows_that_a_function_gives_in_a_list_leave_the_loop(kept: str, read: str, trained: Trained) -> None:
+    """One operand would have the rows of all processes and the other those of one; or no operand had those of all."""
+    text, findings = trained(
+        top="import numpy as np", built=STAGES.format(kept=kept), end=STAGED.format(read=read)
+    )  # fmt: skip
+    assert "accelerator.gather" not in text and "accelerator.reduce" not in text
+    assert findings == ["prepare"]
+
+
+def test_a_list_that_only_the_forward_pass_reads_is_gathered_nowhere(trained: Trained) -> None:
+    read = "out = model(steps[0])\n    gap += (out - y).abs().sum().item()"
+    text, findings = trained(built=STAGES.format(kept="x"), end=STAGED.format(read=read))
+    assert "out, y = accelerator.gather_for_metrics((out, y))\n" in text and findings == []
