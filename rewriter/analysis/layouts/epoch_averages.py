@@ -437,9 +437,11 @@ class _Loop:
         return False
 
     def _rates(self, first: cst.CSTNode) -> bool:
-        """Whether the step divides something by its batch size, of which the rows of all are several."""
-        sizes = batch_sizes(self.reach.loaders(self.loop))
-        return any(divided_by(one, sizes) for one in self.statements[self.statements.index(first) :])
+        """Whether the step divides something by its batch size, of which the rows of all are several, or shapes rows by
+        it."""
+        sizes = batch_sizes(self.reach, self.reach.loaders(self.loop))
+        later = self.statements[self.statements.index(first) :]
+        return any(divided_by(one, sizes) or self.layouts.fixes_shape(descendants(one)) for one in later)
 
     def _has_rows(self, binding: Binding) -> bool:
         """Whether a tensor's first dimension counts the rows of the batch: it is the batch, the model's output for it,

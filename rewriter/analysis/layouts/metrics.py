@@ -16,7 +16,7 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Gather, Side
 from ...facts.roles import Origin, Role
-from ..dataflow.call_graph import Reach
+from ..dataflow.call_graph import Reach, reach_of
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import unshadowed
@@ -232,9 +232,9 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str
     single = step.picks_row(lambda statement: _collecting(step.state, statement))
     if single is not None:
         return f"it takes single rows of each batch (`{single}`), and gathered batches are fewer"
-    sizes = batch_sizes(step.state.loaders.get(step.loop, ()))
+    sizes = batch_sizes(reach_of(step.state), step.state.loaders.get(step.loop, ()))
     fixed = any(shaped_by(statement, sizes) is not None for statement in step.tail)
-    if fixed or shaped_by_rows(step.unit, step.front, step.tail):
+    if fixed or step.layouts.fixes_shape(step.behind) or shaped_by_rows(step.unit, step.front, step.tail):
         return "it reshapes values by the batch size, and gathered batches are larger"
     if any(divided_by(statement, sizes) for statement in step.tail):
         return "it divides by the batch size, and gathered batches are larger"

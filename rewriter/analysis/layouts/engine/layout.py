@@ -150,6 +150,8 @@ class Unclear(Layout):
     """It is known: several rows go into each value, in another way than as a sum or a mean."""
     elsewhere: bool = False
     """It has rows, and perhaps not along the first dimension."""
+    fixed: bool = False
+    """It is computed from rows in a shape that is written out: more rows do not fit in."""
 
 
 REPLICATED = Replicated()
