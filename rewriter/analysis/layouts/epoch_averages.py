@@ -124,7 +124,7 @@ class _Loop:
                 alone.append(total)
             else:
                 plan.reduced[total] = numbers
-        quotients = Quotients(self.state, self.unit, self.reach.loaders(self.loop), totals)
+        quotients = Quotients(self.reach, self.unit, self.reach.loaders(self.loop), totals)
         alone = self._halves(alone, plan, quotients)
         yield from self._left([t for t in totals if t in alone], quotients)
         yield from self._filled([t for t in rest if t not in alone], plan, quotients)
@@ -149,14 +149,15 @@ class _Loop:
         if always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
-        for total in totals:
+        phases = has_phases(self.unit, self.training, self.loop)  # of such a loop one finding speaks for all
+        for total in totals if not phases else ():
             text = quotients.by_all_rows(total)
             sums = [gather for gather in plan.reduced[total] if gather.reduction == "sum"]
             if text and sums:
                 yield counts_filled(total.node, text)
             elif self._is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
                 averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
-        if averaged and not has_phases(self.unit, self.training, self.loop):
+        if averaged:
             yield averages_filled(next(iter(averaged.values())).node, list(averaged))
 
     def _is_weighed(self, total: Total) -> bool:
