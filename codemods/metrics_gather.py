@@ -113,11 +113,20 @@ def _received(facts: ModuleFacts, gather: Gather) -> Iterator[Edit]:
 
 def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
     how = f', reduction="{gather.reduction}"' if gather.reduction else ""
-    name = facts.accelerator
-    text = f"{name}.reduce({gather.names[0]}.detach(){how})"
-    if gather.number:
-        text = f"{name}.reduce({gather.number}.tensor({gather.names[0]}{_options(facts, gather)}){how}).item()"
-    return Replace(ID, gather.node, lambda _: cst.parse_expression(text), reason=gather.because, whole=True)
+    before, name = _code(gather.node), facts.accelerator
+
+    def make(node: cst.CSTNode) -> cst.CSTNode:
+        value = gather.names[0].replace(before, _code(node))  # other rules may have changed something in it
+        text = f"{name}.reduce({value}.detach(){how})"
+        if gather.number:
+            text = f"{name}.reduce({gather.number}.tensor({value}{_options(facts, gather)}){how}).item()"
+        return cst.parse_expression(text)
+
+    return Replace(ID, gather.node, make, reason=gather.because)
+
+
+def _code(node: cst.CSTNode) -> str:
+    return cst.Module([]).code_for_node(node)
 
 
 def _options(facts: ModuleFacts, gather: Gather) -> str:

@@ -261,7 +261,7 @@ class Collected:
             self.findings.extend(means.values())
             self.findings.extend(own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare))
             self.findings.extend(early_lengths(state, self.unit, equality.shared, self.before_prepare))
-            self.findings.extend(filled_batches(self.unit, training, self.gathers))
+            self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
             self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
 
     def before_prepare(self, call: cst.Call) -> bool:

@@ -23,7 +23,7 @@ from ..syntax.walk import descendants
 from ..training.training import Training
 from .divergence import Equality
 from .engine.layout import Partial, inner
-from .epoch_quotients import counts_rows, datasets
+from .epoch_quotients import RowTotals, datasets
 from .last_batches import drops_last, option
 from .loop_layouts import LoopLayouts, layouts_of
 from .losses import read_off
@@ -143,7 +143,7 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
         for node in sorted(adds, key=unit.names.order):
             binding = unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
             quotient = (
-                _other_quotient(state, unit, loop, loaders, inside, node, binding) if binding is not None else None
+                _other_quotient(reach, unit, loop, loaders, inside, node, binding) if binding is not None else None
             )
             if quotient is None or binding is None:
                 continue
@@ -155,7 +155,7 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
 
 
 def _other_quotient(
-    state: State,
+    reach: Reach,
     unit: Unit,
     loop: cst.For,
     loaders: Iterable[Origin],
@@ -167,7 +167,7 @@ def _other_quotient(
     shown = _never_divided(unit, binding, inside)
     if shown is not None and not any(isinstance(n, cst.Divide) for n in _operators(node.value)):
         return shown, "nothing: on N processes there are N times fewer batches to add up"
-    return _divided(unit, binding, inside, _Counts(state, unit, loop, loaders))
+    return _divided(unit, binding, inside, _Counts(reach, unit, loop, loaders))
 
 
 def early_lengths(
@@ -259,15 +259,18 @@ def has_phases(unit: Unit, training: Training, loop: cst.CSTNode) -> bool:
     return bool(backwards) and all(_in_a_phase(unit, b, inside) for b in backwards)
 
 
-def filled_batches(unit: Unit, training: Training, gathers: Iterable[Gather]) -> Iterator[Finding]:
-    """Losses of a loop that trains in one phase and evaluates in another: the last share is filled up with rows."""
+def filled_batches(
+    unit: Unit, training: Training, gathers: Iterable[Gather], known: Container[cst.CSTNode]
+) -> Iterator[Finding]:
+    """Losses of a loop that trains in one phase and evaluates in another: the last share is filled up with rows.
+    ``known``: statements for which a finding says more."""
     told: set[cst.CSTNode] = set()
     for gather in gathers:
         loop = next((n for n in unit.names.enclosing(gather.node, cst.For) if n in training.train_loops), None)
         if loop is None or loop in told or gather.form is not Form.REDUCE:
             continue
         total = next(unit.names.enclosing(gather.node, cst.AugAssign, cst.Expr), None)
-        if total is not None and has_phases(unit, training, loop):
+        if total is not None and total not in known and has_phases(unit, training, loop):
             told.add(loop)
             what = "averages the loss over" if gather.reduction == "mean" else "adds up the loss of"
             yield Finding(
@@ -314,9 +317,9 @@ _NO_SUMS = frozenset({"mean", "mixed"})
 class _Counts:
     """The numbers that a sum over the batches of a loop may be divided by, and that are not how many there are."""
 
-    def __init__(self, state: State, unit: Unit, loop: cst.For, loaders: Iterable[Origin]) -> None:
-        self.state, self.unit, self.loop = state, unit, loop
-        self.given = datasets(loaders)
+    def __init__(self, reach: Reach, unit: Unit, loop: cst.For, loaders: Iterable[Origin]) -> None:
+        self.unit, self.loop = unit, loop
+        self.rows = RowTotals(reach, datasets(loaders))
 
     def other(self, node: cst.BaseExpression) -> str | None:
         """What a divisor counts, in words; None for what may well be the number of batches."""
@@ -326,15 +329,12 @@ class _Counts:
                 "the index of the last batch, one less than their number: that is more of a difference the fewer "
                 "batches a process has, and a division by zero where it has one"
             )
-        for value in seen_values(self.unit.names, node) if isinstance(node, cst.Name) else [node]:
-            fewer = "on N processes there are N times fewer batches, so the result is N times smaller"
-            if counts_rows(self.state, value, self.given):
-                return f"the number of samples: {fewer}"
-            if any(
-                isinstance(n, cst.BinaryOperation) and counts_rows(self.state, n.left, self.given)
-                for n in descendants(value)
-            ):
-                return f"the number of batches of one process alone, counted by hand: {fewer}"
+        fewer = "on N processes there are N times fewer batches, so the result is N times smaller"
+        values = [node, *(seen_values(self.unit.names, node) if isinstance(node, cst.Name) else ())]
+        if any(self.rows.counts(self.unit, value) for value in values):
+            return f"the number of samples: {fewer}"
+        if any(self.rows.divided(self.unit, value) for value in values):
+            return f"the number of batches of one process alone, counted by hand: {fewer}"
         return None
 
 

@@ -13,7 +13,8 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import Unit
-from ..syntax.nodes import is_zero
+from ..syntax.definitions import seen_values
+from ..syntax.nodes import is_zero, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
@@ -22,16 +23,22 @@ _OF_SCRIPTS = frozenset({"init_hidden"})
 """Methods of scripts that make a state of so many rows."""
 
 
-def batch_sizes(loaders: Iterable[Origin]) -> list[cst.BaseExpression]:
-    """The names that the constructors of loaders are given as the size of a batch."""
-    found: list[cst.BaseExpression] = []
+def batch_sizes(reach: Reach, loaders: Iterable[Origin]) -> list[cst.BaseExpression]:
+    """The names that loaders are given as the size of a batch, in whatever function: ``args.batch_size``, which a call
+    hands to the ``batch_size`` of the function that makes the loader."""
+    found: dict[cst.BaseExpression, None] = {}
     for loader in loaders:
-        args = loader.node.args if isinstance(loader.node, cst.Call) else ()
-        named = [a.value for a in args if a.keyword is not None and a.keyword.value == "batch_size"]
-        value = named[0] if named else (args[1].value if len(args) > 1 and args[1].keyword is None else None)
-        if isinstance(value, (cst.Name, cst.Attribute)):
-            found.append(value)
-    return found
+        value = keyword(loader.node, "batch_size", 1) if isinstance(loader.node, cst.Call) else None
+        pending = [(reach.unit_of(loader.node, reach.units[0]), value)] if value is not None else []
+        while pending:
+            unit, value = pending.pop()
+            if not isinstance(value, (cst.Name, cst.Attribute)) or value in found:
+                continue
+            found[value] = None
+            binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
+            if binding is not None and isinstance(value, cst.Name):
+                pending += [*reach.given(binding), *((unit, one) for one in seen_values(unit.names, value))]
+    return list(found)
 
 
 def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Call | None:
@@ -127,7 +134,7 @@ def tied_shapes(unit: Unit, reach: Reach, training: Training) -> Iterator[Findin
     """Training steps that shape tensors by the size of the whole batch, of which each process has its shard."""
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
-            call = shaped_by(loop.body, batch_sizes(reach.loaders(loop)))
+            call = shaped_by(loop.body, batch_sizes(reach, reach.loaders(loop)))
             if call is not None:
                 yield Finding(
                     "batch-size-shape",

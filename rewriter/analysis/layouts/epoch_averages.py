@@ -36,6 +36,7 @@ from .engine.layout import (
     ShardSize,
     Unclear,
     holds_figure,
+    holds_rows_apart,
     inner,
     is_container,
     is_figure,
@@ -123,7 +124,7 @@ class _Loop:
                 alone.append(total)
             else:
                 plan.reduced[total] = numbers
-        quotients = Quotients(self.state, self.unit, self.reach.loaders(self.loop), totals)
+        quotients = Quotients(self.reach, self.unit, self.reach.loaders(self.loop), totals)
         alone = self._halves(alone, plan, quotients)
         yield from self._left([t for t in totals if t in alone], quotients)
         yield from self._filled([t for t in rest if t not in alone], plan, quotients)
@@ -148,14 +149,15 @@ class _Loop:
         if always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
-        for total in totals:
+        phases = has_phases(self.unit, self.training, self.loop)  # of such a loop one finding speaks for all
+        for total in totals if not phases else ():
             text = quotients.by_all_rows(total)
             sums = [gather for gather in plan.reduced[total] if gather.reduction == "sum"]
             if text and sums:
                 yield counts_filled(total.node, text)
             elif self._is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
                 averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
-        if averaged and not has_phases(self.unit, self.training, self.loop):
+        if averaged:
             yield averages_filled(next(iter(averaged.values())).node, list(averaged))
 
     def _is_weighed(self, total: Total) -> bool:
@@ -239,7 +241,14 @@ class _Loop:
         tensors = self._tensors_in(total)
         if total in self.joint or self._adds_whole(total) or not tensors or not all(self._has_rows(b) for b in tensors):
             return False
-        return self._gather([total]) is not None
+        return not self._reads_containers(total) and self._gather([total]) is not None
+
+    def _reads_containers(self, total: Total) -> bool:
+        """Whether a total is computed from rows in a list or a dict, too, which are not gathered."""
+        read = {b for n in self._names(total) if (b := self.unit.names.binding(n)) is not None}
+        read |= {source for b in read for number in self._numbers_behind(b) for source in self._sources(number)}
+        others = (b for b in read if not origins(self.state.binding(b), *TENSORS))
+        return any(holds_rows_apart(self.layouts.of(b, self.statements)) for b in others)
 
     def _gather(self, totals: list[Total]) -> Gather | None:
         """One gather for several totals."""
@@ -429,9 +438,11 @@ class _Loop:
         return False
 
     def _rates(self, first: cst.CSTNode) -> bool:
-        """Whether the step divides something by its batch size, of which the rows of all are several."""
-        sizes = batch_sizes(self.reach.loaders(self.loop))
-        return any(divided_by(one, sizes) for one in self.statements[self.statements.index(first) :])
+        """Whether the step divides something by its batch size, of which the rows of all are several, or shapes rows by
+        it."""
+        sizes = batch_sizes(self.reach, self.reach.loaders(self.loop))
+        later = self.statements[self.statements.index(first) :]
+        return any(divided_by(one, sizes) or self.layouts.fixes_shape(descendants(one)) for one in later)
 
     def _has_rows(self, binding: Binding) -> bool:
         """Whether a tensor's first dimension counts the rows of the batch: it is the batch, the model's output for it,

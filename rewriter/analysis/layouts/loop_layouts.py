@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
@@ -14,7 +14,7 @@ from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from .engine.interpreter import Interpreter
-from .engine.layout import REPLICATED, Each, Layout, Shard, holds_chosen, holds_figure, join, join_all
+from .engine.layout import REPLICATED, Each, Layout, Shard, Unclear, held, holds_chosen, holds_figure, join, join_all
 from .engine.memory import Seeds
 
 
@@ -65,6 +65,12 @@ class LoopLayouts:
         set."""
         held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
         return bool(held) and all(isinstance(layout, Shard) and layout.dim == 0 for layout in held)
+
+    def fixes_shape(self, nodes: Iterable[cst.CSTNode]) -> bool:
+        """Whether one of some calls of the loop gives rows a shape into which only so many fit:
+        ``x.view(size, 1, 28, 28)``."""
+        calls = (node for node in nodes if isinstance(node, cst.Call))
+        return any(isinstance(one, Unclear) and one.fixed for call in calls for one in held(self.value(call)))
 
     def backward(self, call: cst.Call) -> Layout | None:
         """What a backward pass of the loop starts from; None where the way to it could not be followed."""

@@ -13,12 +13,22 @@ from ...facts.roles import SHARES, TENSORS, Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, Unknown, origins
+from ..syntax.definitions import unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import is_row_count, row_counts
-from .engine.layout import REPLICATED, Layout, Partial, Several, Shard, holds_figure, is_figure
+from .engine.layout import (
+    REPLICATED,
+    Layout,
+    Partial,
+    Several,
+    Shard,
+    holds_figure,
+    holds_rows_apart,
+    is_figure,
+)
 from .loop_layouts import LoopLayouts
 from .row_counts import counted
 
@@ -128,7 +138,7 @@ class Step:
         if is_figure(self.holds(binding)):
             return True
         names = self.unit.names
-        for read in binding.reads:
+        for read in self._reads_of_pass(binding):
             parent = names.parents.get(read)
             if isinstance(parent, cst.Attribute) and parent.attr.value == "item":
                 return True
@@ -136,6 +146,13 @@ class Step:
             if isinstance(call, cst.Call) and method_name(call) == "float" and isinstance(call.func, cst.Name):
                 return True
         return False
+
+    def _reads_of_pass(self, binding: Binding) -> Iterator[cst.Name]:
+        """The reads after the forward pass that see what a variable holds when the pass is done."""
+        done = {n for part in (self.loop.target, *self.front, self.forward) for n in descendants(part)}
+        for read in binding.reads:
+            if read in self.behind and not done.isdisjoint(unshadowed(self.unit.names, binding, read)):
+                yield read
 
     def counts_rows(self, target: cst.Subscript) -> bool:
         """Whether a position follows the batch: an index from the batch, or counted on by what the batch holds."""
@@ -212,6 +229,15 @@ class Step:
                         return beside.name
             if any(not set(descendants(statement)).isdisjoint(b.reads) for b in gathered):
                 gathered.update(dict.fromkeys(bound(self.unit, statement)))
+        return None
+
+    def in_containers(self) -> str | None:
+        """A list, a tuple or a dict with rows of one process that is read after the forward pass: what a function
+        gives."""
+        for binding in dict.fromkeys([*bound(self.unit, self.forward), *self.before]):
+            rows = holds_rows_apart(self.holds(binding))
+            if rows and not self.is_tensor(binding) and _read_first(binding, self.tail, self.behind):
+                return binding.name
         return None
 
     def recounts(self, gathered: list[Binding]) -> tuple[str, ...] | None:

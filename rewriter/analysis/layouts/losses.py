@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.module import Form, Gather
-from ...facts.roles import TENSORS, Role
+from ...facts.roles import TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import reach_of
@@ -23,13 +23,28 @@ from .reductions import reduces_rows, reduction_of
 
 
 def is_loss_name(state: State, training: Training, unit: Unit, name: cst.Name) -> bool:
-    """Whether a name holds one number that the batch's rows were reduced to, and that is trained on."""
-    held = origins(state.values.get(name), *TENSORS)
+    """Whether a name holds, where it is read, one number that the batch's rows were reduced to, and that is trained
+    on."""
+    held = _held_there(state, unit, name)
     if reduction_of(state, unit, name) == "rows":
         return False
     if any(o.role is Role.LOSS for o in held):
         return True
     return any(o.role is Role.OUTPUT for o in held) and _is_backpropagated(training, unit, name)
+
+
+def _held_there(state: State, unit: Unit, name: cst.Name) -> list[Origin]:
+    """The tensors that a name holds where it is read: what other loops give the variable is not among them."""
+    seen = _seen(unit, name)
+    values = [value for definition in seen if (value := assigned(unit, definition)) is not None]
+    if not values or len(values) < len(seen):
+        return origins(state.values.get(name), *TENSORS)
+    return [o for value in values for o in origins(state.values.get(value), *TENSORS)]
+
+
+def _seen(unit: Unit, name: cst.Name) -> tuple[cst.CSTNode, ...]:
+    binding = unit.names.binding(name)
+    return unshadowed(unit.names, binding, name) if binding is not None else ()
 
 
 def is_tensor(state: State, unit: Unit, name: cst.Name) -> bool:
@@ -84,12 +99,27 @@ def _is_no_number(state: State, value: cst.BaseExpression) -> bool:
 
 
 def _is_backpropagated(training: Training, unit: Unit, name: cst.Name) -> bool:
-    binding = unit.names.binding(name)
+    """Whether a backward pass of the module starts from what a name holds where it is read, by the same variable."""
+    binding, seen = unit.names.binding(name), _seen(unit, name)
     for record in training.backwards:
         receiver = record.node.func.value if isinstance(record.node.func, cst.Attribute) else None
-        if isinstance(receiver, cst.Name) and receiver.value == name.value:
-            return record.unit is unit and unit.names.binding(receiver) is binding
+        if record.unit is unit and isinstance(receiver, cst.Name) and unit.names.binding(receiver) is binding:
+            if not _made_of(unit, receiver).isdisjoint(seen):
+                return True
     return False
+
+
+def _made_of(unit: Unit, name: cst.Name) -> set[cst.CSTNode]:
+    """The definitions of a variable from which its value comes where a name reads it: ``loss = loss / 4``."""
+    binding = unit.names.binding(name)
+    found, pending = set[cst.CSTNode](), [name]
+    while pending:
+        for definition in set(_seen(unit, pending.pop())) - found:
+            found.add(definition)
+            value = assigned(unit, definition)
+            names = (n for n in descendants(value) if isinstance(n, cst.Name)) if value is not None else ()
+            pending += [n for n in names if unit.names.binding(n) is binding]
+    return found
 
 
 def _gives_tensor(state: State, function: FunctionNode, inside: frozenset[object]) -> bool:

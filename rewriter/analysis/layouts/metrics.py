@@ -16,7 +16,7 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Gather, Side
 from ...facts.roles import Origin, Role
-from ..dataflow.call_graph import Reach
+from ..dataflow.call_graph import Reach, reach_of
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import unshadowed
@@ -27,7 +27,7 @@ from ..training.cached_batches import drained
 from ..training.training import Training
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
-from .engine.layout import holds_chosen, holds_figure, is_figure
+from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
 from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
@@ -134,7 +134,7 @@ def _evaluation(
         names, recounts = tuple(b.name for b in rows), step.recounts(rows)
         if recounts is None:
             return answer(None, False, _COUNTED)
-        if (some := _chosen(step, rows, inline)) is not None:
+        if (some := _not_rows(step, rows, inline)) is not None:
             return answer(None, False, some)
         single = [call for call in inline if is_figure(layouts.value(call))]
         rest = tuple(call for call in inline if call not in single)
@@ -150,7 +150,7 @@ def _evaluation(
     beside = step.beside_rows(later)
     if beside is not None:
         return answer(None, False, f"`{beside}` has one number of the batch in it, beside rows or in place of them")
-    if (some := _chosen(step, rows, [part for gather in parts for part in gather.inline])) is not None:
+    if (some := _not_rows(step, rows, [part for gather in parts for part in gather.inline])) is not None:
         return answer(None, False, some)
     scalars, recounts = [b for b in later if step.is_scalar(b)], step.recounts(rows)
     figures = tuple((b.name, step.reduction(b)) for b in scalars)
@@ -161,17 +161,19 @@ def _evaluation(
     return answer(gather, True, because, parts)
 
 
-def _chosen(step: Step, variables: Iterable[Binding], values: Iterable[cst.BaseExpression]) -> str | None:
+def _not_rows(step: Step, variables: Iterable[Binding], values: Iterable[cst.BaseExpression]) -> str | None:
     """Why what would be gathered when the forward pass is done has not the rows of the batch; None if it has."""
     code = step.unit.names.module.code_for_node
     held = [
         *((b.name, step.holds(b)) for b in variables),
         *((code(value), step.layouts.value(value)) for value in values),
     ]
-    some = next((text for text, layout in held if holds_chosen(layout)), None)
-    return (
-        f"`{some}` has some rows of the batch, chosen by what is in them, and could not be gathered" if some else None
-    )
+    for text, layout in held:
+        if holds_chosen(layout):
+            return f"`{text}` has some rows of the batch, chosen by what is in them, and could not be gathered"
+        if is_elsewhere(layout):
+            return f"the rows of `{text}` are not along its first dimension, or may not be, and could not be gathered"
+    return None
 
 
 def _of_groups(loader: Origin) -> bool:
@@ -222,14 +224,17 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str
     beside = step.of_unknown_rows()
     if beside is not None:
         return f"`{beside}` is made from the rows of one process and used together with values that would be gathered"
+    inside = step.in_containers()
+    if inside is not None:
+        return f"`{inside}` has rows of the batch in a list or a dict, and could not be gathered"
     if any(step.cuts_rows(node) for node in step.behind):
         return "it slices off first or last rows: the first dimension may be the positions of a sequence, not the batch"
     single = step.picks_row(lambda statement: _collecting(step.state, statement))
     if single is not None:
         return f"it takes single rows of each batch (`{single}`), and gathered batches are fewer"
-    sizes = batch_sizes(step.state.loaders.get(step.loop, ()))
+    sizes = batch_sizes(reach_of(step.state), step.state.loaders.get(step.loop, ()))
     fixed = any(shaped_by(statement, sizes) is not None for statement in step.tail)
-    if fixed or shaped_by_rows(step.unit, step.front, step.tail):
+    if fixed or step.layouts.fixes_shape(step.behind) or shaped_by_rows(step.unit, step.front, step.tail):
         return "it reshapes values by the batch size, and gathered batches are larger"
     if any(divided_by(statement, sizes) for statement in step.tail):
         return "it divides by the batch size, and gathered batches are larger"

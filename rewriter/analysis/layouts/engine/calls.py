@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from types import MappingProxyType
 
 import libcst as cst
@@ -37,6 +38,7 @@ from .layout import (
     Unclear,
     across_rows,
     as_rows,
+    held,
     holds_chosen,
     holds_figure,
     inner,
@@ -102,20 +104,22 @@ class Calls(Expressions):
     def _rows_for_rows(self, record: CallRecord, given: Arguments) -> Layout:
         """What a model gives for rows: figures of the batch where its code computes some, and rows otherwise."""
         functions = self.reach.called(record.node)
-        if not functions and self._inside and not self._is_layer(record):
-            return Each(
-                Shard(0, chosen=any(map(holds_chosen, given.layouts())))
-            )  # of a model that others have made, one tensor or several
+        fed, layer = any(map(holds_chosen, given.layouts())), self._is_layer(record)
+        rows = [one for layout in given.layouts() for one in held(layout) if isinstance(one, Shard) and one.dim]
+        reason = f"a model is given rows along dimension {rows[0].dim}" if rows else ""
+        moved = Unclear(reason, record.node, elsewhere=True) if rows else None
+        if not functions and self._inside and not layer:
+            return moved or Each(Shard(0, chosen=fed))  # of a model that others have made, one tensor or several
         given.plain = [(node, mapped(layout, _rows_if_unclear)) for node, layout in given.plain]
         given.named = {name: (node, mapped(layout, _rows_if_unclear)) for name, (node, layout) in given.named.items()}
         spent = self._steps
         self._steps = max(spent, MOST - _MOST_OF_A_MODEL)  # a model that is too large to follow hides nothing else
         found = [self._call(function, record, given) for function in functions]
+        if moved is not None and layer:
+            modules = origins(self.state.values.get(record.node.func), Role.MODEL)
+            found += [self._module(module, given) for module in modules]
         self._steps = spent
-        fed = any(map(holds_chosen, given.layouts()))
-        return mapped(
-            join_all(found), lambda one: one if holds_figure(one) else Shard(0, chosen=fed or holds_chosen(one))
-        )
+        return mapped(join_all(found), lambda one: _as_rows_of_model(one, fed, moved))
 
     def _is_layer(self, record: CallRecord) -> bool:
         """Whether what a call runs is of a class of torch's own."""
@@ -390,6 +394,22 @@ class Calls(Expressions):
         if yielded:
             return Each(join_all(yielded))
         return join_all(given) if given else NEUTRAL
+
+
+def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None) -> Layout:
+    """
+    What a model gives for rows, by what its code says.
+
+    Args:
+        layout: by its code.
+        chosen: it is given some of the batch's rows, chosen by what is in them.
+        moved: it is given rows in another dimension than the first, and where that of the result is, its code decides.
+    """
+    if holds_figure(layout) or (isinstance(layout, Shard) and (layout.dim or moved is not None)):
+        return layout
+    if moved is not None:
+        return replace(layout, elsewhere=True) if isinstance(layout, Unclear) else moved
+    return Shard(0, chosen=chosen or holds_chosen(layout))
 
 
 def _rows_if_unclear(layout: Layout) -> Layout:

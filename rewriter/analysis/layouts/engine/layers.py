@@ -97,7 +97,10 @@ def _sequence(
         return Unclear("whether the batch comes first is not written out", given.node)
     batch = 0 if isinstance(first, cst.Name) and first.value == "True" else 1
     if rows.dim != batch:
-        return Unclear(f"{last} reads the dimension of the rows as that of the steps of a sequence", given.node)
+        moved = rows.dim > 0  # by the script, and not by a loader that gives steps first
+        return Unclear(
+            f"{last} reads the dimension of the rows as that of the steps of a sequence", given.node, joint=moved
+        )
     whole = next((one for one in everything if isinstance(one, Whole)), None)
     if whole is not None:
         return Unclear("a state that is made for the whole batch meets this process's rows", given.node, whole)

@@ -148,6 +148,10 @@ class Unclear(Layout):
     """It is a number divided by the number of this process's rows: the weight of one of them in a mean."""
     joint: bool = False
     """It is known: several rows go into each value, in another way than as a sum or a mean."""
+    elsewhere: bool = False
+    """It has rows, and perhaps not along the first dimension."""
+    fixed: bool = False
+    """It is computed from rows in a shape that is written out: more rows do not fit in."""
 
 
 REPLICATED = Replicated()
@@ -191,6 +195,11 @@ def is_container(layout: Layout) -> bool:
     return isinstance(layout, (Several, Each))
 
 
+def holds_rows_apart(layout: Layout) -> bool:
+    """Whether a value is a tuple, a list, a dict on some path, and has rows of a shard in it."""
+    return is_container(layout) and any(isinstance(one, (Shard, ShardRow)) for one in held(layout))
+
+
 def holds_figure(layout: Layout) -> bool:
     """Whether a value is, or has in it on some path, one number that the rows of a shard were reduced to, or counted
     by."""
@@ -200,6 +209,13 @@ def holds_figure(layout: Layout) -> bool:
 def holds_chosen(layout: Layout) -> bool:
     """Whether a value is, or has in it on some path, some of the batch's rows, chosen by what is in them."""
     return any(isinstance(one, Shard) and one.chosen for one in held(layout))
+
+
+def is_elsewhere(layout: Layout) -> bool:
+    """Whether a value is, or has in it on some path, rows along another dimension than the first, or perhaps there."""
+    return any(
+        one.dim > 0 if isinstance(one, Shard) else isinstance(one, Unclear) and one.elsewhere for one in held(layout)
+    )
 
 
 def is_of_rows(layout: Layout) -> bool:

@@ -137,7 +137,8 @@ def _viewed(rows: Shard, how: str, numbers: Sequence[int | None], sizes: Sequenc
         return replace(rows, dim=0, rank=rank, least=0, merged=rows.merged or rows.dim > 0)
     if not counts and rows.dim > 0 and numbers and -1 in numbers and numbers.index(-1) == rows.dim:
         return replace(rows, rank=rank, least=0)
-    return Unclear("its new shape names the size of the whole batch, or none that tells where the rows are", node)
+    reason = "its new shape names the size of the whole batch, or none that tells where the rows are"
+    return Unclear(reason, node, fixed=bool(sizes) and -1 not in numbers)
 
 
 def _flat(rows: Shard) -> Shard:

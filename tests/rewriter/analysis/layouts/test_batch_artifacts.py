@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
 Trained = Callable[..., tuple[str, list[str]]]
+
+
+@pytest.fixture
+def messages() -> Callable[[str], list[tuple[str, str]]]:
+    """The ids and texts of the findings of a script that is edited."""
+
+    def run(script: str) -> list[tuple[str, str]]:
+        (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+        assert "accelerator.backward(" in file.after.decode()
+        return [(found.id, found.message) for found in file.diagnoses]
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -43,6 +61,93 @@ def test_a_mean_over_the_batches_by_another_count(divisor: str, findings: list[s
         epoch=f"print(total / {divisor})",
     )  # fmt: skip
     assert found == findings
+
+
+COUNTED = """\
+parts = {"fit": loader, "test": test_loader}
+rows = {name: len(part.dataset) for name, part in parts.items()}
+listed = {"fit": len(loader.sampler), "test": 5}
+def rate(total, rows):
+    return total / (int(rows / 32) + 1)
+"""
+
+
+@pytest.mark.hazard("U13")
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        ("total / (int(rows['fit'] / 32) + 1)", "counted by hand"),
+        ("total / (len(loader.sampler) // 32)", "counted by hand"),
+        ("total / rows[part]", "the number of samples"),
+        ("total / len(loader.sampler)", "the number of samples"),
+        ("total / listed['fit']", ""),
+        ("total / (len(loader) + 1)", ""),
+    ],
+    ids=["rows in a dict, halved", "a sampler, halved", "rows in a dict", "a sampler", "not only rows", "batches"],
+)
+def test_the_number_of_rows_is_known_wherever_it_is_kept(
+    shown: str, told: str, messages: Callable[[str], list[tuple[str, str]]]
+) -> None:
+    """The mean of each batch is added up N times less often, and the divisor is the same: N times too small."""
+    script = SCRIPT.format(built=COUNTED, step="total += loss.item()", shown=shown)
+    found = messages(script)
+    assert [id for id, _ in found] == (["mean-of-batches"] if told else [])
+    assert all(told in message and "N times smaller" in message for _, message in found)
+
+
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+test_loader = DataLoader(test_data, batch_size=100)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{built}
+for part in ["fit"]:
+    total = 0.0
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {step}
+    print({shown})
+"""
+
+
+PHASED = """\
+for part in ["fit", "test"]:
+    total = 0.0
+    for x, y in parts[part]:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        if part == "fit":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += loss.item(){weight}
+    print(total / {divisor})"""
+
+
+@pytest.mark.parametrize(
+    ("weight", "divisor", "findings"),
+    [
+        ("", "(rows[part] // 32 + 1)", ["mean-of-batches"]),
+        (" * len(y)", "rows[part]", ["filled-batch"]),
+        ("", "len(parts[part])", ["filled-batch"]),
+    ],
+    ids=["batches counted by hand", "weighed", "batches"],
+)
+def test_a_figure_that_is_n_times_too_small_is_not_called_close(
+    weight: str, divisor: str, findings: list[str], trained: Trained
+) -> None:
+    _, found = trained(built=COUNTED, end=PHASED.format(weight=weight, divisor=divisor))
+    assert found == findings
+
+
+def test_a_sum_over_rows_by_the_rows_of_a_sampler_counts_the_repeated_ones(trained: Trained) -> None:
+    loss = "loss = torch.nn.functional.cross_entropy(model(x), y, reduction='sum')"
+    _, found = trained(loss=loss, step="total += loss.item()", epoch="print(total / len(loader.sampler))")
+    assert found == ["filled-batch"]
 
 
 @pytest.mark.hazard("U13")

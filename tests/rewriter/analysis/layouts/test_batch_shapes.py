@@ -1,10 +1,33 @@
-"""Which tensor a count of rows is about, and which one has to be gathered for it."""
+"""Which tensor a count of rows is about, and which shapes are tied to the size of a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+{top}
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+{built}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{end}
+"""
 
 
 def test_rows_are_counted_by_the_smaller_tensor(trained: Trained) -> None:
@@ -32,3 +55,57 @@ def test_the_labels_are_those_of_the_model_s_own_output(trained: Trained) -> Non
     )
     assert "        y = accelerator.gather_for_metrics(y)\n        seen += y.size(0)\n" in text
     assert findings == ["filled-batch"]
+
+
+BUILT = """\
+import argparse
+settings = argparse.Namespace(rows=8)
+def serve(rows, size):
+    return DataLoader(rows, batch_size=size)"""
+EVALUATION = """\
+held = serve(other, settings.rows)
+miss = 0
+for x, y in held:
+    out = model(x)
+    {read}
+print(miss)"""
+
+
+@pytest.mark.parametrize(
+    ("read", "reason"),
+    [
+        ("grid = out.view(settings.rows, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", "reshapes"),
+        ("grid = out.reshape(8, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", "reshapes"),
+        ("grid = torch.zeros(settings.rows, 2)\n    miss += (grid - y).abs().sum().item()", "reshapes"),
+        ("miss += (out - y).abs().sum().item() / settings.rows", "divides"),
+        ("grid = out.view(-1, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", ""),
+        ("miss += (out - y).abs().sum().item() / 2", ""),
+    ],
+    ids=["the option", "a number", "zeros beside rows", "a divisor", "any number of rows", "another divisor"],
+)
+def test_a_batch_size_that_a_call_hands_to_the_loader_ties_what_is_read(read: str, reason: str) -> None:
+    """Gathered batches have more rows than the shape has room for."""
+    script = SCRIPT.format(top=BUILT, built="", end=EVALUATION.format(read=read))
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert "accelerator.backward(" in text
+    assert ("out, y = accelerator.gather_for_metrics((out, y))" in text) is (not reason)
+    left = [found.message for found in file.diagnoses if found.id == "prepare"]
+    assert len(left) == bool(reason) and all(f"it {reason}" in message for message in left)
+
+
+def test_a_shape_that_is_written_out_is_not_given_to_the_joined_rows_of_a_step(trained: Trained) -> None:
+    step = "scores = model(x)\ntotal += (scores{shape} - y).abs().sum().item()"
+    text, _ = trained(step=step.format(shape=".view(32, 2)"), epoch="print(total)")
+    assert "gather_for_metrics" not in text
+    text, _ = trained(step=step.format(shape=".view(-1, 2)"), epoch="print(total)")
+    assert "scores, y = accelerator.gather_for_metrics((scores, y))\n" in text
+
+
+def test_a_batch_size_that_a_call_hands_to_the_loader_ties_the_step_where_batches_are_cut() -> None:
+    built = "loader = serve(data, settings.rows)\nstart = torch.zeros(8, 2)"
+    script = SCRIPT.format(top=BUILT, built=built, end="").replace("model(x)", "model(x).view(settings.rows, 2)")
+    for keep in (True, False):
+        given = [decode(script.encode(), Path("train.py"))]
+        (file,) = migrate(given, CATALOGUE, Config(keep_global_batch=keep)).files
+        assert [found.id for found in file.diagnoses] == (["batch-size-shape"] if keep else [])

@@ -522,3 +522,60 @@ def test_a_loss_that_its_function_divides_is_a_tensor(trained: Trained) -> None:
         epoch="print(total / len(loader))",
     )
     assert "total += accelerator.reduce(loss.detach()" in text
+
+
+REUSED = """\
+for x, y in loader:
+    got = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    got.backward()
+    optimizer.step()
+    total += got.item()
+hits = 0
+for x, y in loader:
+    got = model(x)
+    loss = torch.nn.functional.cross_entropy(got, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    hits += (got.argmax(1) == y).sum().item()
+print(total / len(loader), hits)"""
+
+
+def test_a_name_that_holds_a_loss_in_another_loop_holds_rows_here(trained: Trained) -> None:
+    """What a name holds is asked where it is read: a mean of scores over the processes is a score of no row."""
+    text, _ = trained(end=REUSED)
+    assert 'total += accelerator.reduce(got.detach(), reduction="mean").item()\n' in text
+    assert "accelerator.gather_for_metrics((got, y))\n    hits += (got.argmax(1) == y).sum().item()\n" in text
+
+
+def test_a_loss_that_is_scaled_before_its_backward_pass_is_one_before_that_too(trained: Trained) -> None:
+    top = "class Judge(torch.nn.Module):\n    def forward(self, x, y):\n        return judged(x, y)"
+    step = "share = judge(x, y)\ntotal += share.item()\nshare = share / 4\nshare.backward()"
+    text, _ = trained(top=top, built="judge = Judge()", step=step, epoch="print(total)")
+    assert 'total += accelerator.reduce(share.detach(), reduction="mean").item()\n' in text
+
+
+STAGES = """\
+def stages(x):
+    found = []
+    for _ in range(2):
+        x = model(x)
+        found.append(x.detach().cpu().numpy())
+    return found
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["total += abs(kept[-1] - y.cpu().numpy()).sum()", "gap = abs(kept[-1] - y.numpy())\ntotal += gap.sum()"],
+    ids=["at once", "by a variable"],
+)
+def test_what_is_computed_of_rows_in_a_list_is_reduced_and_the_rest_not_gathered(step: str, trained: Trained) -> None:
+    """The labels of all processes have other rows than the list of one."""
+    text, _ = trained(built=STAGES, step=f"kept = stages(x)\n{step}", epoch="print(total)")
+    reduced = "total += accelerator.reduce(torch.tensor("
+    assert reduced in text and 'reduction="sum").item()' in text and "gather_for_metrics" not in text
+    assert "y.cpu().numpy()" in text

@@ -643,3 +643,131 @@ def test_rows_that_are_chosen_after_the_forward_pass_are_gathered_before(after: 
     text, findings = trained(epoch=CHOSEN_ROWS.format(test="y > 0", before="pass", after=after, behind=behind))
     assert "out, y, wide = accelerator.gather_for_metrics((out, y, wide))\n" in text
     assert findings == []
+
+
+TURNED = """\
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.read = torch.nn.GRU(8, 16, batch_first=True)
+        self.end = torch.nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.end(self.read(x)[0])
+
+
+class Turner(torch.nn.Module):
+    def forward(self, x):
+        return x.transpose(0, 1)
+
+
+reader, turner, linear = Reader(), Turner(), torch.nn.Linear(8, 2)"""
+SEQUENCES = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+miss = 0
+for x, y in held:
+    {forward}
+    miss += torch.nn.functional.mse_loss(out{rows}, y, reduction="sum").item()
+print(miss)"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "rows"),
+    [
+        ("out = reader(x.unsqueeze(0))", ".squeeze()"),
+        ("out = linear(torch.unsqueeze(x, dim=0))", "[0]"),
+        ("out = turner(x)", ".transpose(0, 1)"),
+        ("out = model(x).permute(1, 0)", ".permute(1, 0)"),
+    ],
+    ids=["a batch is one sequence", "a layer of torch", "the model turns it", "turned after the model"],
+)
+def test_rows_in_another_dimension_are_not_gathered_along_the_first(forward: str, rows: str, trained: Trained) -> None:
+    """They would get as many first dimensions as there are processes, and the labels so many more rows."""
+    text, findings = trained(built=TURNED, end=SEQUENCES.format(forward=forward, rows=rows))
+    assert "gather_for_metrics" not in text and findings == ["prepare"]
+
+
+@pytest.mark.parametrize(
+    ("forward", "rows"),
+    [
+        ("out = model(x.unsqueeze(1))", ".squeeze(1)"),
+        ("out = turner(x.transpose(0, 1))", ""),
+        ("out = model(x)", "[:, 0]"),
+    ],
+    ids=["rows stay the first", "the model turns them back", "a column"],
+)
+def test_rows_along_the_first_dimension_are_gathered(forward: str, rows: str, trained: Trained) -> None:
+    text, findings = trained(built=TURNED, end=SEQUENCES.format(forward=forward, rows=rows))
+    assert "out, y = accelerator.gather_for_metrics((out, y))\n" in text and findings == []
+
+
+REUSED = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+miss = hits = 0
+for x, y in held:
+    got = model(x)
+    miss += torch.nn.functional.cross_entropy(got, y, reduction="sum").item()
+    hits += (got.argmax(1) == y).sum().item()
+for x, y in {other}:
+    got = model(x)
+    got = {anew}
+    hits += got.item()
+print(miss, hits)"""
+
+
+@pytest.mark.parametrize(
+    ("other", "anew"),
+    [("other", "got.argmax()"), ("held", "(got.argmax(1) == y).sum()")],
+    ids=["over rows", "over batches"],
+)
+def test_a_number_that_another_loop_keeps_under_the_same_name_changes_nothing(
+    other: str, anew: str, trained: Trained
+) -> None:
+    """The mean of the scores of different rows is not the scores of any."""
+    text, _ = trained(end=REUSED.format(other=other, anew=anew))
+    assert "got = model(x)\n    got, y = accelerator.gather_for_metrics((got, y))\n    miss +=" in text
+    assert "accelerator.reduce" not in text
+
+
+STAGES = """\
+def stages(x):
+    found = []
+    for _ in range(2):
+        x = model(x)
+        found.append({kept})
+    return found
+
+
+"""
+STAGED = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+gap = 0
+for x, y in held:
+    steps = stages(x)
+    {read}
+print(gap)"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "read"),
+    [
+        ("x.cpu().numpy()", "gap += np.abs(steps[-1] - y.cpu().numpy()).sum()"),
+        ("x.cpu().numpy()", "gap += steps[-1].sum()"),
+        ("x", "gap += (steps[-1] - y).abs().sum().item()"),
+        ("x", "last = steps[1]\n    gap += (last - y).abs().sum().item()"),
+    ],
+    ids=["arrays beside a tensor", "arrays alone", "tensors beside a tensor", "by a variable"],
+)
+def test_rows_that_a_function_gives_in_a_list_leave_the_loop(kept: str, read: str, trained: Trained) -> None:
+    """One operand would have the rows of all processes and the other those of one; or no operand had those of all."""
+    text, findings = trained(
+        top="import numpy as np", built=STAGES.format(kept=kept), end=STAGED.format(read=read)
+    )  # fmt: skip
+    assert "accelerator.gather" not in text and "accelerator.reduce" not in text
+    assert findings == ["prepare"]
+
+
+def test_a_list_that_only_the_forward_pass_reads_is_gathered_nowhere(trained: Trained) -> None:
+    read = "out = model(steps[0])\n    gap += (out - y).abs().sum().item()"
+    text, findings = trained(built=STAGES.format(kept="x"), end=STAGED.format(read=read))
+    assert "out, y = accelerator.gather_for_metrics((out, y))\n" in text and findings == []

@@ -76,3 +76,35 @@ def test_means_and_sums_of_rows_are_not(loss: str) -> None:
 
 def test_a_loss_of_which_a_finding_tells_already_is_named_once() -> None:
     assert [found.id for found in findings("loss = torch.sqrt(mean) + out.norm()")] == ["weighted-mean"]
+
+
+SEQUENCE = """\
+import torch
+
+
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.read = torch.nn.GRU(8, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.read(x)[0]
+
+
+model = Reader()
+loader = torch.utils.data.DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    out = model(x.unsqueeze(0))
+    loss = torch.nn.functional.mse_loss(out.squeeze(0), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["cut", "whole batches"])
+def test_a_batch_that_is_one_sequence_is_named_where_it_is_cut(keep: bool) -> None:
+    given = [decode(SEQUENCE.encode(), Path("train.py"))]
+    (file,) = migrate(given, CATALOGUE, Config(keep_global_batch=keep)).files
+    assert [found.id for found in file.diagnoses] == (["weighted-mean"] if keep else [])
