@@ -147,3 +147,60 @@ def test_what_one_function_builds_twice_is_prepared_twice(
     assert first.startswith("net, optimizer, loader = accelerator.prepare(\n    net, optimizer, loader\n)\n")
     assert second.startswith("net, optimizer = accelerator.prepare(\n    net, optimizer\n)\n")
     assert findings == []
+
+
+BARS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
+{loader}
+def fit(epochs):
+    net = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(epochs):
+        {bar}
+        for x, y in rows:
+            loss = nn.functional.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            rows.set_postfix(loss=loss.item())
+fit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loader", "bar", "expected"),
+    [
+        (
+            "loader = DataLoader(data, batch_size=8, shuffle=True)",
+            "rows = tqdm(loader)",
+            "loader = DataLoader(data, batch_size=8, shuffle=True)\nloader = accelerator.prepare(loader)\n",
+        ),
+        (
+            "loader = DataLoader(data, batch_size=8, shuffle=True)\nloader = tqdm(loader)",
+            "rows = loader",
+            "loader = accelerator.prepare(DataLoader(data, batch_size=8, shuffle=True))\n",
+        ),
+        (
+            "loader = DataLoader(data, batch_size=8, shuffle=True)\ndef bar(rows):\n    return tqdm(rows, leave=False)",
+            "rows = bar(loader)",
+            "loader = DataLoader(data, batch_size=8, shuffle=True)\nloader = accelerator.prepare(loader)\n",
+        ),
+        (
+            "",
+            "rows = tqdm(DataLoader(data, batch_size=8, shuffle=True))",
+            "rows = tqdm(accelerator.prepare(DataLoader(data, batch_size=8, shuffle=True)), disable=",
+        ),
+    ],
+    ids=["a variable of its own", "the loader's variable", "made by a function", "around a new loader"],
+)
+def test_the_loader_inside_a_bar_is_prepared_and_not_the_bar(
+    loader: str, bar: str, expected: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, findings = trained_project(train=BARS.format(loader=loader, bar=bar))
+    assert expected in texts["train"]
+    assert "rows = accelerator.prepare(rows)" not in texts["train"]
+    assert findings == []

@@ -159,6 +159,16 @@ def test_a_model_made_anew_must_be_prepared_anew() -> None:
     assert broken(AFTER + text.replace("PREPARE", "optimizer = accelerator.prepare(optimizer)")) == {"model-prepared"}
 
 
+@pytest.mark.parametrize("bar", ["bar = tqdm(loader)", "def show(rows):\n    return tqdm(rows)\nbar = show(loader)"])
+def test_a_bar_around_a_loader_is_no_loader_to_prepare(bar: str) -> None:
+    before = BEFORE.replace("for x, y in loader", f"from tqdm import tqdm\n{bar}\nfor x, y in bar")
+    after = AFTER.replace("for x, y in loader", f"from tqdm import tqdm\n{bar}\nfor x, y in bar")
+    assert broken(after, before) == set()
+    of_the_bar = after.replace(PREPARE, "model, optimizer = accelerator.prepare(model, optimizer)\n")
+    of_the_bar = of_the_bar.replace("for x, y in bar", "bar = accelerator.prepare(bar)\nfor x, y in bar")
+    assert broken(of_the_bar, before) == {"loader-prepared"}
+
+
 def test_a_loader_that_is_trained_on_is_prepared_also_where_its_batches_are_moved() -> None:
     after = with_(PREPARE, "model, optimizer = accelerator.prepare(model, optimizer)\n")
     moved = "loader:\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n"
