@@ -12,6 +12,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.own_iterators import own_iterator
 from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.use_before_prepare import Stands
@@ -71,6 +72,7 @@ def plan(
         else:
             result.findings.append((reach.unit_of(origin.place, reach.units[0]), _which(origin)))
     _again(state, reach, training, groups)
+    result.findings.extend(_unsharded(reach, [o for o in wanted if o not in done]))
     for code, things in groups.items():
         unit = reach.unit(code)
         calls, unplaced = place(state, reach, training, code, things)
@@ -145,6 +147,24 @@ def _wanted(
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result))
     return [*models, *optimizers, *loaders, *schedulers]
+
+
+def _unsharded(reach: Reach, wanted: list[Origin]) -> Iterator[tuple[Unit, Finding]]:
+    """Loaders of a class of the script that makes its batches in a way that no shard reaches."""
+    found = {iterator: reach.state.klass[o].node.name.value for o in wanted if (iterator := own_iterator(reach, o))}
+    for iterator, klass in found.items():
+        yield (
+            iterator.unit,
+            Finding(
+                "prepare",
+                iterator.node,
+                f"{klass}.__iter__() takes its batches from no super().__iter__(): they cannot be divided among the "
+                "processes, and each would read all rows",
+                f"make a DataLoader in place of {klass}(...), with persistent_workers=True if its workers should live "
+                "on from epoch to epoch; or let __iter__ iterate super().__iter__()",
+                Severity.BLOCKED,
+            ),
+        )
 
 
 def _one_stays_whole(reach: Reach, evaluations: list[Evaluation], origin: Origin) -> bool:

@@ -204,3 +204,50 @@ def test_the_loader_inside_a_bar_is_prepared_and_not_the_bar(
     assert expected in texts["train"]
     assert "rows = accelerator.prepare(rows)" not in texts["train"]
     assert findings == []
+
+
+OWN_ITERATOR = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Helper:
+    def __init__(self, loader):
+        self.inner = super(Own, loader).__iter__()
+    def __iter__(self):
+        return iter(list(self.inner))
+class Own(DataLoader):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.drawn = super().__iter__()
+    def __iter__(self):
+        {body}
+    def __next__(self):
+        return next(self.drawn)
+loader = Own(TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,))), batch_size=8, shuffle=True)
+net = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        ("return (next(self.drawn) for _ in range(len(self)))", True),
+        ("return self", True),
+        ("yield from (self.collate_fn([self.dataset[i] for i in rows]) for rows in self.batch_sampler)", True),
+        ("self.drawn = super().__iter__(); return self", False),
+        ("self.drawn = DataLoader.__iter__(self); return self", False),
+        ("return iter(Helper(self))", False),
+    ],
+)
+def test_a_loader_whose_own_iterator_no_shard_reaches_is_refused(
+    body: str, refused: bool, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, findings = trained_project(train=OWN_ITERATOR.format(body=body))
+    assert findings == (["prepare"] if refused else [])
+    assert ("accelerator.prepare(" in texts["train"]) is not refused
