@@ -251,3 +251,47 @@ def test_a_loader_whose_own_iterator_no_shard_reaches_is_refused(
     texts, findings = trained_project(train=OWN_ITERATOR.format(body=body))
     assert findings == (["prepare"] if refused else [])
     assert ("accelerator.prepare(" in texts["train"]) is not refused
+
+
+RUNNER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Runner(nn.Module):
+    def __init__(self, net, rows, optimizer):
+        super().__init__()
+        self.net, self.rows, self.optimizer = net, rows, optimizer
+        self.criterion = nn.CrossEntropyLoss()
+{forward}
+    def run(self):
+        for x, y in self.rows:
+            loss = self.criterion(self.net(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+rows = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,))), batch_size=8, shuffle=True)
+net = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+runner = Runner(net, rows, optimizer)
+runner.run()
+"""
+
+
+def test_a_module_that_trains_another_one_gets_the_prepared_loader(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    texts, findings = trained_project(train=RUNNER.format(forward=""))
+    prepared = "net, optimizer, rows = accelerator.prepare(\n    net, optimizer, rows\n)\nrunner = Runner("
+    assert prepared in texts["train"]
+    assert findings == []
+
+
+def test_a_model_that_keeps_a_loader_gets_the_prepared_one(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    forward = "    def forward(self, x):\n        return self.net(x)"
+    texts, findings = trained_project(train=RUNNER.format(forward=forward))
+    first, _, behind = texts["train"].partition("runner = Runner(")
+    assert "rows = accelerator.prepare(rows)\n" in first
+    assert "runner, optimizer = accelerator.prepare(\n    runner, optimizer\n)\n" in behind
+    assert findings == []
