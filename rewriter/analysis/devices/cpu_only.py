@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from ...facts.roles import SHARES, Origin, Role
+from ...facts.roles import Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
@@ -15,6 +15,7 @@ from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
 from ..training.training import Training, whole
+from .fed_before_move import yielded
 from .kept_on_host import kept_on_host
 from .moves import is_host
 
@@ -120,7 +121,7 @@ def _fed(
             continue  # a model calls its parts, and others of the same class may have been fed
         value = call.args[0].value if call.args and not call.args[0].star else None
         if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
-            if not origins(state.values.get(value), *SHARES) and not _placed(unit, value):
+            if not yielded(state, unit, value) and not _placed(unit, value):
                 yield unit, value
 
 

@@ -21,10 +21,18 @@ Trained = Callable[..., tuple[str, list[str]]]
         {"step": "zeros = torch.zeros(len(x), 8)\nscores = model(zeros)"},
         {"top": "rows = read()\n", "epoch": "scores = model(rows)"},
         {"top": "rows = read()\n", "end": "scores = model(rows[:100])"},
+        {"end": "for x, y in data:\n    scores = model(x)"},
         {"step": "x, y = x.cpu(), y.cpu()\nscores = model(x)"},
         {"step": "scores = model(x.cpu())"},
     ],
-    ids=["made by hand", "a test set at once", "a part of it", "a batch that is moved there", "moved where it is fed"],
+    ids=[
+        "made by hand",
+        "a test set at once",
+        "a part of it",
+        "each row",
+        "a batch that is moved there",
+        "moved where it is fed",
+    ],
 )
 def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
     text, findings = trained(**part)
