@@ -55,7 +55,7 @@ def plan(
         wanted = [o for o in wanted if o.role is not Role.LOADER]
         iterated = {o for loop in (*training.train_loops, *training.eval_loops) for o in reach.loaders(loop)}
         wanted += [o for o in iterated if o in loaders]
-    done = _already(state, wanted)
+    done = _already(state).intersection(wanted)
     result.prepared.update(done)
     groups: dict[Code, list[Held]] = {}
     for origin in wanted:
@@ -277,16 +277,19 @@ def _of_one_share(evaluation: Evaluation) -> Finding:
 
 
 def _schedulers(state: State, reach: Reach, training: Training, result: PreparePlan) -> Iterator[Origin]:
+    """Those that are stepped with the optimizer; of a script that prepares by itself, only those that it prepares."""
+    by_script = _already(state)
     for record in training.ticks:
         for scheduler in origins(record.receiver, Role.SCHEDULER):
             unit = tick_unit(reach, training, record, scheduler)
             name = record.unit.names.module.code_for_node(record.node.func).rpartition(".")[0]
-            result.schedules.append((record.unit, Schedule(record.node, name, unit, unit == "optimizer step")))
-            if unit == "optimizer step":
+            prepared = unit == "optimizer step" and (not by_script or scheduler in by_script)
+            result.schedules.append((record.unit, Schedule(record.node, name, unit, prepared)))
+            if prepared:
                 yield scheduler
 
 
-def _already(state: State, wanted: list[Origin]) -> set[Origin]:
+def _already(state: State) -> set[Origin]:
     """What the script hands to an accelerator's prepare by itself."""
     found: set[Origin] = set()
     for record in state.calls.values():
@@ -295,7 +298,7 @@ def _already(state: State, wanted: list[Origin]) -> set[Origin]:
             if origins(record.receiver, Role.ACCELERATOR):
                 for arg in record.node.args:
                     found.update(origins(state.values.get(arg.value)))
-    return found & set(wanted)
+    return found
 
 
 def _unplaceable(held: Held) -> Finding:
