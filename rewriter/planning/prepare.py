@@ -135,10 +135,12 @@ def _wanted(
     for loop in training.train_loops:
         loaders.update(dict.fromkeys(reach.loaders(loop)))
     trained = set(loaders)
-    _leave_whole(reach, evaluations, trained)
+    by_script = _already(state)
+    _leave_whole(reach, evaluations, trained | by_script)
     moved = moved_batches(state, reach) if evaluations else set()
     for evaluation in evaluations:
-        if evaluation.understood:
+        as_written = by_script.issuperset(evaluation.loaders) and trained.isdisjoint(evaluation.loaders)
+        if evaluation.understood or as_written:  # what the script prepares is shared as its author wants
             loaders.update(dict.fromkeys(evaluation.loaders))
         elif all(o not in trained or one_of_several(reach, o) for o in evaluation.loaders):
             if not evaluation.alone:
