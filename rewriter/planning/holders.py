@@ -8,12 +8,16 @@ the program can be changed along, and is left alone where torch itself handles t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
-from ..analysis.dataflow.values import Klass, State, Unit, decorators
+from ..analysis.dataflow.callees import outside_name
+from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.values import Instance, Klass, State, Unit, decorators
 from ..analysis.syntax.nodes import positional
+from ..facts.torch_api import questions
 
 
 class Holders:
@@ -55,14 +59,31 @@ class Holders:
         return found.node if found is not None and isinstance(found.node, cst.FunctionDef) else None
 
     def inits(self, klass: Klass) -> list[cst.FunctionDef]:
-        """The constructors of all objects that have the methods of a class; empty where one cannot be given more."""
+        """The constructors of all objects that have the methods of a class; empty where one cannot be given more, and
+        where the attributes of one are shown or saved: the accelerator would be among them."""
         found: dict[cst.FunctionDef, None] = {}
         for made in self.family(klass):
             init = self.init(made)
-            if init is None or made.role is not None:
+            if init is None or made.role is not None or not self._laid_open.isdisjoint(lineage(made)):
                 return []
             found[init] = None
         return list(found)
+
+    @cached_property
+    def _laid_open(self) -> frozenset[Klass]:
+        """The classes of objects of which all attributes are read or saved: ``vars(args)``, ``pickle.dump(args)``."""
+        opened: list[cst.BaseExpression] = []
+        for unit in self.reach.units:
+            attributes = (node for node in unit.names.every(cst.Attribute) if isinstance(node, cst.Attribute))
+            opened += [node.value for node in attributes if node.attr.value == "__dict__" and not _is_set(unit, node)]
+        for call, record in self.state.calls.items():
+            name = outside_name(record)
+            position = 0 if name == "builtins.vars" else questions.written_data(name)
+            if position is not None:
+                opened += [arg.value for arg in call.args[position : position + 1]]
+        held = [members(self.state, slot) for node in opened if (slot := self.state.values.get(node)) is not None]
+        self.state.solver.run()
+        return frozenset(t.klass for slot in held for t in slot.things if isinstance(t, Instance))
 
     def family(self, klass: Klass) -> list[Klass]:
         """The classes that are, or derive from, a class, and of which there are objects."""
@@ -90,6 +111,12 @@ def _takes_self(method: cst.FunctionDef) -> bool:
     if {"staticmethod", "classmethod"} & set(decorators(method)):
         return False
     return bool(positional(method))
+
+
+def _is_set(unit: Unit, attributes: cst.Attribute) -> bool:
+    """``self.__dict__.update(options)``, ``self.__dict__["name"]``: what else is in it does not matter."""
+    around = unit.names.parents.get(attributes)
+    return isinstance(around, cst.Subscript) or (isinstance(around, cst.Attribute) and around.attr.value == "update")
 
 
 def receiver(method: cst.FunctionDef) -> str:

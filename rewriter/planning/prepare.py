@@ -12,6 +12,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.own_iterators import own_iterator
 from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.use_before_prepare import Stands
@@ -54,7 +55,7 @@ def plan(
         wanted = [o for o in wanted if o.role is not Role.LOADER]
         iterated = {o for loop in (*training.train_loops, *training.eval_loops) for o in reach.loaders(loop)}
         wanted += [o for o in iterated if o in loaders]
-    done = _already(state, wanted)
+    done = _already(state).intersection(wanted)
     result.prepared.update(done)
     groups: dict[Code, list[Held]] = {}
     for origin in wanted:
@@ -71,6 +72,7 @@ def plan(
         else:
             result.findings.append((reach.unit_of(origin.place, reach.units[0]), _which(origin)))
     _again(state, reach, training, groups)
+    result.findings.extend(_unsharded(reach, [o for o in wanted if o not in done]))
     for code, things in groups.items():
         unit = reach.unit(code)
         calls, unplaced = place(state, reach, training, code, things)
@@ -134,10 +136,12 @@ def _wanted(
     for loop in training.train_loops:
         loaders.update(dict.fromkeys(reach.loaders(loop)))
     trained = set(loaders)
-    _leave_whole(reach, evaluations, trained)
+    by_script = _already(state)
+    _leave_whole(reach, evaluations, trained | by_script)
     moved = moved_batches(state, reach) if evaluations else set()
     for evaluation in evaluations:
-        if evaluation.understood:
+        as_written = by_script.issuperset(evaluation.loaders) and trained.isdisjoint(evaluation.loaders)
+        if evaluation.understood or as_written:  # what the script prepares is shared as its author wants
             loaders.update(dict.fromkeys(evaluation.loaders))
         elif all(o not in trained or one_of_several(reach, o) for o in evaluation.loaders):
             if not evaluation.alone:
@@ -152,6 +156,24 @@ def _models_of(state: State, optimizers: Iterable[Origin]) -> set[Origin]:
     """The models whose parameters some optimizers hold."""
     held = (params for optimizer in optimizers for params in origins(state.related.get(optimizer), Role.PARAMETERS))
     return {whole(state, params.source) for params in held if params.source is not None}
+
+
+def _unsharded(reach: Reach, wanted: list[Origin]) -> Iterator[tuple[Unit, Finding]]:
+    """Loaders of a class of the script that makes its batches in a way that no shard reaches."""
+    found = {iterator: reach.state.klass[o].node.name.value for o in wanted if (iterator := own_iterator(reach, o))}
+    for iterator, klass in found.items():
+        yield (
+            iterator.unit,
+            Finding(
+                "prepare",
+                iterator.node,
+                f"{klass}.__iter__() takes its batches from no super().__iter__(): they cannot be divided among the "
+                "processes, and each would read all rows",
+                f"make a DataLoader in place of {klass}(...), with persistent_workers=True if its workers should live "
+                "on from epoch to epoch; or let __iter__ iterate super().__iter__()",
+                Severity.BLOCKED,
+            ),
+        )
 
 
 def _one_stays_whole(reach: Reach, evaluations: list[Evaluation], origin: Origin) -> bool:
@@ -264,16 +286,19 @@ def _of_one_share(evaluation: Evaluation) -> Finding:
 
 
 def _schedulers(state: State, reach: Reach, training: Training, result: PreparePlan) -> Iterator[Origin]:
+    """Those that are stepped with the optimizer; of a script that prepares by itself, only those that it prepares."""
+    by_script = _already(state)
     for record in training.ticks:
         for scheduler in origins(record.receiver, Role.SCHEDULER):
             unit = tick_unit(reach, training, record, scheduler)
             name = record.unit.names.module.code_for_node(record.node.func).rpartition(".")[0]
-            result.schedules.append((record.unit, Schedule(record.node, name, unit, unit == "optimizer step")))
-            if unit == "optimizer step":
+            prepared = unit == "optimizer step" and (not by_script or scheduler in by_script)
+            result.schedules.append((record.unit, Schedule(record.node, name, unit, prepared)))
+            if prepared:
                 yield scheduler
 
 
-def _already(state: State, wanted: list[Origin]) -> set[Origin]:
+def _already(state: State) -> set[Origin]:
     """What the script hands to an accelerator's prepare by itself."""
     found: set[Origin] = set()
     for record in state.calls.values():
@@ -282,7 +307,7 @@ def _already(state: State, wanted: list[Origin]) -> set[Origin]:
             if origins(record.receiver, Role.ACCELERATOR):
                 for arg in record.node.args:
                     found.update(origins(state.values.get(arg.value)))
-    return found & set(wanted)
+    return found
 
 
 def _unplaceable(held: Held) -> Finding:

@@ -206,7 +206,8 @@ class _Placer:
             thing: record.node
             for record in self.state.calls.values()
             for thing in record.result.things
-            if isinstance(thing, Instance) and thing.node is record.node
+            if isinstance(thing, Instance) or (isinstance(thing, Origin) and thing.role is Role.MODEL)
+            if thing.node is record.node
         }
         for keeper, held in self.state.fields():
             for origin in origins(held) if keeper in made else ():
@@ -247,6 +248,9 @@ class _Placer:
         early = [h for h in remaining if touched[h] < first_use and not self._keeps(block, h, touched[h])]
         if early:
             last = max(touched[h] for h in early)
+            given = [h for h in early if h.origin.role is Role.LOADER and self._keeps(block, h, last)]
+            if given:  # to a model, which is prepared after it is built
+                early, last = given, max(touched[h] for h in given)
             if last < 0:  # all of it came through parameters
                 first = next((s for s in statements if not is_docstring(s)), statements[0])
                 return first, Side.BEFORE, early

@@ -9,6 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.loader_wrappers import wraps
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.scopes import Binding
@@ -124,7 +125,9 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
             here = (d for d in definitions if binding.scope is scope or unit.names.function(d) is code)
             own = [d for d in here if _gives(state, unit, d, origin)]
             imported = any(isinstance(d, cst.ImportAlias) for d in own)
-            if own and not (imported and _read_elsewhere(state, reach, training, unit, origin)):
+            if not own or any(_is_around(state, unit, d, origin) for d in definitions):
+                continue
+            if not (imported and _read_elsewhere(state, reach, training, unit, origin)):
                 candidates.append(Held(origin, binding.name, own))
     attribute = _attribute_of(state, reach, code, origin)
     if attribute is not None:
@@ -178,6 +181,13 @@ def _gives(state: State, unit: Unit, definition: cst.CSTNode, origin: Origin) ->
         if isinstance(around, cst.BaseSmallStatement):
             return False
     return False
+
+
+def _is_around(state: State, unit: Unit, definition: cst.CSTNode, loader: Origin) -> bool:
+    """Whether a variable is given something around a loader, which cannot be prepared: ``t = tqdm(loader)``."""
+    target = unit.names.parents.get(definition)
+    assign = unit.names.parents.get(target) if isinstance(target, cst.AssignTarget) else None
+    return loader.role is Role.LOADER and isinstance(assign, cst.Assign) and wraps(state, unit, assign.value, loader)
 
 
 def held_last(state: State, unit: Unit, expression: cst.BaseExpression, role: Role) -> set[Origin]:

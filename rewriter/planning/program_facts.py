@@ -17,6 +17,7 @@ from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag, unread
+from ..analysis.devices.fed_before_move import fed_before_move
 from ..analysis.devices.gpu_numbers import spread
 from ..analysis.devices.kept_choices import kept_choice
 from ..analysis.devices.moved_batches import moved_batches
@@ -248,6 +249,9 @@ class _Analyses(ProgramFacts):
             shared=self.shared,
         )
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
+        if self.existing is None:
+            for unit, placement in fed_before_move(mover, self.reach, self.training, partial(self._early, plan_)):
+                collected[unit].placements.append(placement)
         turns = [e for part in collected.values() for e in part.effects if e.kind is EffectKind.DOWNLOAD]
         if not self.settled:
             written = {unit: part.written() for unit, part in collected.items()}

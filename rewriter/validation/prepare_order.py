@@ -10,6 +10,7 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators
 from ..facts.roles import Origin, Role
 from .program import EmittedProgram
@@ -66,6 +67,29 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
             if _is_given_before(program, program.state.calls[generator], record, Role.LOADER):
                 words = "this loader is prepared only after a generator was given it, which goes on with the other one"
                 yield Violation("prepared-late", program.at(record), words, program.at(program.state.calls[generator]))
+    yield from _kept_before(program)
+
+
+def _kept_before(program: EmittedProgram) -> Iterator[Violation]:
+    """The objects that are given a loader before it is prepared, and go through the batches of the other one."""
+    loops = (*program.training.train_loops, *program.training.eval_loops)
+    read = {node for loop in loops if isinstance(loop, cst.For) for node in (loop.iter, *descendants(loop.iter))}
+    attributes = [node for node in read if isinstance(node, cst.Attribute)]
+    for record in program.prepares:
+        names = {argument.value.value for argument in record.node.args if isinstance(argument.value, cst.Name)}
+        for call in program.records if names else ():
+            given = [arg for arg in call.node.args if isinstance(arg.value, cst.Name) and arg.value.value in names]
+            if not given or not _is_given_before(program, call, record, Role.LOADER):
+                continue
+            for node in attributes:
+                held = program.state.values.get(node.value)
+                made = [thing for thing in call.result.things if held is not None and thing in held.things]
+                if any(getattr(thing, "node", None) is call.node for thing in made):
+                    loaders = origins(program.state.values.get(node), Role.LOADER)
+                    if any(o in origins(program.state.values.get(arg.value)) for arg in given for o in loaders):
+                        words = "this loader is prepared only after an object was given it, which reads the other one"
+                        yield Violation("prepared-late", program.at(record), words, program.at(call))
+                        break
 
 
 def _comes_after(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:

@@ -11,6 +11,7 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.loader_wrappers import wraps
 from ..analysis.dataflow.program_flow import solve
 from ..analysis.dataflow.solver import Slot
 from ..analysis.dataflow.values import CallRecord, State, Unit, origins
@@ -95,12 +96,13 @@ class EmittedProgram:
 
     @cached_property
     def prepared(self) -> dict[Origin, CallRecord]:
-        """What is prepared, each with a call that prepares it."""
+        """What is prepared, each with a call that prepares it; a bar around a loader is no loader."""
         found: dict[Origin, CallRecord] = {}
         for record in self.prepares:
             for argument in record.node.args:
                 for origin in self.held(record.unit, argument.value):
-                    found.setdefault(origin, record)
+                    if origin.role is not Role.LOADER or not wraps(self.state, record.unit, argument.value, origin):
+                        found.setdefault(origin, record)
         return found
 
     def preparing(self, origin: Origin) -> CallRecord | None:

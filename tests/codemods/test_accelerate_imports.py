@@ -53,6 +53,31 @@ LEFT: dict[str, Callable[[], FileResult]] = {
 }
 
 
+EVALUATES = """\
+tests = accelerator.prepare(DataLoader(test, batch_size=32))
+def score(rows):
+    errors = []
+    for x, y in rows:
+        errors.append(accelerator.gather_for_metrics(model(x).argmax(1) != y).sum().item())
+    accelerator.print("errors", sum(errors))
+def show(rows):
+    for x, y in rows:
+        count = x.shape[0]
+        guesses = model(x).argmax(1).cpu().numpy()
+        for i in range(count):
+            accelerator.print(guesses[i])
+        break
+score(tests)
+show(tests)"""
+
+
+def test_a_loader_that_the_script_prepares_is_called_prepared() -> None:
+    """An evaluation that is not understood is as its author wrote it, and so is another one of the same loader."""
+    file = swapped(end=EVALUATES)
+    assert file.after == file.source.data.replace(b"from accelerate ", b"from torchlift.runtime ")
+    assert [found.id for found in file.diagnoses] == ["own-figure"]
+
+
 @pytest.mark.unchanged
 @pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
 def test_left_alone(case: Callable[[], FileResult]) -> None:

@@ -129,6 +129,46 @@ def test_the_name_is_followed_to_the_folder(lines: Lines) -> None:
     assert new == [HANDED, 'args.name = broadcast_object_list([time.strftime("%H%M")])[0]']
 
 
+QUESTIONS: dict[str, tuple[str, list[str]]] = {
+    "while it is taken": (
+        "while os.path.isdir(out):\n    out = time.strftime('%S')",
+        [
+            "while broadcast_object_list([os.path.isdir(out)])[0]:",
+            "    out = broadcast_object_list([time.strftime('%S')])[0]",
+        ],
+    ),
+    "if it is taken": (
+        "if Path(out).exists() and again:\n    out = f'{out}-{time.time()}'",
+        [
+            "if broadcast_object_list([Path(out).exists()])[0] and again:",
+            "    out = broadcast_object_list([f'{out}-{time.time()}'])[0]",
+        ],
+    ),
+    "in an expression": (
+        "out = time.strftime('%S') if os.path.exists(out) else out",
+        [
+            "out = broadcast_object_list([time.strftime('%S')])[0] "
+            "if broadcast_object_list([os.path.exists(out)])[0] else out"
+        ],
+    ),
+    "by a variable": (
+        "taken = os.path.exists(out)\nif not taken:\n    pass\nelse:\n    out = time.strftime('%S')",
+        [
+            "taken = broadcast_object_list([os.path.exists(out)])[0]",
+            "    out = broadcast_object_list([time.strftime('%S')])[0]",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("choice", "new"), QUESTIONS.values(), ids=QUESTIONS)
+def test_the_main_process_answers_whether_a_name_is_chosen(choice: str, new: list[str], lines: Lines) -> None:
+    """It makes the folder afterwards: a process that asks later would find it, and go another way."""
+    top = f"out, again = 'runs', True\n{choice}\nos.makedirs(out, exist_ok=True)"
+    _, emitted, findings = lines(imports=IMPORTS, top=top)
+    assert (emitted, findings) == ([HANDED, *new], [])
+
+
 def test_on_accelerate_the_same(lines: Lines) -> None:
     top = "out = time.strftime('%Y')\nos.makedirs(out, exist_ok=True)"
     _, new, findings = lines(imports=IMPORTS, top=top, options={"target": Target.ACCELERATE})

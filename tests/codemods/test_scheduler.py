@@ -89,6 +89,8 @@ ENDS_AT_A_NUMBER_OF_STEPS = {
     "left at the number of the batch": (EPOCHS, "if i == total: break", NUMBER, "9 * total"),
     "left at a count, or before": (EPOCHS, "if loss < 1e-3 or taken == total: break", NUMBER, "total"),
     "a while around it": ("while taken < total:", "", NUMBER, "total"),
+    "a while to a number made of its length": ("while taken < total:", "", "9 * len(loader)", "total"),
+    "one that is made of it at times": ("while taken < total:", "", "len(loader) if sys.argv[1:] else 500", "total"),
     "with a horizon of its own": ("while taken < total:", "", NUMBER, "500"),
 }
 ENDS_WITH_THE_LOADER = {
@@ -114,6 +116,16 @@ def test_of_a_training_that_ends_with_its_loader_it_is_prepared(
     way: tuple[str, ...], migrated: Callable[[str], str]
 ) -> None:
     assert "= accelerator.prepare( model, optimizer, loader, s )" in " ".join(migrated(_counted(way)).split())
+
+
+@pytest.mark.parametrize("names", ["model, optimizer, loader", "model, optimizer, loader, s"])
+def test_a_script_on_accelerate_decides_for_itself(names: str, migrated: Callable[[str], str]) -> None:
+    """Accelerate steps a scheduler that its author left out once a step, and so does the runtime."""
+    text = _counted((EPOCHS, "", NUMBER, "total")).replace("loss.backward()", "accelerator.backward(loss)")
+    text = text.replace("train(model,", "train(accelerator, model,").strip()
+    made = f"accelerator = Accelerator()\n{names} = accelerator.prepare({names})\ntrain(accelerator,"
+    text = "from accelerate import Accelerator\n" + text.replace("\ntrain(accelerator,", f"\n{made}") + "\n"
+    assert migrated(text) == text.replace("from accelerate ", "from torchlift.runtime ")
 
 
 def _counted(way: tuple[str, ...]) -> str:

@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from ...facts.roles import SHARES, Origin, Role
+from ...facts.roles import Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.walk import descendants
+from ..training.gradient_path import GradientPath
 from ..training.training import Training, whole
+from .fed_before_move import yielded
 from .kept_on_host import kept_on_host
+from .moves import is_host
 
 _FACTORIES = frozenset(
     f"torch.{name}"
@@ -66,6 +69,9 @@ def _meetings(
         yield unit, node, f"gives the model what no data loader has yielded: {mismatch}", "add .to(accelerator.device)"
     for unit, node in _sent_to_host(state, reach, training):
         yield unit, node, f"moves what it gives the model to the CPU: {mismatch}", "remove the move"
+    for unit, node in _pinned(state, reach, training):
+        remedy = "write accelerator.device in place of the CPU"
+        yield unit, node, f"puts a part of the loss on the CPU by name: {mismatch}", remedy
 
 
 def _names_device(state: State, call: cst.Call) -> bool:
@@ -73,8 +79,11 @@ def _names_device(state: State, call: cst.Call) -> bool:
 
 
 def _has_device(state: State) -> bool:
-    """Whether the script chooses a device anywhere, or reads one that its user chooses."""
+    """Whether the script chooses a device anywhere but the CPU, or reads one that its user chooses."""
+    said = {node for call in state.calls if is_host(call) for node in (call, call.func)}
     for node, slot in state.values.items():
+        if node in said or (isinstance(node, cst.SimpleString) and is_host(node)):
+            continue
         if isinstance(node, cst.Attribute) and (node.attr.value in ("device", "dev") or _of_cuda(node)):
             if node.attr.value != "device" or not origins(slot, Role.DEVICE):
                 return True
@@ -112,7 +121,7 @@ def _fed(
             continue  # a model calls its parts, and others of the same class may have been fed
         value = call.args[0].value if call.args and not call.args[0].star else None
         if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
-            if not origins(state.values.get(value), *SHARES) and not _placed(unit, value):
+            if not yielded(state, unit, value) and not _placed(unit, value):
                 yield unit, value
 
 
@@ -130,6 +139,22 @@ def _sent_to_host(state: State, reach: Reach, training: Training) -> Iterator[tu
                 given += bindings_value(unit.names, binding, earlier)
             moves = (value for value in given if isinstance(value, cst.Call) and method_name(value) == "cpu")
             yield from ((unit, move) for move in moves)
+
+
+def _pinned(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    """The parts of a loss that are put on the CPU by name: ``torch.randn_like(mean).to("cpu")``."""
+    path = GradientPath(reach, training).nodes
+    for call, record in state.calls.items():
+        if call in path and _to_cpu(call):
+            yield record.unit, call
+
+
+def _to_cpu(call: cst.Call) -> bool:
+    """``x.cpu()``, ``x.to("cpu")``, ``torch.zeros(3, device="cpu")``."""
+    name = method_name(call) if isinstance(call.func, cst.Attribute) else ""
+    places = [arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "device"]
+    places += [arg.value for arg in call.args[:1] if name == "to" and arg.keyword is None]
+    return (name == "cpu" and not call.args) or any(map(is_host, places))
 
 
 def _placed(unit: Unit, value: cst.BaseExpression) -> bool:

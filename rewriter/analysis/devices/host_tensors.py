@@ -12,7 +12,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import bindings_value, reaching
 from ..syntax.walk import descendants
-from .moves import Mover
+from .moves import Mover, is_host
 
 _PAIRING = frozenset("eq ne lt le gt ge equal allclose isclose add sub mul div maximum minimum where mm matmul".split())
 """Methods of a tensor that need their argument on its device."""
@@ -233,7 +233,7 @@ def _to_host(call: cst.Call) -> bool:
     """``x.cpu()``, ``x.to("cpu")``."""
     name = method_name(call)
     first = call.args[0].value if call.args else None
-    return name == "cpu" or (name == "to" and isinstance(first, cst.SimpleString) and first.evaluated_value == "cpu")
+    return name == "cpu" or (name == "to" and first is not None and is_host(first))
 
 
 def moved_before(mover: Mover, unit: Unit, node: cst.BaseExpression) -> bool:

@@ -202,7 +202,7 @@ class Mover:
             if arg.star or (arg.keyword is not None and arg.keyword.value != "device"):
                 continue
             held = origins(self.state.values.get(arg.value), Role.DEVICE, Role.PLACE)
-            if _is_host(arg.value):
+            if is_host(arg.value):
                 return None
             if any(o.qualified != "follows" for o in held):
                 return arg
@@ -375,7 +375,7 @@ def unpinned(node: cst.BaseExpression) -> cst.BaseExpression:
     return node
 
 
-def _is_host(node: cst.BaseExpression) -> bool:
+def is_host(node: cst.BaseExpression) -> bool:
     """Whether an expression names the CPU outright: such a move is meant."""
     if isinstance(node, cst.Call) and method_name(node) == "device" and len(node.args) == 1:
         node = node.args[0].value

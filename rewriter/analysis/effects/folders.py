@@ -12,6 +12,7 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Trail, Unit, traces
+from ..syntax.definitions import seen_values
 from ..syntax.walk import descendants
 from .existing_guards import guarded, starred
 from .handles import Handles, asks_existence
@@ -83,6 +84,7 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
                 for value in _paths(state, unit, call):
                     sources.update(dict.fromkeys(t.node for t in traces(state.values.get(value), Trail.STAMP)))
     done: set[cst.CSTNode] = set()
+    asked: dict[cst.CSTNode, Unit] = {}
     for source in sources:
         unit = next(u for u in reach.units if source in u.names.parents)
         assert isinstance(source, cst.Call)
@@ -96,8 +98,32 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
         if node not in done and not _is_handed_out(state, unit, source) and not guarded(state, unit, source):
             done.add(node)
             yield unit, Received(node, source, "each process would have a different name")
+            asked.update(dict.fromkeys(_questions_around(unit, node), unit))
+    for question, unit in asked.items():
+        if question not in done and not _is_handed_out(state, unit, question):
+            assert isinstance(question, cst.Call)
+            yield (
+                unit,
+                Received(question, question, "all processes must go on alike, and one may make the folder first"),
+            )
     for unit in reach.units:
         yield from ((unit, answer) for answer in _numbered(state, unit, reach))
+
+
+def _questions_around(unit: Unit, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The questions for files that decide whether a process comes to a node: ``while os.path.isdir(path):``, also by a
+    variable. One process may have made the folder before another asks."""
+    below = node
+    for around in unit.names.ancestors(node):
+        if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            return
+        if isinstance(around, (cst.If, cst.While, cst.IfExp)) and below is not around.test:
+            parts = (around.test, *descendants(around.test))
+            values = [v for part in parts if isinstance(part, cst.Name) for v in seen_values(unit.names, part)]
+            for part in (*parts, *(part for value in values for part in (value, *descendants(value)))):
+                if asks_existence(part):
+                    yield part
+        below = around
 
 
 def _temporary(unit: Unit, source: cst.Call) -> Received | Finding:

@@ -259,9 +259,16 @@ class Equality:
             self._written(unit, target, source)
 
     def _called_on(self, unit: Unit, call: cst.Call) -> None:
-        """What a method is given stays in its object: in a list, a meter."""
+        """What a method is given stays in its object: in a list, a meter. So does what the object is called with."""
         func = call.func
-        if not isinstance(func, cst.Attribute) or not call.args or call not in self.state.calls:
+        if not call.args or call not in self.state.calls:
+            return
+        if not isinstance(func, cst.Attribute) or any(f.name.value == "__call__" for f in self._methods(call)):
+            held = self.state.values.get(func)
+            called = [t for t in held.things if isinstance(t, Instance)] if held is not None else []
+            for thing in called if any(self._sets_itself(method) for method in self._methods(call)) else ():
+                for arg in call.args:
+                    self._note(thing, unit, arg.value)
             return
         if any(bars(unit, func.value)):  # a bar shows it, and gives nothing back
             return
@@ -276,6 +283,23 @@ class Equality:
         if not instances and not roles and not outside and isinstance(unit.names.parents.get(call), cst.Expr):
             for arg in call.args:
                 self._note(self._target(unit, func.value), unit, arg.value)
+
+    def _methods(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
+        yield from (function for function in self.reach.called(call) if isinstance(function, cst.FunctionDef))
+
+    def _sets_itself(self, method: cst.FunctionDef) -> bool:
+        """Whether a method, or another one that it calls, sets an attribute of its object, or fills one."""
+        for code in self.reach.below(method):
+            for node in self.reach.own(code):
+                targets: list[cst.CSTNode] = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+                targets += [node.target] if isinstance(node, (cst.AugAssign, cst.AnnAssign)) else []
+                filled = node.value if isinstance(node, cst.Expr) else None
+                if isinstance(filled, cst.Call) and not self.reach.called(filled):
+                    targets += [filled.func.value] if isinstance(filled.func, cst.Attribute) else []
+                parts = [part for target in targets for part in (target, *descendants(target))]
+                if any(isinstance(p, cst.Attribute) and getattr(p.value, "value", "") == "self" for p in parts):
+                    return True
+        return False
 
     def _keeps(self, call: cst.Call) -> bool:
         """Whether a method may keep what it is given: one that only computes something from it does not."""

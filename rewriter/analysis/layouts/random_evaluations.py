@@ -15,12 +15,13 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ...facts.module import Form, Gather
-from ...facts.roles import TENSORS, Origin
+from ...facts.roles import TENSORS
 from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.held_code import held_code
 from ..dataflow.solver import Slot
-from ..dataflow.values import Instance, Klass, Mapping, Sequence, State, Unit, origins
+from ..dataflow.values import Mapping, Sequence, State, Unit, origins
 from ..syntax.definitions import plain_values, unshadowed
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.scopes import Binding
@@ -177,27 +178,21 @@ def _in_data(state: State, reach: Reach, loop: cst.CSTNode) -> str:
         workers = keyword(loader.node, "num_workers", 5)
         if data is None:
             continue
-        found = _of_data_set(state, reach, data, workers is not None and not is_zero(workers))
-        if found := found or _of_transforms(state, unit, data, set()):
+        made_elsewhere = workers is not None and not is_zero(workers)
+        used = [given for given in (data, keyword(loader.node, "collate_fn", 6)) if given is not None]
+        for given in used:
+            if found := _of_code(state, reach, given, made_elsewhere):
+                return found
+        if found := _of_transforms(state, unit, data, set()):
             return found
     return ""
 
 
-def _of_data_set(state: State, reach: Reach, data: cst.BaseExpression, workers: bool) -> str:
-    """A draw in `__getitem__` of the program's own data set: of torch, or in a worker of any generator."""
-    held = state.values.get(data)
-    for thing in held.things if held is not None else ():
-        klass = (
-            thing.klass
-            if isinstance(thing, Instance)
-            else state.klass.get(thing)
-            if isinstance(thing, Origin)
-            else None
-        )
-        getter = klass.method("__getitem__") if isinstance(klass, Klass) else None
-        if getter is None:
-            continue
-        for node in reach.runs(getter.node.body, getter.unit):
+def _of_code(state: State, reach: Reach, given: cst.BaseExpression, workers: bool) -> str:
+    """A draw in the program's own code that makes rows or batches of them: the data set, its transforms, what collates;
+    of torch, or in a worker of any generator."""
+    for function in held_code(state, given):
+        for node in reach.runs(function.node.body, function.unit):
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
             found = drawn(record) if record is not None else None
             if record is not None and found is not None and (found.generator == "torch" or workers):

@@ -41,6 +41,8 @@ def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: O
         return "step"
     if _asks_later(reach.state, scheduler):
         return "own batch"
+    if all(_runs_to_count(reach, loop) for loop in loops):
+        return "step"
     counted = all(_left_at_count(reach, loop) for loop in loops) and not _built_with_length(reach, scheduler)
     return "step" if counted else "optimizer step"
 
@@ -91,7 +93,21 @@ def _left_at_count(reach: Reach, loop: cst.CSTNode) -> bool:
     counters = _counters(loop)
     around = unit.names.enclosing(loop, cst.For, cst.While)
     tests = [test for each in (loop, *around) for test in _exits(unit, each)]
-    return any(_counts_to(reach, unit, test, counters) for test in tests)
+    bounds = [bound for test in tests for bound in _bounds(test, counters)]
+    return any(not made_of_length(reach, unit, bound) for bound in bounds)
+
+
+def _runs_to_count(reach: Reach, loop: cst.CSTNode) -> bool:
+    """
+    Whether a loop begins anew until a number of steps is made: ``while step < total:`` around a loop over the loader.
+
+    Each process makes that many steps then, whatever the number is made of: the schedule has to be as long.
+    """
+    unit = next((u for u in reach.units if loop in u.names.parents), None)
+    if unit is None or not isinstance(loop, cst.For):
+        return False
+    around = (each for each in unit.names.enclosing(loop, cst.While) if isinstance(each, cst.While))
+    return any(True for each in around for _ in _bounds(each.test, _counters(loop)))
 
 
 def _counters(loop: cst.For | cst.While) -> list[cst.BaseExpression]:
@@ -117,17 +133,15 @@ def _exits(unit: Unit, loop: cst.CSTNode) -> Iterator[cst.BaseExpression]:
                 yield choice.test
 
 
-def _counts_to(reach: Reach, unit: Unit, test: cst.BaseExpression, counters: list[cst.BaseExpression]) -> bool:
-    """``step >= total``, with a counter on one side, and a number on the other that no loader gives."""
+def _bounds(test: cst.BaseExpression, counters: list[cst.BaseExpression]) -> Iterator[cst.BaseExpression]:
+    """What a counter is compared with: ``step >= total``."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or):
-        return any(_counts_to(reach, unit, part, counters) for part in (test.left, test.right))
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-        return False
-    right = test.comparisons[0].comparator
-    for side, bound in ((test.left, right), (right, test.left)):
-        if any(side.deep_equals(one) for one in counters):
-            return not made_of_length(reach, unit, bound)
-    return False
+        yield from (bound for part in (test.left, test.right) for bound in _bounds(part, counters))
+    elif isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        right = test.comparisons[0].comparator
+        for side, bound in ((test.left, right), (right, test.left)):
+            if any(side.deep_equals(one) for one in counters):
+                yield bound
 
 
 def made_of_length(reach: Reach, unit: Unit, value: cst.CSTNode, depth: int = 6) -> bool:

@@ -11,7 +11,7 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
-from ..dataflow.solver import Slot
+from ..dataflow.solver import Slot, Thing
 from ..dataflow.values import (
     CallRecord,
     External,
@@ -213,15 +213,35 @@ def _is_off(default: cst.BaseExpression | None) -> bool:
 
 
 def whole(state: State, model: Origin) -> Origin:
-    """The model that a model is a part of, or itself; of several that share it the one that training runs."""
+    """
+    The model that a model is a part of, or itself; of several that share it the one that training runs.
+
+    A trainer that happens to be a module is no such whole.
+    """
     seen = {model}
     while True:
         owners = [w for w, parts in state.parts.items() if model in parts and isinstance(w, Origin)]
+        owners = [owner for owner in owners if not is_trainer(state, owner)]
         owner = next((w for w in owners if w in state.trained), owners[0] if owners else None)
         if owner is None or owner in seen:
             return model
         seen.add(owner)
         model = owner
+
+
+class _Trainers(frozenset[Thing]):
+    """The modules without a forward pass that keep a loader or an optimizer."""
+
+
+def is_trainer(state: State, module: Origin) -> bool:
+    """Whether a module only trains others: its class has no ``forward``, and a loader or an optimizer is in it."""
+    trainers = state.shared.get(_Trainers)
+    if not isinstance(trainers, _Trainers):
+        keepers = {thing for thing, held in state.fields() if origins(held, Role.LOADER, Role.OPTIMIZER)}
+        classes = {thing: klass for thing in keepers if (klass := state.klass.get(thing)) is not None}
+        trainers = _Trainers(thing for thing, klass in classes.items() if klass.method("forward") is None)
+        state.shared[_Trainers] = trainers
+    return module in trainers
 
 
 def _classify(state: State, record: CallRecord, found: Training) -> None:

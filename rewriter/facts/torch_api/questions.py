@@ -555,6 +555,12 @@ def written_path(name: str) -> int | None:
     return found.path if found is not None else None
 
 
+def written_data(name: str) -> int | None:
+    """The position of what a call writes as it is, with all that is in it: ``pickle.dump``."""
+    found = transfer(name, outside.Write)
+    return found.data if found is not None else None
+
+
 def in_memory(name: str) -> bool:
     """Whether a call makes a buffer in memory that is written like a file."""
     return transfer(name, outside.InMemory) is not None

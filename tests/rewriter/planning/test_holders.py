@@ -547,3 +547,65 @@ def test_a_device_that_is_kept_in_branches_is_asked_where_the_object_trains() ->
     )
     after = result(KEEPS.format(store=store, score=WRITES)).after.decode()
     assert after.index("def fit") < after.index("self.accelerator = Accelerator(")
+
+
+SETTINGS = """\
+import os
+
+
+class Settings:
+    def __init__(self, name):
+        self.name = name
+
+    def folder(self):
+        if os.path.exists(self.name):
+            os.remove(self.name)
+        os.mkdir(self.name)
+
+    def told(self):
+        return TOLD
+"""
+TAKES_SETTINGS = """\
+import json
+import pickle
+import torch
+from torch.utils.data import DataLoader
+from settings import Settings
+
+
+def main(settings):
+    settings.folder()
+    READ
+    model = torch.nn.Linear(4, 2)
+    loader = DataLoader(data, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+main(Settings("run"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "told", "kept"),
+    [
+        ("print(vars(settings))", "self.name", False),
+        ("text = json.dumps(settings.__dict__)", "self.name", False),
+        ("print(settings.told())", "self.__dict__", False),
+        ("pickle.dump({'settings': settings}, open('s.pkl', 'wb'))", "self.name", False),
+        ("settings.__dict__.update(name='other')", "self.name", True),
+        ("print(settings.__dict__['name'])", "self.name", True),
+        ("print(settings.told())", "self.name", True),
+    ],
+)
+def test_what_shows_all_its_attributes_does_not_keep_the_accelerator(
+    read: str, told: str, kept: bool, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    """It would be shown, or saved, with the settings."""
+    texts, _ = trained_project(train=TAKES_SETTINGS.replace("READ", read), settings=SETTINGS.replace("TOLD", told))
+    assert ("self.accelerator = accelerator" in texts["settings"]) is kept
+    assert kept or "def folder(self, accelerator):" in texts["settings"]

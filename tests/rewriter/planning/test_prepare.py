@@ -284,3 +284,151 @@ for x, y in DataLoader(rows, batch_size=4):
 """
     after, found = trained_project(train=train)
     assert "net, optimizer = accelerator.prepare(\n    net, optimizer\n)\n" in after["train"] and found == []
+
+
+BARS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
+{loader}
+def fit(epochs):
+    net = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(epochs):
+        {bar}
+        for x, y in rows:
+            loss = nn.functional.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            rows.set_postfix(loss=loss.item())
+fit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loader", "bar", "expected"),
+    [
+        (
+            "loader = DataLoader(data, batch_size=8, shuffle=True)",
+            "rows = tqdm(loader)",
+            "loader = DataLoader(data, batch_size=8, shuffle=True)\nloader = accelerator.prepare(loader)\n",
+        ),
+        (
+            "loader = DataLoader(data, batch_size=8, shuffle=True)\nloader = tqdm(loader)",
+            "rows = loader",
+            "loader = accelerator.prepare(DataLoader(data, batch_size=8, shuffle=True))\n",
+        ),
+        (
+            "loader = DataLoader(data, batch_size=8, shuffle=True)\ndef bar(rows):\n    return tqdm(rows, leave=False)",
+            "rows = bar(loader)",
+            "loader = DataLoader(data, batch_size=8, shuffle=True)\nloader = accelerator.prepare(loader)\n",
+        ),
+        (
+            "",
+            "rows = tqdm(DataLoader(data, batch_size=8, shuffle=True))",
+            "rows = tqdm(accelerator.prepare(DataLoader(data, batch_size=8, shuffle=True)), disable=",
+        ),
+    ],
+    ids=["a variable of its own", "the loader's variable", "made by a function", "around a new loader"],
+)
+def test_the_loader_inside_a_bar_is_prepared_and_not_the_bar(
+    loader: str, bar: str, expected: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, findings = trained_project(train=BARS.format(loader=loader, bar=bar))
+    assert expected in texts["train"]
+    assert "rows = accelerator.prepare(rows)" not in texts["train"]
+    assert findings == []
+
+
+OWN_ITERATOR = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Helper:
+    def __init__(self, loader):
+        self.inner = super(Own, loader).__iter__()
+    def __iter__(self):
+        return iter(list(self.inner))
+class Own(DataLoader):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.drawn = super().__iter__()
+    def __iter__(self):
+        {body}
+    def __next__(self):
+        return next(self.drawn)
+loader = Own(TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,))), batch_size=8, shuffle=True)
+net = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        ("return (next(self.drawn) for _ in range(len(self)))", True),
+        ("return self", True),
+        ("yield from (self.collate_fn([self.dataset[i] for i in rows]) for rows in self.batch_sampler)", True),
+        ("self.drawn = super().__iter__(); return self", False),
+        ("self.drawn = DataLoader.__iter__(self); return self", False),
+        ("return iter(Helper(self))", False),
+    ],
+)
+def test_a_loader_whose_own_iterator_no_shard_reaches_is_refused(
+    body: str, refused: bool, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, findings = trained_project(train=OWN_ITERATOR.format(body=body))
+    assert findings == (["prepare"] if refused else [])
+    assert ("accelerator.prepare(" in texts["train"]) is not refused
+
+
+RUNNER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Runner(nn.Module):
+    def __init__(self, net, rows, optimizer):
+        super().__init__()
+        self.net, self.rows, self.optimizer = net, rows, optimizer
+        self.criterion = nn.CrossEntropyLoss()
+{forward}
+    def run(self):
+        for x, y in self.rows:
+            loss = self.criterion(self.net(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+rows = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,))), batch_size=8, shuffle=True)
+net = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+runner = Runner(net, rows, optimizer)
+runner.run()
+"""
+
+
+def test_a_module_that_trains_another_one_gets_the_prepared_loader(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    texts, findings = trained_project(train=RUNNER.format(forward=""))
+    prepared = "net, optimizer, rows = accelerator.prepare(\n    net, optimizer, rows\n)\nrunner = Runner("
+    assert prepared in texts["train"]
+    assert findings == []
+
+
+def test_a_model_that_keeps_a_loader_gets_the_prepared_one(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    forward = "    def forward(self, x):\n        return self.net(x)"
+    texts, findings = trained_project(train=RUNNER.format(forward=forward))
+    first, _, behind = texts["train"].partition("runner = Runner(")
+    assert "rows = accelerator.prepare(rows)\n" in first
+    assert "runner, optimizer = accelerator.prepare(\n    runner, optimizer\n)\n" in behind
+    assert findings == []

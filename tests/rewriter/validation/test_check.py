@@ -159,6 +159,39 @@ def test_a_model_made_anew_must_be_prepared_anew() -> None:
     assert broken(AFTER + text.replace("PREPARE", "optimizer = accelerator.prepare(optimizer)")) == {"model-prepared"}
 
 
+@pytest.mark.parametrize("bar", ["bar = tqdm(loader)", "def show(rows):\n    return tqdm(rows)\nbar = show(loader)"])
+def test_a_bar_around_a_loader_is_no_loader_to_prepare(bar: str) -> None:
+    before = BEFORE.replace("for x, y in loader", f"from tqdm import tqdm\n{bar}\nfor x, y in bar")
+    after = AFTER.replace("for x, y in loader", f"from tqdm import tqdm\n{bar}\nfor x, y in bar")
+    assert broken(after, before) == set()
+    of_the_bar = after.replace(PREPARE, "model, optimizer = accelerator.prepare(model, optimizer)\n")
+    of_the_bar = of_the_bar.replace("for x, y in bar", "bar = accelerator.prepare(bar)\nfor x, y in bar")
+    assert broken(of_the_bar, before) == {"loader-prepared"}
+
+
+@pytest.mark.parametrize("base", ["", "(nn.Module)"])
+def test_an_object_that_reads_a_loader_is_given_the_prepared_one(base: str) -> None:
+    keeper = f"""
+class Runner{base}:
+    def __init__(self, model, rows):
+        super().__init__()
+        self.model = model
+        self.rows = rows
+    def run(self):
+        for x, y in self.rows:
+            loss = F.cross_entropy(self.model(x), y)
+            BACKWARD
+            optimizer.step()
+"""
+    start = "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nloader = DataLoader(data, 8)\n"
+    head = HEAD + "model = nn.Linear(2, 2)\n" + start + keeper
+    before = head.replace("BACKWARD", "loss.backward()") + "runner = Runner(model, loader)\nrunner.run()\n"
+    made = "from torchlift.runtime import Accelerator\naccelerator = Accelerator()\n"
+    after = head.replace("BACKWARD", "accelerator.backward(loss)") + made
+    assert broken(f"{after}{PREPARE}runner = Runner(model, loader)\nrunner.run()\n", before) == set()
+    assert broken(f"{after}runner = Runner(model, loader)\n{PREPARE}runner.run()\n", before) == {"prepared-late"}
+
+
 def test_a_loader_that_is_trained_on_is_prepared_also_where_its_batches_are_moved() -> None:
     after = with_(PREPARE, "model, optimizer = accelerator.prepare(model, optimizer)\n")
     moved = "loader:\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n"

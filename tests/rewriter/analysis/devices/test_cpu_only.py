@@ -21,10 +21,18 @@ Trained = Callable[..., tuple[str, list[str]]]
         {"step": "zeros = torch.zeros(len(x), 8)\nscores = model(zeros)"},
         {"top": "rows = read()\n", "epoch": "scores = model(rows)"},
         {"top": "rows = read()\n", "end": "scores = model(rows[:100])"},
+        {"end": "for x, y in data:\n    scores = model(x)"},
         {"step": "x, y = x.cpu(), y.cpu()\nscores = model(x)"},
         {"step": "scores = model(x.cpu())"},
     ],
-    ids=["made by hand", "a test set at once", "a part of it", "a batch that is moved there", "moved where it is fed"],
+    ids=[
+        "made by hand",
+        "a test set at once",
+        "a part of it",
+        "each row",
+        "a batch that is moved there",
+        "moved where it is fed",
+    ],
 )
 def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
     text, findings = trained(**part)
@@ -56,6 +64,43 @@ def test_what_stays_on_the_cpu_is_not_taken_there(trained: Trained) -> None:
     text, findings = trained(step=step, top="history = []\n")
     assert "cpu-only" in findings
     assert "history.append(loss.data.numpy())" in text
+
+
+PINNED = """\
+class Noisy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 2)
+    def forward(self, x):
+        out = self.layer(x)
+        noise = {noise}
+        return out + noise
+model = Noisy()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("noise", "stays"),
+    [
+        ("torch.randn_like(out).to('cpu')", True),
+        ("torch.rand_like(out).to(torch.device('cpu'))", True),
+        ("torch.zeros_like(out, device='cpu')", True),
+        ("torch.normal(0.0, 1.0, out.shape, device=torch.device('cpu'))", True),
+        ("out.abs().cpu()", True),
+        ("torch.randn_like(out)", False),
+        ("torch.randn_like(out).to(out.dtype)", False),
+        ("out.cpu().mean().item()", False),
+    ],
+)
+def test_what_the_loss_is_made_of_is_put_on_the_cpu_by_name(noise: str, stays: bool, trained: Trained) -> None:
+    text, findings = trained(built=PINNED.format(noise=noise))
+    assert ("accelerator = Accelerator(cpu=True)\n" in text, "cpu-only" in findings) == (stays, stays)
+
+
+def test_a_figure_that_is_put_on_the_cpu_by_name(trained: Trained) -> None:
+    text, findings = trained(step="seen.append(loss.detach().to('cpu'))", top="seen = []\n")
+    assert "accelerator = Accelerator()\n" in text and "cpu-only" not in findings
 
 
 KEEPER = """\

@@ -489,3 +489,53 @@ def test_one_that_the_script_moves_stays_as_it_is(trained: Trained) -> None:
     loss = "target = teacher(x).detach()\nloss = (model(x) - target).pow(2).mean()"
     text, _ = trained(built=f"{TEACHER}teacher.cuda()", loss=loss)
     assert "teacher = torch.nn.Linear(8, 2)\n" in text and "teacher.to(accelerator.device)" in text
+
+
+FED_EARLY = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def look(net, rows):
+    return net(rows)
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{before}
+model.to(device)
+{after}
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "follows"),
+    [
+        ("out = model(data[0][0])", "model(data[0][0].to(accelerator.device))"),
+        ("for x, y in data:\n    out = model(x)", "model(x.to(accelerator.device))"),
+        ("rows = torch.randn(2, 8)\nout = model(rows)", "model(rows.to(accelerator.device))"),
+        ("out = model(torch.zeros(8), flag)", "model(torch.zeros(8).to(accelerator.device), flag)"),
+        ("out = look(model, data[0][0])", "net(rows.to(accelerator.device))"),
+        ("for x, y in loader:\n    out = model(x)\n    break", "out = model(x)\n"),
+    ],
+    ids=["a row", "each row", "drawn", "with a flag", "in a function", "a batch"],
+)
+def test_what_a_model_is_given_before_it_is_moved_follows_it(
+    before: str, follows: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    """On the CPU both were; `prepare` has moved the model by then."""
+    texts, findings = trained_project(train=FED_EARLY.format(before=before, after=""))
+    assert follows in texts["train"]
+    assert findings == []
+
+
+def test_what_a_model_is_given_after_it_is_moved_is_the_scripts_own_affair(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    texts, _ = trained_project(train=FED_EARLY.format(before="", after="out = model(read(data))"))
+    assert "out = model(read(data))\n" in texts["train"]

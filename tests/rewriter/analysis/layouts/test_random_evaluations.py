@@ -357,3 +357,88 @@ def test_what_is_received_settles_what_is_made_of_it() -> None:
     text = _text(HEAD + parts + VALID + TRAIN + PAIR + decided)
     assert text.count("broadcast_object_list(") == 1
     assert "    score = broadcast_object_list([score])[0]\n    if score < 0.5:\n" in text
+
+
+HELD = """\
+class Noise:
+    def __call__(self, x):
+        return self.add(x)
+
+    def add(self, x):
+        return x + NOISE
+
+class Blur(nn.Module):
+    def forward(self, x):
+        return x * NOISE
+
+class Changed(Dataset):
+    def __init__(self, transform=None):
+        self.rows, self.transform = [torch.ones(8)] * 64, transform
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return self.transform(self.rows[i]) if self.transform else self.rows[i]
+
+def noisy(rows):
+    return torch.stack([row + NOISE for row in rows])
+
+class Taker:
+    def together(self, rows):
+        return noisy(rows)
+
+"""
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        "Changed(Noise()), batch_size=4",
+        "Changed(transforms.Compose([transforms.ToTensor(), Noise()])), batch_size=4",
+        "Changed(Blur()), batch_size=4",
+        "Changed(lambda x: Noise()(x)), batch_size=4",
+        "datasets.FakeData(transform=Noise()), batch_size=4",
+        "Changed(), batch_size=4, collate_fn=noisy",
+        "Changed(), batch_size=4, collate_fn=lambda rows: noisy(rows)",
+        "Changed(), batch_size=4, collate_fn=Taker().together",
+    ],
+)
+@pytest.mark.parametrize(("noise", "received"), [("torch.rand(8)", True), ("torch.zeros(8)", False)])
+def test_what_the_data_set_holds_draws(loader: str, noise: str, received: bool) -> None:
+    """An object that changes the rows, a function that puts them together."""
+    valid = f"valid_loader = DataLoader({loader})\n"
+    text = _text(HEAD + HELD.replace("NOISE", noise) + LOOP + valid + TRAIN + PLATEAU, code="mean")
+    assert ("    total = broadcast_object_list([total])[0]\n" in text) is received
+
+
+COUNTER = """\
+class Patience:
+    def __init__(self):
+        self.best, self.bad, self.over, self.seen = None, 0, False, []
+
+    def __call__(self, value):
+        self.look(value)
+
+    def look(self, value):
+        LOOK
+
+patience = Patience()
+"""
+
+
+@pytest.mark.parametrize(
+    ("look", "received"),
+    [
+        ("self.over = self.best is not None and value > self.best", True),
+        ("self.seen.append(value)", True),
+        ("print(value)", False),
+    ],
+)
+@pytest.mark.parametrize("name", ["patience", "keeper.patience"])
+def test_an_object_that_is_called_with_a_figure(look: str, received: bool, name: str) -> None:
+    """What it keeps is asked for afterwards."""
+    keeper = "class Keeper:\n    def __init__(self):\n        self.patience = Patience()\n\nkeeper = Keeper()\n"
+    stop = f"    {name}(validate(valid_loader))\n    if {name}.over or len({name}.seen) > 3:\n        break\n"
+    text = _text(HEAD + LOOP + COUNTER.replace("LOOK", look) + keeper + VALID + TRAIN + stop)
+    assert ("    total = broadcast_object_list([total])[0]\n" in text) is received
