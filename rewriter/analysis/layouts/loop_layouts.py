@@ -31,12 +31,7 @@ class LoopLayouts:
 
     def __init__(self, state: State, reach: Reach, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> None:
         self.unit = unit
-        rows = _drawn(state, reach, unit, loop)
-        if not rows and isinstance(loop, cst.For):
-            rows = _rows(loop)
-        self._walk = Interpreter(state, reach, Seeds(rows, models=True))
-        if not isinstance(loop, cst.CompFor):
-            self._walk.turns(loop, unit)
+        self._walk = _walks(state).of(reach, unit, loop).copied()
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
         """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""
@@ -74,6 +69,32 @@ class LoopLayouts:
         """What an expression of the loop gives."""
         found = self._walk.held.get(node)
         return found if found is not None else self._walk.value(node, self.unit)
+
+
+class _Walks:
+    """The walks through the loops of a program, each made once: many ask about one loop."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._made: dict[tuple[Reach, cst.CSTNode], Interpreter] = {}
+
+    def of(self, reach: Reach, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> Interpreter:
+        """The walk through a loop, done; it is to be copied before it is asked about expressions."""
+        if (reach, loop) not in self._made:
+            rows = _drawn(self._state, reach, unit, loop)
+            if not rows and isinstance(loop, cst.For):
+                rows = _rows(loop)
+            walk = self._made[reach, loop] = Interpreter(self._state, reach, Seeds(rows, models=True))
+            if not isinstance(loop, cst.CompFor):
+                walk.turns(loop, unit)
+        return self._made[reach, loop]
+
+
+def _walks(state: State) -> _Walks:
+    found = state.shared.get(_Walks)
+    if not isinstance(found, _Walks):
+        found = state.shared[_Walks] = _Walks(state)
+    return found
 
 
 def _drawn(
