@@ -141,13 +141,24 @@ def _counted(call: EvaluatedCall, thing: Thing) -> None:
 
 
 def _copied(call: EvaluatedCall, thing: Thing) -> None:
-    if isinstance(thing, Origin) and thing.role is Role.MODEL:
+    """A copy of a model is another model; a copy of what this call has made already is what it has made."""
+    if isinstance(thing, Origin) and thing.role is Role.MODEL and (earlier := _made_by(call, thing)) is not None:
+        call.state.solver.add(call.result, earlier)
+    elif isinstance(thing, Origin) and thing.role is Role.MODEL:
         made = call.make(Role.MODEL, "a copy of a model", thing.qualified, thing)
         if thing in call.state.klass:
             call.state.klass[made] = call.state.klass[thing]
         call.state.solver.flow(call.state.kinds(thing), call.state.kinds(made))
     else:
         call.state.solver.add(call.result, thing)
+
+
+def _made_by(call: EvaluatedCall, model: Origin) -> Origin | None:
+    """The copy that a call has made, if a model is that copy or was copied from it."""
+    copied: Origin | None = model
+    while copied is not None and copied.node is not call.node:
+        copied = copied.source
+    return copied
 
 
 def _handed_out(call: EvaluatedCall, qualified: str, thing: Thing) -> None:

@@ -23,20 +23,12 @@ class LoopLayouts:
     The layouts of one loop, a model being taken to give rows for rows where its code does not say otherwise.
 
     Args:
-        state: the solved program.
-        reach: its call graph.
         unit: the module of the loop.
-        loop: over batches; the rows of each are cut into shards.
+        walk: through the loop, done. Who asks for expressions goes on from there.
     """
 
-    def __init__(self, state: State, reach: Reach, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> None:
-        self.unit = unit
-        rows = _drawn(state, reach, unit, loop)
-        if not rows and isinstance(loop, cst.For):
-            rows = _rows(loop)
-        self._walk = Interpreter(state, reach, Seeds(rows, models=True))
-        if not isinstance(loop, cst.CompFor):
-            self._walk.turns(loop, unit)
+    def __init__(self, unit: Unit, walk: Interpreter) -> None:
+        self.unit, self._walk = unit, walk
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
         """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""
@@ -87,20 +79,32 @@ class ProgramLayouts:
 
     def __init__(self, state: State) -> None:
         self._state, self._reach = state, reach_of(state)
-        self._loops: dict[cst.CSTNode, LoopLayouts] = {}
+        self._walks: dict[cst.CSTNode, Interpreter] = {}
+        self._around: dict[cst.CSTNode, LoopLayouts] = {}
 
     def loop(self, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> LoopLayouts:
-        """Those of one loop of a module."""
-        if loop not in self._loops:
-            self._loops[loop] = LoopLayouts(self._state, self._reach, unit, loop)
-        return self._loops[loop]
+        """Those of one loop of a module, over batches; the rows of each are cut into shards."""
+        return LoopLayouts(unit, self._walk(unit, loop).copied())
 
     def around(self, unit: Unit, node: cst.CSTNode) -> list[LoopLayouts]:
         """Those of the innermost loops over batches in which a node runs, also by way of the callers of its
         function."""
         loops = self._reach.batch_loops(node, unit)
         found = [loop for loop in loops if isinstance(loop, (cst.For, cst.While))]
-        return [self.loop(self._reach.unit_of(loop, unit), loop) for loop in found]
+        for loop in found:
+            if loop not in self._around:
+                self._around[loop] = self.loop(self._reach.unit_of(loop, unit), loop)
+        return [self._around[loop] for loop in found]
+
+    def _walk(self, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> Interpreter:
+        if loop not in self._walks:
+            rows = _drawn(self._state, self._reach, unit, loop)
+            if not rows and isinstance(loop, cst.For):
+                rows = _rows(loop)
+            walk = self._walks[loop] = Interpreter(self._state, self._reach, Seeds(rows, models=True))
+            if not isinstance(loop, cst.CompFor):
+                walk.turns(loop, unit)
+        return self._walks[loop]
 
 
 def layouts_of(state: State) -> ProgramLayouts:

@@ -359,7 +359,7 @@ class Calls(Expressions):
             return Unclear("a function that calls itself", node) if any(map(varies, held)) else REPLICATED
         scope = unit.names.scopes[node]
         for binding in scope.bindings.values():
-            self.values.pop(binding, None)
+            self._set(binding, None)
         places = positional(node)[1 if method else 0 :]
         self._units.append(unit)
         self._frames.append(constants)
@@ -371,18 +371,18 @@ class Calls(Expressions):
         for param in parameters(node):
             binding = scope.bindings[param.name.value]
             if param is node.params.star_arg:
-                self.values[binding] = Several(tuple(plain[len(places) :]))
+                self._set(binding, Several(tuple(plain[len(places) :])))
             elif param is node.params.star_kwarg:
                 rest = [
                     layout for name, layout in named.items() if name not in {p.name.value for p in parameters(node)}
                 ]
-                self.values[binding] = Each(join_all(map(inner, rest)))
+                self._set(binding, Each(join_all(map(inner, rest))))
             elif param.name.value in filled:
-                self.values[binding] = filled[param.name.value]
+                self._set(binding, filled[param.name.value])
             else:
                 none = param.default is not None and is_none(param.default)
                 default = self._eval(param.default) if param.default is not None else REPLICATED
-                self.values[binding] = Absent(neutral=True) if none else default
+                self._set(binding, Absent(neutral=True) if none else default)
         if isinstance(node, cst.Lambda):
             self._returned[-1].append(self._eval(node.body))
         else:

@@ -83,8 +83,8 @@ class Interpreter(Calls):
         elif isinstance(node, cst.Try):
             self._block(node.body)
             for handler in node.handlers:
-                before = dict(self.values)
-                self._block(handler.body)
+                with self._branching() as before:
+                    self._block(handler.body)
                 self._meet(before)
             for part in (node.orelse, node.finalbody):
                 if part is not None:
@@ -129,18 +129,22 @@ class Interpreter(Calls):
 
     def _both(self, node: cst.If) -> tuple[bool, bool]:
         """Go through both branches; which of them are left at their end."""
-        before = dict(self.values)
-        left = self._block(node.body)
-        after = dict(self.values)
-        self.values = before
+        with self._branching() as before:
+            left = self._block(node.body)
+        after = {binding: self.values.get(binding) for binding in before}
+        for binding, layout in before.items():
+            self._set(binding, layout)
         other = node.orelse
         gone = False
-        if isinstance(other, cst.If):
-            gone = self._branches(other)
-        elif other is not None:
-            gone = self._block(other.body)
+        with self._branching() as beside:
+            if isinstance(other, cst.If):
+                gone = self._branches(other)
+            elif other is not None:
+                gone = self._block(other.body)
+        after = {**beside, **after}  # what the second branch alone changes stays in the first as it was
         if gone and not left:
-            self.values = after
+            for binding, layout in after.items():
+                self._set(binding, layout)
         elif not left:
             self._meet(after)
         return left, gone
@@ -171,8 +175,8 @@ class Interpreter(Calls):
                 self._assign(node.target, elements(source, node.iter))
             else:
                 self._eval(node.test)
-            before = dict(self.values)
-            self._block(node.body)
+            with self._branching() as before:
+                self._block(node.body)
             self._rows_deep, self._choices = self._rows_deep - rows, choices
             self._meet({b: layout for b, layout in before.items() if b in self.values})
         if node.orelse is not None:

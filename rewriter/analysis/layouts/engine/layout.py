@@ -240,6 +240,8 @@ def varies(layout: Layout) -> bool:
 
 def join(one: Layout, other: Layout) -> Layout:
     """The layout of a value that comes from one of two paths."""
+    if one is other:
+        return one
     if one == other:
         return _same(one, other)
     for a, b in ((one, other), (other, one)):

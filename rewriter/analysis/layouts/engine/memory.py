@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import libcst as cst
 
@@ -31,6 +34,8 @@ from .layout import (
 )
 from .operations import elements, sized
 from .shapes import indexed
+
+Walk = TypeVar("Walk", bound="Memory")
 
 
 @dataclass
@@ -82,6 +87,8 @@ class Memory(ABC):
     _returned: list[list[Layout]] = field(default_factory=list)
     _yielded: list[list[Layout]] = field(default_factory=list)
     _looked_up: dict[Binding, Layout] = field(default_factory=dict)
+    _branch: dict[Binding, Layout | None] | None = None
+    """What the variables had that the branch which is gone through has changed."""
     _start: int = 0
     _before_turns: bool = False
     """What is evaluated was set before the loop."""
@@ -95,6 +102,15 @@ class Memory(ABC):
 
     def __post_init__(self) -> None:
         self.constants = constants_of(self.state)
+
+    def copied(self: Walk) -> Walk:
+        """The same walk, so far: what one goes through from here, the other knows nothing of."""
+        made = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, (dict, list)):
+                setattr(made, name, copy(value))
+        made.fed = {call: [*layouts] for call, layouts in self.fed.items()}
+        return made
 
     @property
     def _frame(self) -> Given:
@@ -113,15 +129,37 @@ class Memory(ABC):
         if not self._inside:
             self.held[node] = join(self.held[node], layout) if node in self.held else layout
 
-    def _meet(self, other: dict[Binding, Layout]) -> None:
+    def _set(self, binding: Binding, layout: Layout | None) -> None:
+        """Give a variable a layout, or take it away; what it had is kept for the end of the branch."""
+        if self._branch is not None:
+            self._branch.setdefault(binding, self.values.get(binding))
+        if layout is None:
+            self.values.pop(binding, None)
+        else:
+            self.values[binding] = layout
+
+    @contextmanager
+    def _branching(self) -> Iterator[dict[Binding, Layout | None]]:
+        """Gives what the variables that a branch changes had before it, once it is gone through; None for one that was
+        not there. A branch costs as much as it changes, however many variables there are."""
+        outer, self._branch = self._branch, {}
+        before = self._branch
+        yield before
+        self._branch = outer
+        if outer is not None:
+            for binding, layout in before.items():
+                outer.setdefault(binding, layout)
+
+    def _meet(self, other: Mapping[Binding, Layout | None]) -> None:
         for binding, layout in other.items():
-            self.values[binding] = join(self.values[binding], layout) if binding in self.values else layout
+            if layout is not None:
+                self._set(binding, join(self.values[binding], layout) if binding in self.values else layout)
 
     def _assign(self, target: cst.CSTNode, layout: Layout) -> None:
         if isinstance(target, cst.Name):
             binding = self._unit.names.binding(target)
             if binding is not None:
-                self.values[binding] = self.seeds.rows.get(target, layout)
+                self._set(binding, self.seeds.rows.get(target, layout))
                 self._begun[binding] = self._rows_deep, self._choices
                 self._note(target, self.values[binding])
         elif isinstance(target, (cst.Tuple, cst.List)):
@@ -188,7 +226,7 @@ class Memory(ABC):
         binding = self._unit.names.binding(name) if isinstance(name, cst.Name) else None
         held = self.values.get(binding) if binding is not None else None
         if binding is not None and isinstance(held, Shard) and place is not None and place >= held.least:
-            self.values[binding] = replace(held, least=place + 1)
+            self._set(binding, replace(held, least=place + 1))
 
     def _rank_of_shape(self, target: cst.CSTNode, value: cst.BaseExpression) -> None:
         """``B, T, C = x.shape`` says how many dimensions ``x`` has."""
@@ -198,4 +236,4 @@ class Memory(ABC):
         binding = self._unit.names.binding(call.value)
         held = self.values.get(binding) if binding is not None else None
         if call.attr.value in ("shape", "size") and isinstance(held, Shard) and binding is not None:
-            self.values[binding] = replace(held, rank=len(target.elements))
+            self._set(binding, replace(held, rank=len(target.elements)))

@@ -233,6 +233,21 @@ def test_a_program_that_moves_too_much_is_given_up(monkeypatch: pytest.MonkeyPat
         state_of(HEAD + "m = nn.Linear(1, 1)\nx = y = z = m\n")
 
 
+COPIES = {
+    "in a loop": "for _ in range(3):\n    net = copy.deepcopy(net)\n",
+    "there and back": "for _ in range(3):\n    best = copy.deepcopy(net)\n    net = copy.deepcopy(best)\n",
+    "by a function": "def twin(m):\n    return copy.deepcopy(m)\nnet = twin(net)\nnet = twin(net)\n",
+}
+
+
+@pytest.mark.parametrize("text", COPIES.values(), ids=COPIES)
+def test_a_copy_that_is_copied_again_comes_to_an_end(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Solver, "LIMIT", 2_000)
+    state = state_of(HEAD + "import copy\nnet = nn.Linear(1, 1)\n" + text)
+    held = origins(state.binding(state.units["__main__"].names.scope.bindings["net"]))
+    assert {origin.because for origin in held} == {"constructed by torch.nn.Linear", "a copy of a model"}
+
+
 MAKER = """\
 class Config:
     def init_obj(self, name, module, *args, **kwargs):
