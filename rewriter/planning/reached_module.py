@@ -95,7 +95,7 @@ class ReachedModule:
         effects += guarded.values()
         told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
         told.extend(may_be_there(folder) for folder in anyway.values())
-        told.extend(unreached_work(prepares, found.gathers, here, joined))
+        told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined))
 
         home = way.home[1] if way.home is not None and way.home[0] is unit else None
         if home is not None and home.gives and program.flag is not None:

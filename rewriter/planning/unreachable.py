@@ -106,12 +106,20 @@ def unreached_saves(saves: Iterable[Save], here: Here) -> Iterator[Finding]:
 
 
 def unreached_work(
-    prepares: Iterable[Prepare], gathers: Iterable[Gather], here: Here, joined: Here
+    unit: Unit,
+    prepares: Iterable[Prepare],
+    gathers: Iterable[Gather],
+    shared: Mapping[Code, str],
+    here: Here,
+    joined: Here,
 ) -> Iterator[Finding]:
     """Places where something would be prepared, or a metric made whole; ``joined``: where the processes are joined,
     with the accelerator or without."""
     for prepare in prepares:
-        if not here(prepare.wraps or prepare.node):
+        code = unit.names.function(prepare.wraps or prepare.node)
+        if code in shared and not here(prepare.wraps or prepare.node):
+            yield together(prepare.node, shared[code], "the function that builds this part of the training")
+        elif not here(prepare.wraps or prepare.node):
             yield _blocked(
                 prepare.node,
                 "this part of the training is built in code that has no access to the accelerator",

@@ -213,7 +213,7 @@ class Map:
                     found[here[module]].update(dict.fromkeys(used, os.path.relpath(user)))
         for path in modules:
             for word in _of_guard(self.library.data(path)):
-                found[path].setdefault(word, f"{path} itself, when it is started,")
+                found[path].setdefault(word, f"{path} itself (when it is started)")
         return found
 
     def _handed_on(self, module: Path, words: frozenset[str], here: Collection[Path]) -> dict[Path, frozenset[str]]:

@@ -232,6 +232,11 @@ def bind_loop(
             state.loaders.setdefault(loop, {})[thing] = None
         elif isinstance(thing, Unknown):
             state.used(thing, "iterated")
+        elif isinstance(thing, Instance) and thing not in opened:
+            opened.add(thing)
+            method = thing.klass.method("__iter__")
+            if method is not None:  # an object of the program's own around a loader
+                state.solver.watch(state.returns(method.node), arrive)
         elif isinstance(thing, Sequence) and thing not in opened:
             opened.add(thing)
             for wrapped in thing.wraps:
