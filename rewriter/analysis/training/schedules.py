@@ -34,9 +34,9 @@ def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: O
         return "metric"
     if any(arg.star == "" for arg in record.node.args):
         return "position"
-    loops = [lp for lp in reach.batch_loops(record.node, record.unit) if lp in training.train_loops]
+    loops = _train_loops(reach, training, record)
     if not loops:
-        return "epoch"
+        return "optimizer step" if _is_flush(reach, training, record, scheduler) else "epoch"
     if not any(_follows_loader(reach, loop) for loop in loops):
         return "step"
     if _asks_later(reach.state, scheduler):
@@ -45,6 +45,21 @@ def tick_unit(reach: Reach, training: Training, record: CallRecord, scheduler: O
         return "step"
     counted = all(_left_at_count(reach, loop) for loop in loops) and not _built_with_length(reach, scheduler)
     return "step" if counted else "optimizer step"
+
+
+def _train_loops(reach: Reach, training: Training, record: CallRecord) -> list[cst.CSTNode]:
+    return [lp for lp in reach.batch_loops(record.node, record.unit) if lp in training.train_loops]
+
+
+def _is_flush(reach: Reach, training: Training, record: CallRecord, scheduler: Origin) -> bool:
+    """Whether a step after the loop goes with the optimizer's there, for the micro-batches that are left over, as the
+    steps in the loop do."""
+    unit = record.unit
+    beside = (step for step in training.steps if step.unit is unit)
+    together = any(unit.names.block(step.node) is unit.names.block(record.node) for step in beside)
+    ticks = (tick for tick in training.ticks if tick is not record)
+    others = (tick for tick in ticks if scheduler in origins(tick.receiver, Role.SCHEDULER))
+    return together and any(_train_loops(reach, training, tick) for tick in others)
 
 
 def _asks_later(state: State, scheduler: Origin) -> bool:

@@ -432,3 +432,91 @@ def test_a_model_that_keeps_a_loader_gets_the_prepared_one(
     assert "rows = accelerator.prepare(rows)\n" in first
     assert "runner, optimizer = accelerator.prepare(\n    runner, optimizer\n)\n" in behind
     assert findings == []
+
+
+AROUND = """\
+import torch
+from torch.utils.data import DataLoader
+from data import rows
+
+
+class Rows:
+    def __init__(self):
+        self.loader = DataLoader(rows, batch_size=4)
+
+    def __iter__(self):
+        for batch in self.loader:
+            yield batch
+
+
+class Task:
+    def __init__(self):
+        self.net = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def feed(self, batch):
+        self.x = batch[0]
+        self.y = batch[1]
+
+    def forward(self):
+        self.out = self.net(self.x)
+
+    def backward(self):
+        self.loss = torch.nn.functional.mse_loss(self.out, self.y)
+        self.loss.backward()
+
+    def step(self):
+        self.forward()
+        self.optimizer.zero_grad()
+        self.backward()
+        self.optimizer.step()
+
+
+task = Task()
+for batch in Rows():
+    task.feed(batch)
+    task.step()
+"""
+
+
+def test_an_object_around_a_loader_is_iterated_as_the_loader(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    """Its batches were called fed by no loader."""
+    after, found = trained_project(train=AROUND)
+    assert "self.loader = accelerator.prepare(self.loader)" in after["train"] and found == []
+    assert "accelerator.backward(self.loss)" in after["train"]
+
+
+LEFT_OVER = """\
+import torch
+from torch.utils.data import DataLoader
+from data import rows
+
+window = 4
+loader = DataLoader(rows, batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=9)
+for epoch in range(3):
+    number = 0
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y) / window
+        loss.backward()
+        number += 1
+        if number % window == 0:
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+    if number % window != 0:
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_a_schedule_is_stepped_with_the_optimizer_for_what_is_left_over_too(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    after, found = trained_project(train=LEFT_OVER)
+    assert "model, optimizer, loader, schedule = accelerator.prepare(" in after["train"] and set(found) == {"scheduler"}
