@@ -225,3 +225,36 @@ def test_what_has_no_rows_is_refused(top: str, step: str, check_noop: Callable[.
 
 def test_accelerate_has_no_method_for_it(check_noop: Callable[..., None]) -> None:
     check_noop(script(CUT["the whole data"][0]), "no-data-parallel-axis", target=Target.ACCELERATE)
+
+
+FOLDS = """\
+import numpy as np
+import torch
+from sklearn.model_selection import KFold
+from data import X, Y
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+out = np.zeros(len(X))
+for fold, (train, test) in enumerate(KFold(3).split(X.numpy())):
+    model = torch.nn.Linear(8, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = X[train].to(device), Y[train].to(device)
+    for epoch in range(2):
+        order = torch.randperm(len(train))
+        for start in range(0, len(train), 16):
+            rows = order[start : start + 16]
+            loss = torch.nn.functional.mse_loss(model(x[rows]), y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    with torch.no_grad():
+        out[test] = model(X[test].to(device)).squeeze(1).cpu().numpy()
+print(out.mean())
+"""
+
+
+def test_folds_are_no_loader_and_an_evaluation_of_whole_rows_is_no_obstacle(result: Callable[..., FileResult]) -> None:
+    """Every process evaluates all rows of a fold, and trains on its share of a batch."""
+    file = result(FOLDS)
+    assert "rows = accelerator.shard_batch(order[start : start + 16])" in file.after.decode()
+    assert [found.id for found in file.diagnoses] == ["sharded-batch"]

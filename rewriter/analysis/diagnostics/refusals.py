@@ -88,8 +88,8 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
         if isinstance(loop, cst.For):
             source = loop.iter
             while isinstance(source, cst.Call) and source.args and not reach.called(source):
-                if method_name(source) in ("range", "trange"):
-                    break
+                if method_name(source) in ("range", "trange") or not outside_name(state.calls[source]):
+                    break  # a method of an object gives what is its own: `folds.split(rows)`
                 source = source.args[0].value
             name = record.unit.names.module.code_for_node(source)
             if isinstance(source, cst.Name) and counts_rounds(record.unit, source):

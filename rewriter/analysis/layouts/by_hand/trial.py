@@ -13,6 +13,7 @@ from ...syntax.definitions import bindings_value
 from ...syntax.nodes import counter
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
+from ...training.training import without_gradient
 from ..engine.interpreter import Interpreter
 from ..engine.layout import REPLICATED, Layout, Partial, Shard, ShardRow, ShardSize, Unclear, inner
 from ..engine.memory import Seeds
@@ -105,6 +106,8 @@ class Trial:
         """What a loop hands to a model beside the batch that is cut: of its rows nothing is known, and each process
         may have other ones."""
         for call, layouts in held.fed.items():
+            if call in self.inside and without_gradient(self.unit, call):
+                continue  # an evaluation of what all processes have
             if call not in self.inside or any(isinstance(inner(layout), (Shard, ShardRow)) for layout in layouts):
                 continue
             for arg in call.args:
