@@ -14,7 +14,7 @@ from ..analysis.distributed.init_sites import Start
 from ..analysis.distributed.rank_spellings import number
 from ..analysis.syntax.nodes import names_read, parameters, positional, with_names
 from ..facts.module import HandDown, Handing
-from ..facts.roles import Origin, Role
+from ..facts.roles import TENSORS, Origin, Role
 from .accelerator_path import Way
 from .holders import Holders
 from .shared_code import first_statement, used_elsewhere
@@ -91,7 +91,13 @@ class Signatures:
             return False  # Net.fit(model, rows): the object is an argument
         named = (n for u in self.reach.units for n in u.names.every(cst.Attribute) if _names(n, name))
         calling = {site.func for site in sites}
-        return all(node in calling for node in named)
+        return all(node in calling or self._of_tensor(node) for node in named)
+
+    def _of_tensor(self, node: cst.CSTNode) -> bool:
+        """Whether an attribute is one of a tensor: `loss.backward`, where a class has a method of that name."""
+        held = self.state.values.get(node.value) if isinstance(node, cst.Attribute) else None
+        things = held.things if held is not None else ()
+        return bool(things) and all(isinstance(thing, Origin) and thing.role in TENSORS for thing in things)
 
     def _receivers(self, site: cst.Call) -> list[Thing]:
         receiver = self.state.calls[site].receiver

@@ -288,4 +288,7 @@ def is_own_method(state: State, record: CallRecord) -> bool:
     """Whether a method call is one of an object of the program's own classes, or of a thing that is no tensor."""
     things = record.receiver.things if record.receiver is not None else {}
     tensors = [t for t in things if isinstance(t, Origin) and t.role in SHARES]
-    return not tensors and any(isinstance(t, (Instance, Klass, Sequence, Mapping, External)) for t in things)
+    modules = [state.klass[t] for t in things if isinstance(t, Origin) and t in state.klass]
+    own = any(klass.method(method_name(record.node)) is not None for klass in modules)
+    others = any(isinstance(t, (Instance, Klass, Sequence, Mapping, External)) for t in things)
+    return not tensors and (own or others)

@@ -609,3 +609,39 @@ def test_what_shows_all_its_attributes_does_not_keep_the_accelerator(
     texts, _ = trained_project(train=TAKES_SETTINGS.replace("READ", read), settings=SETTINGS.replace("TOLD", told))
     assert ("self.accelerator = accelerator" in texts["settings"]) is kept
     assert kept or "def folder(self, accelerator):" in texts["settings"]
+
+
+NAMED_BACKWARD = """\
+import torch
+from torch.utils.data import DataLoader
+from data import rows
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.Adam(self.parameters())
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def backward(self, x, y):
+        self.optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(self.forward(x), y)
+        loss.backward()
+        self.optimizer.step()
+
+
+net = Net()
+for x, y in DataLoader(rows, batch_size=4):
+    net.backward(x, y)
+"""
+
+
+def test_a_method_of_a_module_may_be_called_backward() -> None:
+    """It is no backward pass of a tensor, and `loss.backward` is no call of it."""
+    (file,) = migrate([decode(NAMED_BACKWARD.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert "net.backward(x, y, accelerator)" in text and "accelerator.backward(loss)" in text
+    assert not file.diagnoses
