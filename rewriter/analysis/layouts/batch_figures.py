@@ -64,6 +64,7 @@ class Kind(Enum):
     RATIO = "a ratio that the script divides by hand"
     UNKNOWN = "what may be a sum over the rows, or not"
     MEAN = "a mean over the rows"
+    SUM = "a mean over the rows, of which a sum over the batches is shown"
 
 
 class BatchFigure(NamedTuple):
@@ -134,6 +135,8 @@ class BatchFigures:
                 filled = not self.averaged.isdisjoint(descendants(value))
                 mean = isinstance(one, Partial) and (one.uneven or filled or (one.op == "mean" and not weighed))
                 unclear = isinstance(one, Unclear) and not one.joint and (weighed or self._is_number(total, value))
+                if mean and self._is_added_up(total):
+                    return BatchFigure(Kind.SUM, self.loop, total.node, name, self._text(value))
                 if mean or (unclear and filled):
                     return BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value), filled=filled)
                 handed = isinstance(total.node, cst.Yield)  # what is done with it is not known
@@ -208,6 +211,25 @@ class BatchFigures:
         binding = self.unit.names.binding(root) if isinstance(root, cst.Name) else None
         return any(self._reduces(read) for read in (binding.reads if binding is not None else ()))
 
+    def _is_added_up(self, total: Total) -> bool:
+        """Whether the entries of a list are shown or given as their sum, with nothing that divides it: as many as there
+        are batches."""
+        binding = self.unit.names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
+        if not isinstance(total.node, cst.Call) or binding is None:
+            return False
+        return any(self._is_sum_alone(read) for read in binding.reads)
+
+    def _is_sum_alone(self, read: cst.Name) -> bool:
+        added = False
+        for around in self.unit.names.ancestors(read):
+            if isinstance(around, (cst.BinaryOperation, cst.Assign, cst.AugAssign)):
+                return False  # it is divided there, or may be later
+            if isinstance(around, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
+                return added
+            if isinstance(around, cst.Call) and not added:
+                added = method_name(around) == "sum" and len(around.args) == 1 and around.args[0].value is read
+        return added
+
     def _reduces(self, read: cst.Name) -> bool:
         for around in self.unit.names.ancestors(read):
             if isinstance(around, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
@@ -253,6 +275,14 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
             continue
         if figure.kind is Kind.MEAN:
             means.setdefault(figure.loop, []).append(figure)
+        elif figure.kind is Kind.SUM:
+            yield Finding(
+                "mean-of-batches",
+                figure.node,
+                f"`{figure.name}` collects a mean over the rows of each batch, and is added up and divided by nothing: "
+                "on N processes there are N times fewer batches to add up",
+                "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
+            )
         elif figure.kind is Kind.RATIO:
             yield Finding(
                 "mean-of-batches",

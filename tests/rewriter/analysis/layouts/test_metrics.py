@@ -771,3 +771,20 @@ def test_a_list_that_only_the_forward_pass_reads_is_gathered_nowhere(trained: Tr
     read = "out = model(steps[0])\n    gap += (out - y).abs().sum().item()"
     text, findings = trained(built=STAGES.format(kept="x"), end=STAGED.format(read=read))
     assert "out, y = accelerator.gather_for_metrics((out, y))\n" in text and findings == []
+
+
+SHOWN = {
+    "added up": ("print(sum(kept))", "divided by nothing"),
+    "added up by NumPy": ("print(np.sum(kept))", "divided by nothing"),
+    "divided by their number": ("print(sum(kept) / len(kept))", "an average over batches"),
+    "divided later": ("total = sum(kept)\nprint(total / len(kept))", "an average over batches"),
+}
+
+
+@pytest.mark.parametrize(("shown", "told"), SHOWN.values(), ids=SHOWN)
+def test_means_of_batches_that_are_added_up_are_as_many_as_the_batches(shown: str, told: str) -> None:
+    loop = COLLECTED.format(collected="kept.append(loss.item())", options="").rpartition("\n")[0]
+    text = f"{METER}{TRAINED}{loop}\n{shown}\n"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    found = [one.message for one in file.diagnoses if one.id == "mean-of-batches"]
+    assert len(found) == 1 and told in found[0]
