@@ -7,16 +7,18 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
-from ..analysis.dataflow.values import State, Unit
+from ..analysis.dataflow.callees import outside_name
+from ..analysis.dataflow.values import CallRecord, State, Unit
 from ..analysis.layouts.random_splits import OwnSeed, divides, own_seeds
 from ..analysis.syntax.walk import descendants
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .accelerator_path import Way
 
 
 def too_early(reach: Reach, way: Way, draws: list[tuple[Unit, cst.Call]]) -> Iterator[tuple[Unit, Finding]]:
-    """The draws that happen before the accelerator exists: made-up values only in the code that creates it, where they
-    can be drawn after that."""
+    """The draws that happen before the accelerator exists: those that decide about no rows only in the code that
+    creates it, where they can be drawn after that."""
     before = _Before(reach, way)
     for unit, call in draws:
         here = unit.names.function(call) is way.code
@@ -29,20 +31,33 @@ def seeded_apart(state: State, reach: Reach, way: Way, given: Container[cst.CSTN
     The seeds that differ between processes, and by which rows are chosen or ordered.
 
     Not those of NumPy's and Python's generators that are made equal after that, when the accelerator is created, unless
-    one of torch's differs as well. ``given``: calls whose values all processes receive from the main process.
+    one of torch's differs as well; nor those that are drawn when the generators are equal. ``given``: calls whose
+    values all processes receive from the main process.
     """
-    seeds, before = list(own_seeds(state, reach)), _Before(reach, way)
+    before = _Before(reach, way)
+
+    def is_draw(source: cst.CSTNode) -> bool:
+        return isinstance(source, cst.Call) and questions.draws(outside_name(state.calls[source])) is not None
+
+    def differs(source: cst.CSTNode) -> bool:
+        unit = state.calls[source].unit if isinstance(source, cst.Call) else None
+        return source not in given and (not is_draw(source) or (unit is not None and before(unit, source)))
+
+    seeds = [e for e in own_seeds(state, reach) if not e.sources or any(map(differs, e.sources))]
     torch = any(each.generator == "torch" for each in seeds)
     for each in seeds:
-        healed = each.generator in ("numpy", "python") and not torch and before(each.unit, each.seed)
-        if not healed and not any(source in given for source in each.sources):
-            yield each.unit, _apart(each)
+        draw = each.draw
+        if draw is None:
+            continue
+        equal = each.generator in ("numpy", "python") and not torch and before(each.unit, each.seed)
+        if not equal or (any(map(is_draw, each.sources)) and before(draw.unit, draw.node)):
+            yield each.unit, _apart(each, draw)
 
 
-def _apart(found: OwnSeed) -> Finding:
+def _apart(found: OwnSeed, drawn: CallRecord) -> Finding:
     seed, draw = (
         " ".join(unit.names.module.code_for_node(call).split())
-        for unit, call in ((found.unit, found.seed), (found.drawn_in, found.draw))
+        for unit, call in ((found.unit, found.seed), (drawn.unit, drawn.node))
     )
     sure = not found.sources or any(node in found.sources for node in descendants(found.seed))
     return Finding(

@@ -406,6 +406,27 @@ def test_all_wait_before_all_that_the_main_process_does_in_a_row(migrated: Calla
     assert text.endswith(f"{WAIT}\nif accelerator.is_main_process:\n    np.save('b', w)\n    os.remove('a')\n")
 
 
+def test_what_the_next_turn_of_a_loop_writes_anew_is_read_before(migrated: Callable[[str], str]) -> None:
+    end = "for k in range(3):\n    np.save('now.npy', w)\n    w = np.load('now.npy')\n"
+    text = migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end}")
+    guard = "if accelerator.is_main_process:\n        np.save('now.npy', w)"
+    assert text.endswith(f"    {WAIT}\n    {guard}\n    {WAIT}\n    w = np.load('now.npy')\n")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "for k in range(3):\n    np.save(f'{k}.npy', w)\n    w = np.load(f'{k}.npy')\n",
+        "for k in range(3):\n    name = 'w%d.npy' % k\n    np.save(name, w)\n    w = np.load(name)\n",
+        f"for k in range(3):\n{indent(TRAINS[TRAINS.index('for x') :], '    ')}"
+        "    np.save('w.npy', w)\n    w = np.load('w.npy')\n",
+    ],
+    ids=["another path in each turn", "a name that each turn gives", "trained in each turn"],
+)
+def test_a_turn_that_takes_nothing_away_waits_once(end: str, migrated: Callable[[str], str]) -> None:
+    assert migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end}").count(WAIT) == 1
+
+
 TURN = TRAINS[TRAINS.index("for x") :]
 LEFT = {
     "trained in between": f"w = np.load('w.npy')\n{TRAINS}np.save('w.npy', w)",

@@ -8,7 +8,7 @@ or a call of what makes it, comes past the earlier one, or past a call of what m
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import libcst as cst
@@ -112,7 +112,11 @@ class ReadBack:
     ) -> dict[Unit, list[_Meeting]]:
         """Where all processes can wait, for each use that comes after another one. ``taken``: the later one is that of
         the main process, and needs no wait where all have come together in between."""
+        earlier, later = list(earlier), list(later)
         firsts = self._makers(earlier)
+        paths = (
+            {(use.unit.names.statement(use.node), use.unit): use.path for use in (*earlier, *later)} if taken else {}
+        )
         found: dict[Unit, list[_Meeting]] = {}
         seen: dict[cst.CSTNode, set[Hashable]] = {}
         pending = [(use.unit, use.node, set(use.keys)) for use in later]
@@ -126,6 +130,8 @@ class ReadBack:
             before: dict[cst.CSTNode, list[cst.CSTNode]] = {}
             for first in dict.fromkeys(n for key in keys for at, n in firsts.get(key, ()) if at is unit):
                 met = _meeting(unit, first, here)
+                if met is None and (first, unit) in paths and (here, unit) in paths:
+                    met = self._next_turn(unit, first, here, [paths[first, unit], paths[here, unit]])
                 if met is not None and met not in self._turns:
                     before.setdefault(met, []).append(first)
             if taken:
@@ -146,6 +152,28 @@ class ReadBack:
         names, around = unit.names, {node, *unit.names.ancestors(node)}
         waiting = (each for each, at in self._loads.items() if at is unit and names.order(each) <= names.order(node))
         return any(names.function(w) is names.function(node) and names.parents.get(w) in around for w in waiting)
+
+    def _next_turn(
+        self, unit: Unit, first: cst.CSTNode, later: cst.CSTNode, paths: Iterable[cst.BaseExpression]
+    ) -> cst.CSTNode | None:
+        """The statement of a loop whose next turn takes away what this one reads after it, where that is one path, and
+        the processes do not come together in a turn."""
+        names = unit.names
+        around = list(names.enclosing(first, cst.For, cst.While))
+        loop = next((loop for loop in names.enclosing(later, cst.For, cst.While) if loop in around), None)
+        if (
+            loop is None
+            or names.order(first) <= names.order(later)
+            or names.function(first) is not names.function(later)
+        ):
+            return None
+        read = (part for path in paths for part in descendants(path) if isinstance(part, cst.Name))
+        given = (node for name in read if (binding := names.binding(name)) is not None for node in binding.definitions)
+        inside = set(descendants(loop))
+        if any(node in inside for node in given) or self._joined.within(unit, loop):
+            return None
+        body = getattr(getattr(loop, "body", None), "body", ())
+        return next((each for each in (later, *names.ancestors(later)) if each in body), None)
 
     def _apart(self, unit: Unit, earlier: Iterable[cst.CSTNode], later: cst.CSTNode) -> list[cst.CSTNode]:
         """The uses after which a statement follows, and the processes have not come together in between."""
@@ -193,17 +221,26 @@ class JoinedAnyway:
                 seen.add(code)
                 pending += self.reach.sites(code)
 
+    def within(self, unit: Unit, loop: cst.CSTNode) -> bool:
+        """Whether all come together in each turn of a loop."""
+        body = getattr(loop, "body", loop)
+        points = (p for p in self._points.get(unit.names.function(loop), ()) if body in unit.names.ancestors(p))
+        return any(_surely(unit, point, {body, *unit.names.ancestors(body)}) for point in points)
+
     def before(self, unit: Unit, node: cst.CSTNode, after: cst.CSTNode | None = None) -> bool:
         """Whether all come together, by no condition, before a statement in its function, and after another one."""
         order, names = unit.names.order, unit.names
         start = names.end(after) if after is not None else -1
         sure = {*names.ancestors(node), *(names.ancestors(after) if after is not None else ())}
         for point in self._points.get(names.function(node), ()):
-            if start < order(point) < order(node) and all(
-                around in sure or not isinstance(around, _BY_CONDITION) for around in names.ancestors(point)
-            ):
+            if start < order(point) < order(node) and _surely(unit, point, sure):
                 return True
         return False
+
+
+def _surely(unit: Unit, node: cst.CSTNode, sure: Container[cst.CSTNode]) -> bool:
+    """Whether no condition is around a node but those that are known to hold."""
+    return all(around in sure or not isinstance(around, _BY_CONDITION) for around in unit.names.ancestors(node))
 
 
 _BY_CONDITION = (cst.If, cst.Else, cst.IfExp, cst.ExceptHandler, cst.Match)

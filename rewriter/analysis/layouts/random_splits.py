@@ -21,20 +21,20 @@ from ..syntax.nodes import keyword
 
 
 class OwnSeed(NamedTuple):
-    """What seeds a generator with what no other process has, and a draw from it that decides about the data."""
+    """What seeds a generator with what no other process has."""
 
     unit: Unit
     seed: cst.Call
     generator: str
     """``torch``, ``numpy``, ``python``; empty for a generator that is made here."""
     sources: tuple[cst.CSTNode, ...]
-    """The calls that make the seed differ; none where it is left to the system."""
-    draw: cst.Call
-    drawn_in: Unit
+    """The calls that make the seed differ, or draw it; none where it is left to the system."""
+    draw: CallRecord | None
+    """A call that chooses or orders rows by it, if there is one."""
 
 
 def own_seeds(state: State, reach: Reach) -> Iterator[OwnSeed]:
-    """The seeds that differ between processes (the clock, nothing at all), where rows are chosen or ordered by them."""
+    """The seeds that differ between processes (the clock, nothing at all), or may."""
     records = [r for r in state.calls.values() if reach.function_of(r.node) in reach.reachable]
     seeds = [(record, sources) for record in records if (sources := _of_process(state, record)) is not None]
     for record, sources in seeds:
@@ -42,20 +42,24 @@ def own_seeds(state: State, reach: Reach) -> Iterator[OwnSeed]:
             continue
         name = outside_name(record)
         drawn = (draw for draw in records if _decides(draw, record) and not _of_one_row(reach, draw))
-        if (draw := next(drawn, None)) is not None:
-            yield OwnSeed(record.unit, record.node, questions.seeds(name), sources, draw.node, draw.unit)
+        yield OwnSeed(record.unit, record.node, questions.seeds(name), sources, next(drawn, None))
 
 
-def _of_process(state: State, record: CallRecord) -> tuple[cst.CSTNode, ...] | None:
-    """What makes the seed of a generator that of one process; None where a call seeds none, or all alike."""
+def _of_process(state: State, record: CallRecord, *, drawn: bool = True) -> tuple[cst.CSTNode, ...] | None:
+    """What makes the seed of a generator that of one process; None where a call seeds none, or all alike. ``drawn``: or
+    that of the generators of one process, while they differ."""
     name, args = outside_name(record), record.node.args
     made = questions.makes_generator(name)
     if not made and not questions.seeds(name):
         return None
     if all(isinstance(arg.value, cst.Name) and arg.value.value == "None" for arg in args):
         return () if made or name.endswith(".seed") else None
-    stamps = (trace.node for arg in args for trace in traces(state.values.get(arg.value), Trail.STAMP))
-    return tuple(node for node in stamps if questions.is_per_process(_source(state, node))) or None
+    found = []
+    for trace in (trace for arg in args for trace in traces(state.values.get(arg.value), Trail.STAMP)):
+        source = _source(state, trace.node)
+        if questions.is_per_process(source) or (drawn and questions.draws(source) is not None):
+            found.append(trace.node)
+    return tuple(found) or None
 
 
 def _decides(record: CallRecord, seed: CallRecord) -> bool:
@@ -65,9 +69,7 @@ def _decides(record: CallRecord, seed: CallRecord) -> bool:
     if not generator:
         return seed.node in _makers(record) and questions.divides_by(seeded, method_name(record.node))
     name = outside_name(record)
-    drawn = questions.draws(name)
-    orders = questions.splits(name) is not None or (drawn is not None and drawn.draws in ("order", "choice"))
-    return orders and _kind(record.node, name) == generator
+    return _orders(name) and _kind(record.node, name) == generator
 
 
 def _makers(record: CallRecord) -> list[cst.CSTNode]:
@@ -130,7 +132,7 @@ def _seeded(state: State, reach: Reach) -> Iterator[str]:
         if reach.function_of(call) not in reach.reachable:
             continue
         if generator := questions.seeds(name):
-            if _of_process(state, record) is None:
+            if _of_process(state, record, drawn=False) is None:
                 yield generator
         elif "seed" in method_name(call).lower() and not name.startswith(("torch.", "numpy.", "random.")):
             if not reach.called(call):  # what a function of the script seeds is seen there
@@ -138,8 +140,14 @@ def _seeded(state: State, reach: Reach) -> Iterator[str]:
 
 
 def divides(state: State, call: cst.Call) -> bool:
-    """Whether a call draws which rows there are, or their order, and not only the values that they hold."""
-    return _kind(call, outside_name(state.calls[call])) is not None
+    """Whether a call draws which rows there are, or their order, and not only numbers."""
+    name = outside_name(state.calls[call])
+    return _orders(name) and _kind(call, name) is not None
+
+
+def _orders(name: str) -> bool:
+    drawn = questions.draws(name)
+    return questions.splits(name) is not None or (drawn is not None and drawn.draws in ("order", "choice"))
 
 
 def splits_by_torch(state: State, reach: Reach) -> bool:

@@ -53,6 +53,8 @@ PLAIN = {
     "of its own generator": "rows = np.random.RandomState(0).permutation(90)",
     "made-up values": "rows = list(range(90))\nnoise = torch.randn(90)",
     "nothing": "rows = list(range(90))",
+    "a number": "rows = list(range(random.randint(80, 90)))",
+    "a seed by which nothing is chosen": "rows = list(range(90))\ntorch.manual_seed(random.randint(1, 99))",
 }
 
 
@@ -87,6 +89,12 @@ def test_a_draw_in_the_arguments_of_that_call_is() -> None:
         "fit(Subset(data, rows[:60]), Subset(data, rows[60:]))", "fit(*random_split(data, [60, 30]))"
     )
     assert len(told(train=train)) == 1
+
+
+def test_a_seed_that_each_rank_has_drawn_is_one_of_its_own() -> None:
+    """It was drawn before the generators were made equal."""
+    (message,) = told(f"seed = random.randint(1, 99)\nnp.random.seed(seed)\ntorch.manual_seed(seed)\n{ROWS}")
+    assert message.startswith("`np.random.seed(seed)` may seed every rank differently")
 
 
 AFTER = """\
