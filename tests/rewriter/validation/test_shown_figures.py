@@ -121,8 +121,18 @@ PLACES = {
         "result = evaluate()\naccelerator.print(result)\n",
         ["result"],
     ),
+    "a figure of which the reduction may be passed by": (
+        "last = 0.0\nfor x, y in valid:\n    last = nn.functional.cross_entropy(model(x), y)\n"
+        "    if found:\n        continue\n    last = accelerator.reduce(last.detach(), reduction='mean')\n"
+        "accelerator.print(last)\n",
+        ["last"],
+    ),
 }
 WHOLE = {
+    "what is reduced under its own name, and read after the loop": (
+        "last = 0.0\nfor x, y in valid:\n    last = nn.functional.cross_entropy(model(x), y)\n"
+        "    last = accelerator.reduce(last.detach(), reduction='mean')\naccelerator.print(last)\n"
+    ),
     "what is reduced": "    loss = accelerator.reduce(loss.detach(), reduction='mean')\n    accelerator.print(loss)\n",
     "a name that is bound anew to the rows of all": (
         "    output, y = accelerator.gather_for_metrics((output, y))\n    found.update(share(output, y))\n"
