@@ -243,6 +243,7 @@ def test_a_computed_name_that_begins_otherwise_is_no_call_of_a_method(run: Run) 
 def test_a_program_that_reads_something_else_by_its_name_is_no_user(run: Run) -> None:
     train = HELPED.replace("model(x), y)", "model(x), y, weigh(model, 2, rest=0.5))")
     other = "import torch\nfrom settings import report\nreport(getattr(torch, input()))\n"
+    other += "options = read()\nreport(getattr(options, 'weigh'))\n"
     after, _ = run(train, HELPERS, other=other)
     assert "weigh(model, 2, rest=0.5, accelerator=accelerator)" in after["train.py"]
 
