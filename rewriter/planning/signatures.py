@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from functools import cached_property
 
 import libcst as cst
 
@@ -16,6 +17,7 @@ from ..analysis.syntax.nodes import names_read, parameters, positional, with_nam
 from ..facts.module import HandDown, Handing
 from ..facts.roles import TENSORS, Origin, Role
 from .accelerator_path import Way
+from .computed_names import called_by_computed_names
 from .holders import Holders
 from .shared_code import first_statement, used_elsewhere
 
@@ -56,6 +58,7 @@ class Signatures:
         if (
             (code in self.shared and code not in self.optional)
             or code in self.state.escaped
+            or code in self._by_computed_names
             or not set(decorators(code)) <= _HARMLESS
         ):
             return False
@@ -73,6 +76,10 @@ class Signatures:
             if not (isinstance(parent, cst.Call) and parent.func is node):
                 return False
         return isinstance(function, Function)
+
+    @cached_property
+    def _by_computed_names(self) -> set[Code]:
+        return called_by_computed_names(self.state, self.reach)
 
     def _is_of_class(self, code: cst.FunctionDef) -> bool:
         """Whether a function is a static or class method that every call names through the class alone."""

@@ -23,6 +23,9 @@ _HAS_TESTS = re.compile(
     rb"^\s*(async\s+)?def test(_|[A-Z])|^class Test|^\s*(import|from)\s+(pytest|unittest)\b", re.MULTILINE
 )
 
+_COMPUTES = re.compile(rb"\b(getattr|__dict__|globals|locals|vars|eval)\b")
+"""How a file reads names that it computes."""
+
 
 class Map:
     """The files of a project and their imports, searched only as far as needed."""
@@ -102,8 +105,10 @@ class Map:
 
     def whole(self, path: Path, roots: Sequence[Path] = ()) -> frozenset[Path]:
         """The files of which a file may read any name, because it computes names: ``getattr(models, args.model)``."""
-        search = [*self.library.search(path), *roots]
         found: set[Path] = set()
+        if not _COMPUTES.search(self._importing(path)):
+            return frozenset()
+        search = [*self.library.search(path), *roots]
         for module in looked_into(self._nodes(path)):
             if module.endswith("*"):
                 found.update(self._family(search, module[:-1]))

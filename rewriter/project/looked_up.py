@@ -11,9 +11,12 @@ _OWN_NAMES = frozenset({"globals", "locals", "vars", "eval"})
 
 
 def looked_up(nodes: Sequence[ast.AST]) -> set[str]:
-    """The names that a file reads as text: ``getattr(models, "small")``; what it imports, where it computes a name."""
+    """The names that a file reads as text of what it imports: ``getattr(models, "small")``; all that it imports, where
+    it computes a name."""
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    texts = (call.args[1] for call in calls if _named(call) == "getattr" and len(call.args) > 1)
+    modules = dict(_modules(nodes))
+    asked = (call for call in calls if _named(call) == "getattr" and len(call.args) > 1)
+    texts = (call.args[1] for call in asked if any(_spelled(call.args[0], modules)))
     found = {text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)}
     if any(map(_reads_own, calls)):
         found |= {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}

@@ -50,8 +50,8 @@ Labels = frozenset[Label]
 """What a value is computed from: own rows, a parameter of its function, a field of its object."""
 _ROWS: Labels = frozenset(RowsOf)
 NONE: Labels = frozenset()
-_ASKS = frozenset({"isinstance", "issubclass", "type", "id", "hasattr", "callable", "is_tensor"})
-"""Calls whose answer says nothing of the rows."""
+_ASKS = frozenset({"isinstance", "issubclass", "type", "id", "hasattr", "callable", "is_tensor", "keys"})
+"""Calls whose answer says nothing of the rows; what figures are called by is none."""
 _PLACES = frozenset({"shape", "device", "dtype", "ndim", "dim", "requires_grad", "is_cuda", "names"})
 """Attributes of a tensor that say nothing of its rows; its whole shape is looked at, and not counted with."""
 _TOOLS = (Role.MODEL, Role.CRITERION, Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.ACCELERATOR, Role.LOADER)
@@ -415,7 +415,7 @@ class OwnRows:
 
     def _is_noise(self, unit: Unit, call: cst.Call) -> bool:
         """Whether a call in a training loop draws from torch's generator, which is another on each process: noise that
-        goes with this process's rows."""
+        goes with this process's rows; not of a forward pass that an evaluation runs as well."""
         record = self._state.calls.get(call)
         random = drawn(record) if record is not None else None
         if (
@@ -424,7 +424,9 @@ class OwnRows:
             or keyword(call, "generator") is not None
         ):
             return False
-        loops = (loop for loop in self._reach.batch_loops(call, unit) if loop in self._program.training.train_loops)
+        loops = list(self._reach.batch_loops(call, unit))
+        if not all(loop in self._program.training.train_loops for loop in loops):
+            return False
         return any(isinstance(loop, cst.For) and self._reads(loop) for loop in loops)
 
     def _of_arguments(self, unit: Unit, call: cst.Call) -> Labels:

@@ -17,7 +17,8 @@ def stays(node: cst.CSTNode, figure: str = "") -> Finding:
         "metrics_gather",
         node,
         f"each process totals only its own shard of the data here{figure}",
-        "gather the values it is computed from, in the training step: accelerator.gather_for_metrics(...)",
+        "where it adds up rows, gather them in the training step: accelerator.gather_for_metrics(...); where it adds "
+        'up figures of whole batches (a loss, a penalty), average those: accelerator.reduce(..., reduction="mean")',
         Severity.REVIEW,
     )
 
@@ -38,14 +39,21 @@ def stays_shaped(node: cst.CSTNode, value: str, figure: str) -> Finding:
 
 
 def _stays_own(node: cst.CSTNode, more: str) -> Finding:
+    total = f"torch.tensor({_total(node)}, device=accelerator.device)"
     return Finding(
         "metrics_gather",
         node,
         f"each process totals only its own shard of the data here{more}",
         "no action needed if the figure of one process is enough; otherwise average the result over the processes, "
-        'after the loop: accelerator.reduce(torch.tensor(result, device=accelerator.device), reduction="mean")',
+        f'after the loop: accelerator.reduce({total}, reduction="mean")',
         Severity.REVIEW,
     )
+
+
+def _total(node: cst.CSTNode) -> str:
+    """The variable in which a total is kept."""
+    target = node.target if isinstance(node, cst.AugAssign) else None
+    return target.value if isinstance(target, cst.Name) else "total"
 
 
 def counts_filled(node: cst.CSTNode, quotient: str) -> Finding:

@@ -204,19 +204,27 @@ def weights(
     on by ``k = k + rate * gap.item()``.
     """
     unit = record.unit
-    seen: set[Binding] = set()
+    seen: set[cst.CSTNode] = set()
     pending: list[cst.CSTNode] = [operand]
     while pending:
-        for name in (n for n in descendants(pending.pop()) if isinstance(n, cst.Name)):
+        whole = pending.pop()
+        for name in (n for n in descendants(whole) if isinstance(n, cst.Name)):
             binding = unit.names.binding(name)
-            if binding is None or binding in seen or not origins(state.binding(binding)):
+            if binding is None or not origins(state.binding(binding)):
                 continue
-            seen.add(binding)
-            values = [v for d in binding.definitions if (v := assigned(unit, d)) is not None]
+            definitions = [d for d in unshadowed(unit.names, binding, name) if d not in seen]
+            seen.update(definitions)
+            values = [v for d in definitions if (v := assigned(unit, d)) is not None]
+            if name is whole:  # a number under the same name, a figure that is reported, has no backward pass
+                values = [v for v in values if not (o := origins(state.values.get(v))) or _has_tensor(o)]
             if origins(state.binding(binding), *TENSORS):
                 pending.extend(values)
             elif any(reducer.equality.is_local(unit, value) and _numbers(value) for value in values):
                 yield from _weight(reducer, unit, name, values)
+
+
+def _has_tensor(held: Iterable[Origin]) -> bool:
+    return any(origin.role in TENSORS for origin in held)
 
 
 def _numbers(value: cst.BaseExpression) -> set[cst.Name]:

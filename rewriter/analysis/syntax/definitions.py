@@ -10,6 +10,8 @@ from .names import Names
 from .scopes import Binding, Scope
 from .walk import descendants
 
+_JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
+
 
 def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """The definitions that a read can see: those before it, and those of an earlier iteration of its loops, unless
@@ -55,19 +57,34 @@ def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.C
     """
     The definitions that a read can see, those left out that a later one certainly replaces before the read.
 
-    One of an earlier turn of a loop is replaced by what is certainly assigned in each turn, before the read.
+    One of an earlier turn of a loop is replaced by what is certainly assigned in each turn, before the read; and one in
+    a loop, or a branch, before the read by the next in the same block.
     """
     seen, order = reaching(names, binding, read), names.order
-    certain = _certain(names, [d for d in seen if order(d) < order(read)], set(names.ancestors(read)))
-    last = max(certain, default=-1)
+    around = set(names.ancestors(read))
+    before = [d for d in seen if order(d) < order(read)]
+    last = max(_certain(names, before, around), default=-1)
 
     def replaced(definition: cst.CSTNode) -> bool:
         if order(definition) < order(read):
-            return order(definition) < last
+            return order(definition) < last or _overwritten(names, definition, before, around)
         loops = names.enclosing(read, cst.For, cst.While)
         return any(order(loop) < last for loop in loops if order(loop) < order(definition) <= names.end(loop))
 
     return tuple(d for d in seen if not replaced(d))
+
+
+def _overwritten(
+    names: Names, definition: cst.CSTNode, definitions: list[cst.CSTNode], around: set[cst.CSTNode]
+) -> bool:
+    """Whether another definition in the block of one always follows it before the block ends."""
+    block, order = _block(names, definition), names.order
+    if block in around or any(names.enclosing(definition, cst.Try, cst.TryStar)):
+        return False
+    later = (d for d in definitions if order(d) > order(definition) and _block(names, d) is block)
+    plain = (d for d in later if isinstance(names.parents.get(d), cst.AssignTarget))
+    jumps = [order(n) for n in descendants(block) if isinstance(n, _JUMPS)]
+    return any(not any(order(definition) < jump < order(d) for jump in jumps) for d in plain)
 
 
 def _certain(names: Names, definitions: list[cst.CSTNode], around: set[cst.CSTNode]) -> Iterator[int]:
@@ -113,8 +130,7 @@ def _branches(choice: cst.If) -> Iterator[cst.CSTNode]:
 def _leaves(block: cst.CSTNode) -> bool:
     """Whether nothing after a block runs, when it has."""
     last = block.body[-1] if isinstance(block, cst.IndentedBlock) else None
-    jumps = (cst.Return, cst.Raise, cst.Continue, cst.Break)
-    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], jumps)
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], _JUMPS)
 
 
 def _block(names: Names, node: cst.CSTNode) -> cst.CSTNode:

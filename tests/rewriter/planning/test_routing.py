@@ -215,9 +215,35 @@ def test_a_program_that_reads_a_function_by_its_name_goes_on_working(other: str,
     assert "weigh(model, 2, rest=0.5)" in after["train.py"]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "globals()[sys.argv[1]](None, 2)",
+        "eval(sys.argv[1])(None, 2)",
+        "eval(sys.argv[1] + '(None, 2)')",
+        "getattr(settings, sys.argv[1])(None, 2)",
+        "settings.__dict__[sys.argv[1]](None, 2)",
+    ],
+)
+def test_a_call_by_a_computed_name_in_the_program_itself_goes_on_working(call: str, run: Run) -> None:
+    train = HELPED.replace("model(x), y)", "model(x), y, weigh(model, 2, rest=0.5))")
+    train = "import sys\nimport settings\n" + train.replace("    main(3)", f"    print({call})\n    main(3)")
+    after, _ = run(train, HELPERS)
+    assert "def weigh(model, width, rest=1.0):" in after["settings.py"]
+    assert 'torch.ones(width).to("cuda")' in after["settings.py"] and "weigh(model, 2, rest=0.5)" in after["train.py"]
+
+
+def test_a_computed_name_that_begins_otherwise_is_no_call_of_a_method(run: Run) -> None:
+    learner = LEARNER.replace("return self.line(x)", "return getattr(self, f'li{END}')(x)")
+    learner = learner.replace("import torch\n", "import torch\n\nEND = 'ne'\n", 1)
+    after, findings = run(LEARNS, learner)
+    assert "def learn(self, batches, optimizer, turns=1, *, accelerator):" in after["settings.py"] and findings == []
+
+
 def test_a_program_that_reads_something_else_by_its_name_is_no_user(run: Run) -> None:
     train = HELPED.replace("model(x), y)", "model(x), y, weigh(model, 2, rest=0.5))")
     other = "import torch\nfrom settings import report\nreport(getattr(torch, input()))\n"
+    other += "options = read()\nreport(getattr(options, 'weigh'))\n"
     after, _ = run(train, HELPERS, other=other)
     assert "weigh(model, 2, rest=0.5, accelerator=accelerator)" in after["train.py"]
 
@@ -429,6 +455,8 @@ def test_a_method_of_a_module_is_handed_it(run: Run) -> None:
         "Learner.learn(learner, batches, optimizer)",
         "run = learner.learn\nrun(batches, optimizer)",
         "learner.learn(batches, optimizer)\nhook = learner.learn",
+        "import sys\nlearner.learn(batches, optimizer)\ngetattr(learner, sys.argv[1])(batches, optimizer)",
+        "import sys\nlearner.learn(batches, optimizer)\nrun = getattr(learner, f'le{end()}')\nrun(batches, optimizer)",
     ],
 )
 def test_a_method_of_a_module_that_is_used_in_another_way_is_left(run: Run, line: str) -> None:

@@ -222,7 +222,7 @@ def test_the_signature_stays_where_a_script_of_another_folder_constructs(
     assert list(changed(survey)) == ["train/a/train.py"]
     (tmp_path / user).unlink()
     survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train/a/train.py")])
-    assert "def __init__(self, path, accelerator, width=2):" in changed(survey)["nets/net.py"], "nobody else"
+    assert "def __init__(self, path, width=2, *, accelerator):" in changed(survey)["nets/net.py"], "nobody else"
 
 
 def test_a_folder_that_the_program_imports_from_may_be_on_the_path_of_others(look: Look) -> None:

@@ -121,8 +121,30 @@ PLACES = {
         "result = evaluate()\naccelerator.print(result)\n",
         ["result"],
     ),
+    "a figure of which the reduction may be passed by": (
+        "last = 0.0\nfor x, y in valid:\n    last = nn.functional.cross_entropy(model(x), y)\n"
+        "    if found:\n        continue\n    last = accelerator.reduce(last.detach(), reduction='mean')\n"
+        "accelerator.print(last)\n",
+        ["last"],
+    ),
 }
 WHOLE = {
+    "a forward pass with noise, over rows that every process has": (
+        "    pass\nclass Noisy(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.inner = nn.Linear(4, 2)\n    def forward(self, x):\n"
+        "        return self.inner(x + torch.randn(4))\nnoisy = Noisy()\n"
+        "noisy, optimizer = accelerator.prepare(noisy, torch.optim.SGD(noisy.parameters(), lr=0.1))\n"
+        "for x, y in loader:\n    accelerator.backward(nn.functional.cross_entropy(noisy(x), y))\n"
+        "    optimizer.step()\nright, whole = 0, DataLoader(rows, batch_size=8)\nfor x, y in whole:\n"
+        "    right += noisy(x).argmax(1).eq(y).sum().item()\naccelerator.print(right)\n"
+    ),
+    "what figures are called": (
+        "    found['loss'] = loss.item()\nfor name in sorted(found.keys()):\n    accelerator.print(name)\n"
+    ),
+    "what is reduced under its own name, and read after the loop": (
+        "last = 0.0\nfor x, y in valid:\n    last = nn.functional.cross_entropy(model(x), y)\n"
+        "    last = accelerator.reduce(last.detach(), reduction='mean')\naccelerator.print(last)\n"
+    ),
     "what is reduced": "    loss = accelerator.reduce(loss.detach(), reduction='mean')\n    accelerator.print(loss)\n",
     "a name that is bound anew to the rows of all": (
         "    output, y = accelerator.gather_for_metrics((output, y))\n    found.update(share(output, y))\n"

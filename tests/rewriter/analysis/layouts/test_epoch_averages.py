@@ -424,6 +424,7 @@ def test_a_figure_of_one_batch_is_not_taken_of_joined_batches(more: str) -> None
     assert all("`total / rows` is the figure of its own rows, not of all" in one for one in messages)
     remedies = " ".join(found.remedy for found in file.diagnoses)
     assert "gather_for_metrics" not in remedies and "average the result over the processes" in remedies
+    assert "torch.tensor(total, device=accelerator.device)" in remedies, "the reader's own variable"
 
 
 def test_figures_of_one_batch_are_told_in_one_finding(trained: Trained) -> None:

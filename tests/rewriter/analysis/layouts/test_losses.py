@@ -35,6 +35,22 @@ def test_a_schedule_is_equal_everywhere(trained: Trained) -> None:
     assert "reduce(" not in text and findings == []
 
 
+EITHER = """\
+out = model(x)
+if kind == "flat":
+    loss = out.mean()
+elif kind == "square":
+    loss = out.pow(2).mean()"""
+
+
+def test_a_figure_under_the_name_of_the_loss_is_no_weight(trained: Trained) -> None:
+    """It is reported after the epoch. A number has no backward pass, so each step has bound the name anew."""
+    epoch = "loss = total / steps if steps else None\nreport(loss)"
+    step = "total += loss.item() * out.std().item()\nsteps += 1"
+    _, findings = trained(top="kind = choose()\nsteps = 0", loss=EITHER, step=step, epoch=epoch)
+    assert "one-share" not in findings
+
+
 CLOSURE = """\
 def closure():
     optimizer.zero_grad()
