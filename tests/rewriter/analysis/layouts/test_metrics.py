@@ -771,3 +771,10 @@ def test_a_list_that_only_the_forward_pass_reads_is_gathered_nowhere(trained: Tr
     read = "out = model(steps[0])\n    gap += (out - y).abs().sum().item()"
     text, findings = trained(built=STAGES.format(kept="x"), end=STAGED.format(read=read))
     assert "out, y = accelerator.gather_for_metrics((out, y))\n" in text and findings == []
+
+
+def test_rows_that_map_has_moved_are_rows(trained: Trained) -> None:
+    """A count of them is a count, and no figure that nobody knows."""
+    counted = "x, y = map(lambda one: one.float(), [x, y])\n        n = len(y)"
+    text, findings = trained(epoch=EVALUATION.format(counted=counted))
+    assert "out, y = accelerator.gather_for_metrics((out, y))\n            n = len(y)\n" in text and findings == []

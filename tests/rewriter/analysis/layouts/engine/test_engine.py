@@ -303,3 +303,31 @@ def test_a_tensor_made_for_the_whole_batch_keeps_a_batch_whole(
 ) -> None:
     texts, _ = trained_project(train=HELD.format(size=size).replace("net.start()", start))
     assert ("shard_batch" in texts["train"]) is cut
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ("a, y = map(lambda one: one.float(), [x, x.mean()])", Partial("mean")),
+        ("y = list(map(twice, x))", Shard(0)),
+        ("y = sum(map(lambda row: row.sum(), x))", Partial("sum")),
+        ("y = len(list(map(twice, x)))", ShardSize()),
+        ("y, a = map(torch.exp, (x, 3))", Shard(0, rank=3)),
+        ("y = list(map(lambda a, b: a * b, x, x))", Each(ShardRow(), rows=True)),
+        ("y = list(map(str, [1, 2]))", Each(NEUTRAL)),
+    ],
+    ids=["each of several", "rows", "a sum of rows", "how many", "a function of torch", "two", "none"],
+)
+def test_a_function_that_map_runs_for_each_entry(given: str, after: Layout) -> None:
+    found = layouts(given, "def twice(one):\n    return one * 2")["y"]
+    assert found == after or (after == Each(NEUTRAL) and not isinstance(found, (Shard, Unclear, Partial)))
+
+
+def test_what_nobody_knows_is_unknown_for_each_entry() -> None:
+    assert "what `strange` does" in reason(layouts("y, a = map(strange, (x, 3))", "from odd import strange")["y"])
+
+
+def test_filter_chooses_rows() -> None:
+    found = layouts("y = list(filter(lambda row: row.sum() > 0, x))\nz = list(filter(None, [1, 2]))")
+    assert isinstance(found["y"], Shard) and found["y"].chosen
+    assert not isinstance(found["z"], (Shard, Unclear))
