@@ -10,6 +10,7 @@ from types import MappingProxyType
 import libcst as cst
 
 from ....facts.roles import Origin, Role
+from ....facts.torch_api import questions
 from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row
@@ -32,6 +33,7 @@ from .layout import (
     Partial,
     Replicated,
     Several,
+    Shape,
     Shard,
     ShardRow,
     ShardSize,
@@ -51,7 +53,7 @@ from .layout import (
     settled,
     varies,
 )
-from .operations import Arguments, applied, collected, elements, losses
+from .operations import Arguments, applied, collected, elements, losses, made
 
 _NONE: Given = MappingProxyType({})
 _DEEPEST = 16
@@ -171,7 +173,8 @@ class Calls(Expressions):
             return self._builtin(name, given)
         for full in names:
             found = row(full)
-            layout = applied(found.transfer, given) if found is not None else None
+            sized = questions.is_tensor_type(full) and _is_shape(given.layouts())
+            layout = made(given) if sized else applied(found.transfer, given) if found is not None else None
             if layout is not None:
                 kind = found.transfer if found is not None else None
                 if isinstance(kind, kinds.Loss):
@@ -459,6 +462,13 @@ def _rows_if_unclear(layout: Layout) -> Layout:
 def _is_one_row(layout: Layout) -> bool:
     """Whether what is drawn is a number, or has a written length, so that it is broadcast over rows."""
     return isinstance(layout, Made) and (not layout.sizes or isinstance(layout.sizes[0], cst.Integer))
+
+
+def _is_shape(layouts: list[Layout]) -> bool:
+    """Whether all arguments of a type of tensors are sizes: ``Tensor(x.size(0), 1)``."""
+    if any(isinstance(one, ShardSize) for one in layouts) or len(layouts) > 1:
+        return all(isinstance(one, (ShardSize, Replicated)) for one in layouts)
+    return bool(layouts) and isinstance(layouts[0], Shape)
 
 
 def _length(of: Layout, node: cst.CSTNode) -> Layout:
