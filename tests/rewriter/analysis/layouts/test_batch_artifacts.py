@@ -413,5 +413,5 @@ def test_an_average_over_batches_that_are_filled_up_is_named(
     script = SCRIPT.format(built="", step=step, shown=f"total / {divisor}")
     script = script.replace("batch_size=32", f"batch_size=32{options}")
     result = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, config)
-    said = [text for text in expectations(result) if "total" in text and "average over the batches" in text]
+    said = [text for text in expectations(result) if "total" in text and "filled up with repeated rows" in text]
     assert bool(said) is told
