@@ -369,7 +369,8 @@ class Count(NamedTuple):
     kind: str
     """``cadence`` (every so many steps), ``interval`` (the first step as well), ``limit`` (the first so many batches),
     ``rate`` (a learning rate follows it), ``bar``, ``early-length`` (of a loader, before it is prepared),
-    ``running`` (a figure of the epoch so far), ``figure`` (of a step)."""
+    ``filled`` (means of batches, of which the last are filled up), ``running`` (a figure of the epoch so far),
+    ``figure`` (of a step)."""
     text: str
 
 

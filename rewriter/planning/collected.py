@@ -54,6 +54,7 @@ from ..analysis.training.gradient_path import backward_operand
 from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import (
     Behaviour,
+    Count,
     Form,
     Gather,
     MixedPrecision,
@@ -113,6 +114,7 @@ class Collected:
         totals = averages(state, unit, reach, training, program.gradient_path)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
         self.figures += [a for a in totals if isinstance(a, BatchFigure)]
+        self.averages = [a for a in totals if isinstance(a, Count) and not program.config.keep_global_batch]
         self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
         self.effects, self.handles = self.output.effects, self.output.handles
         self.gathers = metrics.outside_guards(self.gathers, self.effects)
@@ -260,7 +262,9 @@ class Collected:
             self.findings.extend(told(self.figures, means))
             self.findings.extend(means.values())
             self.findings.extend(own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare))
-            self.findings.extend(early_lengths(state, self.unit, equality.shared, self.before_prepare))
+            early = list(early_lengths(state, self.unit, equality.shared, self.before_prepare))
+            self.findings.extend(early)
+            self.averages = [a for a in self.averages if a.node not in means] if not early else []
             self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
             self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
 

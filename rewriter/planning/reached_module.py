@@ -210,6 +210,7 @@ class ReachedModule:
         found, training = self._found, self._program.training
         yield from counts(self._unit, training, found.loops)
         yield from hand_schedules(self._program.reach, self._unit, training, found.loops)
+        yield from found.averages
         yield from early_lengths(self._program.state, self._unit, found.before_prepare)
         yield from running_figures(
             self._program.state, self._program.reach, self._unit, training, found.effects, found.gathers

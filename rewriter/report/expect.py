@@ -88,6 +88,12 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
         )
     if found := by_kind.get("limit"):
         yield f"{_named(found, many)}: this limit applies to each process, so N processes use N times as many batches."
+    if found := by_kind.get("filled"):
+        yield (
+            f"{_named(found, many)}: collects a mean over the batches of all processes. Where the rows do not share "
+            "out evenly, the last batches are filled up with repeated rows, which count: a figure of the epoch is then "
+            "close to the original's but not equal."
+        )
     if found := by_kind.get("running"):
         yield (
             f"{_named(found, many)}: collected and shown inside the training loop. What is printed or logged is the "

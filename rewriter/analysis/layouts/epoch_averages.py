@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.module import Form, Gather, Side
+from ...facts.module import Count, Form, Gather, Side
 from ...facts.roles import SHARES, TENSORS, Role
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
@@ -59,7 +59,7 @@ from .single_rows import of_any_shape
 _EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
-Answer = Gather | Finding | BatchFigure
+Answer = Gather | Finding | BatchFigure | Count
 
 
 def averages(state: State, unit: Unit, reach: Reach, training: Training, path: GradientPath) -> list[Answer]:
@@ -144,8 +144,9 @@ class _Loop:
             told = quotients.told(total)
             yield stays_shaped(total.node, self.shape, told) if self.shape else stays(total.node, told)
 
-    def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding]:
-        """What counts the repeated rows that fill up the last shards, and is shown as if it did not."""
+    def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding | Count]:
+        """What counts the repeated rows that fill up the last shards: a finding where it is shown as if it did not, and
+        a word for the summary where it is an average over batches."""
         if always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
@@ -157,6 +158,8 @@ class _Loop:
                 yield counts_filled(total.node, text)
             elif self._is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
                 averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
+            elif len(sums) < len(plan.reduced[total]) and self.reach.loaders(self.loop):
+                yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
         if averaged:
             yield averages_filled(next(iter(averaged.values())).node, list(averaged))
 

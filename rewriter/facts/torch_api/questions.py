@@ -231,12 +231,17 @@ def takes_shape(last: str) -> bool:
     return any(_takes_shape(prefix + last) for prefix in ("torch.", _TENSOR))
 
 
+def is_tensor_type(name: str) -> bool:
+    """Whether a type makes tensors of values, or of sizes: ``torch.FloatTensor(rows, columns)``."""
+    return transfer(name, tensors.Convert) is not None and name.rpartition(".")[2][:1].isupper()
+
+
 def _takes_shape(name: str) -> bool:
     shape = transfer(name, tensors.Reshape)
     if shape is not None:
         return shape.how in ("view", "expand", "repeat")
     if transfer(name, tensors.Convert) is not None:
-        return name.rpartition(".")[2][:1].isupper()  # ``torch.FloatTensor(rows, columns)``
+        return is_tensor_type(name)
     return transfer(name, tensors.Create) is not None or draws(name) is not None
 
 

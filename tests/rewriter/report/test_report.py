@@ -218,6 +218,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("interval", "i % 9 == 0", 3)], "runs about N times less often, and at least once an epoch"),
         ([Trait("limit", "i == 9", 3)], "i == 9 (line 3): this limit applies to each process"),
         ([Trait("rate", "step", 3)], "step (line 3): the learning rate follows this count of the steps of one process"),
+        ([Trait("filled", "total", 3)], "total (line 3): collects a mean over the batches of all processes."),
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar counts only the rows of one process"),
         ([Trait("mac", "device", 3)], "On a Mac with a GPU the script now runs on the GPU"),
         (
@@ -236,6 +237,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "an interval",
         "a limit",
         "a rate",
+        "an average over batches",
         "a bar",
         "a Mac",
         "autocast for CUDA alone",

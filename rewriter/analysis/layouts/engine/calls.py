@@ -10,13 +10,14 @@ from types import MappingProxyType
 import libcst as cst
 
 from ....facts.roles import Origin, Role
+from ....facts.torch_api import questions
 from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.constant_values import Given
 from ...dataflow.containers import members
-from ...dataflow.values import CallRecord, Function, Klass, State, Unit, origins
+from ...dataflow.values import CallRecord, External, Function, Klass, State, Unit, origins
 from ...syntax.nodes import FunctionNode, dotted, is_none, parameters, positional
 from ..loss_arguments import asked_reduction, built_with
 from .expressions import MOST, Expressions
@@ -32,6 +33,7 @@ from .layout import (
     Partial,
     Replicated,
     Several,
+    Shape,
     Shard,
     ShardRow,
     ShardSize,
@@ -51,7 +53,7 @@ from .layout import (
     settled,
     varies,
 )
-from .operations import Arguments, applied, elements, losses
+from .operations import Arguments, applied, collected, elements, losses, made
 
 _NONE: Given = MappingProxyType({})
 _DEEPEST = 16
@@ -59,7 +61,7 @@ _MOST_OF_A_MODEL = 10_000
 """Expressions: of one forward pass."""
 _BUILTINS = frozenset(
     "len zip enumerate range sum list tuple set frozenset reversed isinstance print type hasattr id str repr".split()
-)
+) | {"map", "filter"}
 _SETS = frozenset({"set", "frozenset"})
 _ASKS = frozenset("isinstance print type hasattr id str repr".split())
 _GROWS = frozenset("append extend insert add appendleft".split())
@@ -171,7 +173,8 @@ class Calls(Expressions):
             return self._builtin(name, given)
         for full in names:
             found = row(full)
-            layout = applied(found.transfer, given) if found is not None else None
+            sized = questions.is_tensor_type(full) and _is_shape(given.layouts())
+            layout = made(given) if sized else applied(found.transfer, given) if found is not None else None
             if layout is not None:
                 kind = found.transfer if found is not None else None
                 if isinstance(kind, kinds.Loss):
@@ -218,6 +221,8 @@ class Calls(Expressions):
             return self._paired(Several((REPLICATED, elements(first, given.node))), first)
         if name == "zip":
             return self._paired(Several(tuple(elements(one, given.node) for one in held)), *held)
+        if name in ("map", "filter") and len(held) > 1:
+            return self._for_each(name, given)
         if name in _SETS:
             listed = as_rows(first)
             return Each(ShardRow(), rows=True, distinct=True) if across_rows(listed) else first
@@ -232,6 +237,44 @@ class Calls(Expressions):
                 )
             return found if isinstance(found, (Partial, Replicated, Unclear, Shard)) else Unclear("a sum", given.node)
         return first
+
+    def _for_each(self, name: str, given: Arguments) -> Layout:
+        """``map(function, x, y)`` and ``filter(function, x)``: the function runs for each entry."""
+        sources = given.layouts()[1:]
+        node, source = given.node, sources[0]
+        if name == "map" and isinstance(source, Several) and len(sources) == 1:
+            return Several(tuple(self._handed_to(node, [item]) for item in source.items))
+        entries = [elements(one, node) for one in sources]
+        result = self._handed_to(node, entries)
+        if name == "filter":
+            listed = collected(source, entries[0])
+            chosen = varies(result) and across_rows(listed)
+            if chosen and isinstance(listed, Shard):
+                return replace(listed, uneven=CHOSEN, chosen=True)
+            return replace(listed, uneven=CHOSEN) if chosen and isinstance(listed, Each) else listed
+        return collected(source, result) if len(sources) == 1 else Each(result, rows=any(map(across_rows, sources)))
+
+    def _handed_to(self, node: cst.Call, layouts: list[Layout]) -> Layout:
+        """What the function that is the first argument of a call gives for some values."""
+        slot, given = self.state.values.get(node.args[0].value), node.args[0].value
+        functions = [thing for thing in (slot.things if slot is not None else ()) if isinstance(thing, Function)]
+        if functions:
+            return join_all(self._run(function, layouts, {}, method=False) for function in functions)
+        outside = [
+            thing.qualified for thing in (slot.things if slot is not None else ()) if isinstance(thing, External)
+        ]
+        if isinstance(given, cst.Name) and self._unit.names.binding(given) is None:
+            outside = [f"builtins.{given.value}"]
+        for qualified in outside:
+            values = [(cst.Name("x"), layout) for layout in layouts]
+            call = cst.Call(cst.Name(qualified.rpartition(".")[2]), [cst.Arg(value) for value, _ in values])
+            known = row(qualified)
+            found = applied(known.transfer, Arguments(call, plain=list(values))) if known is not None else None
+            if found is not None:
+                return found
+        text = dotted(given) or "map"
+        rows = any(varies(layout) for layout in layouts)
+        return Unclear(f"what `{text}` does with the rows of the batch is not known", node) if rows else REPLICATED
 
     def _paired(self, element: Several, *sources: Layout) -> Layout:
         return (
@@ -419,6 +462,13 @@ def _rows_if_unclear(layout: Layout) -> Layout:
 def _is_one_row(layout: Layout) -> bool:
     """Whether what is drawn is a number, or has a written length, so that it is broadcast over rows."""
     return isinstance(layout, Made) and (not layout.sizes or isinstance(layout.sizes[0], cst.Integer))
+
+
+def _is_shape(layouts: list[Layout]) -> bool:
+    """Whether all arguments of a type of tensors are sizes: ``Tensor(x.size(0), 1)``."""
+    if any(isinstance(one, ShardSize) for one in layouts) or len(layouts) > 1:
+        return all(isinstance(one, (ShardSize, Replicated)) for one in layouts)
+    return bool(layouts) and isinstance(layouts[0], Shape)
 
 
 def _length(of: Layout, node: cst.CSTNode) -> Layout:

@@ -148,12 +148,14 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
     if isinstance(transfer, tensors.Create):
         if transfer.like is not None and transfer.like < len(given.plain):
             return given.plain[transfer.like][1]
-        return _made(given, given.plain, REPLICATED)
+        if transfer.steps and len(given.plain) > 1:
+            return Shard(0, 1) if any(isinstance(one, ShardSize) for one in given.layouts()) else Made(node=given.node)
+        return made(given)
     if isinstance(transfer, tensors.Random):
         held = [inner(layout) for layout in given.layouts()]
         if any(isinstance(one, (Shard, Whole, Unclear)) for one in held):
             return pointwise(held, given.node)  # noise beside each value: dropout
-        return _made(given, given.plain, REPLICATED)
+        return made(given, transfer.size)
     if isinstance(transfer, training.Loss):
         return losses(given.layouts(), asked_reduction(given.constant, transfer), transfer.classes, given.node)
     if isinstance(transfer, outside.Bar):
@@ -352,6 +354,21 @@ def _joined(operand: Layout, transfer: tensors.Concat, given: Arguments) -> Layo
     ):
         return Unclear("rows of one process and of the whole batch are put together", given.node)
     return held
+
+
+def made(given: Arguments, size: int | None = None) -> Layout:
+    """
+    The layout of what a call makes of a shape.
+
+    Args:
+        given: the arguments of the call.
+        size: the position of what says how many, where other arguments come before.
+    """
+    named = [pair for name, pair in given.named.items() if name in ("size", "shape")]
+    shapes = [pair for pair in given.plain if isinstance(pair[1], (Several, Shape))]
+    if named or shapes:
+        return _made(given, (named or shapes)[:1], REPLICATED)  # `torch.full((n, 2), 1.0)`: the value is no size
+    return _made(given, given.plain[size : size + 1] if size is not None else given.plain, REPLICATED)
 
 
 def _made(given: Arguments, sizes: Sequence[tuple[cst.BaseExpression, Layout]], otherwise: Layout) -> Layout:

@@ -79,6 +79,8 @@ class Create(NamedTuple):
 
     like: int | None = None
     """The position of an argument that gives the shape, the type and the device."""
+    steps: bool = False
+    """Its arguments are bounds and a number of steps, and no sizes: it has one dimension."""
 
 
 class Convert(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.report.expect import expectations
 from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
@@ -392,3 +393,25 @@ def test_a_bar_that_shows_a_loss_counts_for_itself(bar: str, findings: list[str]
         "    bar.set_postfix(loss=loss.item())\n    if step % 5 == 0:\n        torch.save(model.state_dict(), 'a.pt')"
     )
     assert trained(top="from tqdm import tqdm\nfrom shown import Shown", end=end)[1] == findings
+
+
+@pytest.mark.parametrize(
+    ("options", "step", "divisor", "config", "told"),
+    [
+        ("", "total += loss.item()", "len(loader)", Config(), True),
+        ("", "total += loss.item()", "len(loader)", Config(keep_global_batch=True), False),
+        (", drop_last=True", "total += loss.item()", "len(loader)", Config(), False),
+        ("", "total += loss.item()", "len(data)", Config(), False),
+        ("", "total += loss.item() * len(y)", "len(data)", Config(), False),
+        ("", "total += (model(x).argmax(1) == y).sum().item()", "len(data)", Config(), False),
+    ],
+    ids=["an average", "cut batches", "full batches", "a finding says more", "weighed: a finding", "a count of rows"],
+)
+def test_an_average_over_batches_that_are_filled_up_is_named(
+    options: str, step: str, divisor: str, config: Config, told: bool
+) -> None:
+    script = SCRIPT.format(built="", step=step, shown=f"total / {divisor}")
+    script = script.replace("batch_size=32", f"batch_size=32{options}")
+    result = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, config)
+    said = [text for text in expectations(result) if "total" in text and "filled up with repeated rows" in text]
+    assert bool(said) is told

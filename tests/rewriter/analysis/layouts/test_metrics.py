@@ -788,3 +788,10 @@ def test_means_of_batches_that_are_added_up_are_as_many_as_the_batches(shown: st
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     found = [one.message for one in file.diagnoses if one.id == "mean-of-batches"]
     assert len(found) == 1 and told in found[0]
+
+
+def test_rows_that_map_has_moved_are_rows(trained: Trained) -> None:
+    """A count of them is a count, and no figure that nobody knows."""
+    counted = "x, y = map(lambda one: one.float(), [x, y])\n        n = len(y)"
+    text, findings = trained(epoch=EVALUATION.format(counted=counted))
+    assert "out, y = accelerator.gather_for_metrics((out, y))\n            n = len(y)\n" in text and findings == []

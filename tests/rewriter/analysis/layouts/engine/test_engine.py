@@ -303,3 +303,61 @@ def test_a_tensor_made_for_the_whole_batch_keeps_a_batch_whole(
 ) -> None:
     texts, _ = trained_project(train=HELD.format(size=size).replace("net.start()", start))
     assert ("shard_batch" in texts["train"]) is cut
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ("a, y = map(lambda one: one.float(), [x, x.mean()])", Partial("mean")),
+        ("y = list(map(twice, x))", Shard(0)),
+        ("y = sum(map(lambda row: row.sum(), x))", Partial("sum")),
+        ("y = len(list(map(twice, x)))", ShardSize()),
+        ("y, a = map(torch.exp, (x, 3))", Shard(0, rank=3)),
+        ("y = list(map(lambda a, b: a * b, x, x))", Each(ShardRow(), rows=True)),
+        ("y = list(map(str, [1, 2]))", Each(NEUTRAL)),
+    ],
+    ids=["each of several", "rows", "a sum of rows", "how many", "a function of torch", "two", "none"],
+)
+def test_a_function_that_map_runs_for_each_entry(given: str, after: Layout) -> None:
+    found = layouts(given, "def twice(one):\n    return one * 2")["y"]
+    assert found == after or (after == Each(NEUTRAL) and not isinstance(found, (Shard, Unclear, Partial)))
+
+
+def test_what_nobody_knows_is_unknown_for_each_entry() -> None:
+    assert "what `strange` does" in reason(layouts("y, a = map(strange, (x, 3))", "from odd import strange")["y"])
+
+
+def test_filter_chooses_rows() -> None:
+    found = layouts("y = list(filter(lambda row: row.sum() > 0, x))\nz = list(filter(None, [1, 2]))")
+    assert isinstance(found["y"], Shard) and found["y"].chosen
+    assert not isinstance(found["z"], (Shard, Unclear))
+
+
+@pytest.mark.parametrize(
+    ("made", "after"),
+    [
+        ("torch.full((x.size(0),), 1.0)", Shard(0, 1)),
+        ("torch.full((3, x.size(0)), 0.5)", Shard(1, 2)),
+        ("torch.full(size=(x.size(0), 1), fill_value=1.0)", Shard(0, 2)),
+        ("torch.randint(0, 9, (len(x), 4))", Shard(0, 2)),
+        ("torch.tensor(np.random.normal(0, 1, (x.shape[0], 100)))", Shard(0, 2)),
+        ("np.random.exponential(2.0, len(x))", Shard(0, 1)),
+        ("torch.arange(0, len(x))", Shard(0, 1)),
+        ("torch.linspace(0, 1, len(x))", Shard(0, 1)),
+        ("Kind(x.size(0), 1).fill_(1.0)", Shard(0, 2)),
+        ("Kind(x.size(0))", Shard(0, 1)),
+        ("torch.FloatTensor(4, x.size(0)).uniform_()", Shard(1, 2)),
+        ("Kind(x)", Shard(0, 3)),
+    ],
+)
+def test_a_tensor_that_is_made_with_the_number_of_rows_has_rows_there(made: str, after: Shard) -> None:
+    """What else the call is given is no size: a value, a bound, a mean."""
+    top = "import numpy as np\nKind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor"
+    assert layouts(f"y = {made}", top)["y"] == after
+
+
+@pytest.mark.parametrize("made", ["torch.full((len(x),), 1.0)", "Kind(len(x), 1).fill_(1.0).view(-1)"])
+def test_a_loss_against_labels_that_are_made_for_the_rows_is_a_mean(made: str) -> None:
+    top = "score = nn.Linear(4, 1)\nKind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor"
+    found = layouts(f"y = F.binary_cross_entropy(score(x).view(-1), {made})", top, Shard(0, rank=2))
+    assert found["y"] == Partial("mean")
