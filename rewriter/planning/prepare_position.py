@@ -15,6 +15,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
+from ..analysis.dataflow.kept_loaders import taken_in
 from ..analysis.dataflow.solver import Thing
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
 from ..analysis.syntax.nodes import is_docstring
@@ -199,8 +200,8 @@ class _Placer:
         return [site for site in dict.fromkeys(sites) if site in self.unit.names.parents]
 
     def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
-        """For each thing the calls that create an object which keeps it: after them the object holds the unprepared
-        one."""
+        """For each thing the calls that create an object which keeps it, and what puts it into a container: after them
+        the object holds the unprepared one."""
         found: dict[Origin, list[cst.CSTNode]] = {}
         made: dict[Thing, cst.Call] = {
             thing: record.node
@@ -212,6 +213,8 @@ class _Placer:
         for keeper, held in self.state.fields():
             for origin in origins(held) if keeper in made else ():
                 found.setdefault(origin, []).append(made[keeper])
+        for taking, _, loader in taken_in(self.state, self.unit):
+            found.setdefault(loader, []).append(taking)
         return found
 
     def _passes(self, reach: Reach, training: Training) -> dict[Origin, list[cst.CSTNode]]:
@@ -248,8 +251,8 @@ class _Placer:
         early = [h for h in remaining if touched[h] < first_use and not self._keeps(block, h, touched[h])]
         if early:
             last = max(touched[h] for h in early)
-            given = [h for h in early if h.origin.role is Role.LOADER and self._keeps(block, h, last)]
-            if given:  # to a model, which is prepared after it is built
+            while given := [h for h in early if h.origin.role is Role.LOADER and self._keeps(block, h, last)]:
+                # to a model, which is prepared after it is built, or to a container
                 early, last = given, max(touched[h] for h in given)
             if last < 0:  # all of it came through parameters
                 first = next((s for s in statements if not is_docstring(s)), statements[0])

@@ -295,3 +295,59 @@ def test_a_model_that_keeps_a_loader_gets_the_prepared_one(
     assert "rows = accelerator.prepare(rows)\n" in first
     assert "runner, optimizer = accelerator.prepare(\n    runner, optimizer\n)\n" in behind
     assert findings == []
+
+
+CONTAINED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
+first = DataLoader(data, batch_size=8, shuffle=True)
+{first}
+second = DataLoader(data, batch_size=4, shuffle=True)
+{second}
+net = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+{last}
+for epoch in range(3):
+    {around}
+        for x, y in {source}:
+            loss = nn.functional.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+BOTH = "first, second = accelerator.prepare(\n    first, second\n)\n"
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (("", "rows = {'a': first, 'b': second}", "", "for name in rows:", "rows[name]"), f"{BOTH}rows ="),
+        (("", "rows = [first, second]", "", "for part in rows:", "part"), f"{BOTH}rows ="),
+        (("", "rows = [('a', first), ('b', second)]", "", "for name, part in rows:", "part"), f"{BOTH}rows ="),
+        (("", "rows = dict(a=first, b=second)", "", "for part in rows.values():", "part"), f"{BOTH}rows ="),
+        (
+            ("rows = []\nrows.append(first)", "rows.append(second)", "", "for part in rows:", "part"),
+            "first = accelerator.prepare(first)\nrows = []\nrows.append(first)\n"
+            "second = DataLoader(data, batch_size=4, shuffle=True)\nsecond = accelerator.prepare(second)\n",
+        ),
+        (
+            ("rows = {}\nrows['a'] = first", "rows['b'] = second", "", "for name in rows:", "rows[name]"),
+            "first = accelerator.prepare(first)\nrows = {}\nrows['a'] = first\n"
+            "second = DataLoader(data, batch_size=4, shuffle=True)\nsecond = accelerator.prepare(second)\n",
+        ),
+        (
+            ("", "", "rows = {'a': first, 'b': second}", "for name in rows:", "rows[name]"),
+            "net, optimizer, first, second = accelerator.prepare(\n    net, optimizer, first, second\n)\nrows =",
+        ),
+    ],
+    ids=["a dict", "a list", "pairs", "a call", "added", "put in", "filled afterwards"],
+)
+def test_a_container_is_given_the_prepared_loaders(
+    parts: tuple[str, ...], expected: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    named = dict(zip(("first", "second", "last", "around", "source"), parts, strict=True))
+    texts, findings = trained_project(train=CONTAINED.format(**named))
+    assert expected in texts["train"]
+    assert findings == []
