@@ -193,6 +193,7 @@ class _Placer:
         self.drawing = self._sites(reach, weight_draws(state, reach))
         self.splitting = self._sites(reach, split_draws(state, reach))
         self.kept = self._kept()
+        self.taken = list(taken_in(state, unit))
 
     def _sites(self, reach: Reach, draws: Iterable[cst.Call]) -> list[cst.Call]:
         """The calls in this module that come to a draw."""
@@ -200,8 +201,8 @@ class _Placer:
         return [site for site in dict.fromkeys(sites) if site in self.unit.names.parents]
 
     def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
-        """For each thing the calls that create an object which keeps it, and what puts it into a container: after them
-        the object holds the unprepared one."""
+        """For each thing the calls that create an object which keeps it: after them the object holds the unprepared
+        one."""
         found: dict[Origin, list[cst.CSTNode]] = {}
         made: dict[Thing, cst.Call] = {
             thing: record.node
@@ -213,8 +214,6 @@ class _Placer:
         for keeper, held in self.state.fields():
             for origin in origins(held) if keeper in made else ():
                 found.setdefault(origin, []).append(made[keeper])
-        for taking, _, loader in taken_in(self.state, self.unit):
-            found.setdefault(loader, []).append(taking)
         return found
 
     def _passes(self, reach: Reach, training: Training) -> dict[Origin, list[cst.CSTNode]]:
@@ -305,10 +304,13 @@ class _Placer:
         return last
 
     def _keeps(self, block: _Block, held: Held, touched: int) -> bool:
-        """Whether an object that is made up to a statement has the thing as it was before ``prepare``."""
+        """Whether an object or a variable that is made up to a statement has the thing as it was before ``prepare``."""
         if held.origin.role is Role.MODEL:
             return False
-        return any(0 <= block.index(call) <= touched for call in self.kept.get(held.origin, ()))
+        code, origin = self.unit.names.module.code_for_node, held.origin
+        taken = (one for one in self.taken if one.loader is origin)
+        taking = [one.node for one in taken if one.target is None or code(one.target) != held.name]
+        return any(0 <= block.index(node) <= touched for node in (*self.kept.get(origin, ()), *taking))
 
     def _inside(self, statement: cst.CSTNode, held: list[Held]) -> tuple[cst.CSTNode, Side, list[Held]] | None:
         """A place in the blocks of a statement that builds things and uses them itself: an epoch, a fold."""

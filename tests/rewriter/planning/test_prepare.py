@@ -298,9 +298,11 @@ def test_a_model_that_keeps_a_loader_gets_the_prepared_one(
 
 
 CONTAINED = """\
+from itertools import cycle, islice
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
 data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
 first = DataLoader(data, batch_size=8, shuffle=True)
 {first}
@@ -317,6 +319,7 @@ for epoch in range(3):
             loss.backward()
             optimizer.step()
 """
+FIRST = "first = accelerator.prepare(first)\n"
 BOTH = "first, second = accelerator.prepare(\n    first, second\n)\n"
 
 
@@ -337,14 +340,28 @@ BOTH = "first, second = accelerator.prepare(\n    first, second\n)\n"
             "first = accelerator.prepare(first)\nrows = {}\nrows['a'] = first\n"
             "second = DataLoader(data, batch_size=4, shuffle=True)\nsecond = accelerator.prepare(second)\n",
         ),
+        (("rows = first", "", "", "for _ in range(2):", "rows"), f"{FIRST}rows ="),
+        (("rows = tqdm(first)", "", "", "for _ in range(2):", "rows"), f"{FIRST}rows ="),
+        (("rows = cycle(first)", "", "", "for _ in range(2):", "islice(rows, 9)"), f"{FIRST}rows ="),
         (
             ("", "", "rows = {'a': first, 'b': second}", "for name in rows:", "rows[name]"),
             "net, optimizer, first, second = accelerator.prepare(\n    net, optimizer, first, second\n)\nrows =",
         ),
     ],
-    ids=["a dict", "a list", "pairs", "a call", "added", "put in", "filled afterwards"],
+    ids=[
+        "a dict",
+        "a list",
+        "pairs",
+        "a call",
+        "added",
+        "put in",
+        "another name",
+        "a bar",
+        "without end",
+        "afterwards",
+    ],
 )
-def test_a_container_is_given_the_prepared_loaders(
+def test_what_takes_loaders_in_is_given_the_prepared_ones(
     parts: tuple[str, ...], expected: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
 ) -> None:
     named = dict(zip(("first", "second", "last", "around", "source"), parts, strict=True))

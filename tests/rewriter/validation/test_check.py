@@ -200,6 +200,8 @@ class Runner{base}:
         ("rows = [loader]", "rows[0]"),
         ("rows = []\nrows.append(loader)", "rows[0]"),
         ("rows = {}\nrows['a'] = loader", "rows['a']"),
+        ("rows = loader", "rows"),
+        ("from tqdm import tqdm\nrows = tqdm(loader)", "rows"),
     ],
 )
 def test_a_container_that_a_loop_reads_is_given_the_prepared_loader(taking: str, source: str) -> None:
