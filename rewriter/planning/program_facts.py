@@ -287,7 +287,8 @@ class _Analyses(ProgramFacts):
             self.flag = kept_device(self.state, self.reach, gone, aims, plan_.code)
             self.flag = self.flag or kept_choice(self.state, self.reach, self.fields, aims)
         asks = self.existing is None and self.flag is None
-        stays = cpu_only(self.state, self.reach, self.training, partial(self._early, plan_)) if asks else None
+        still = partial(self._early, plan_)
+        stays = cpu_only(self.state, self.reach, self.training, still, plan_.prepared) if asks else None
         if stays is not None:
             self.flag, told = always_cpu(stays[0]), [*told, stays]
             for part in collected.values():  # all is on the CPU already

@@ -69,11 +69,15 @@ def _items(unit: Unit, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, 
 
 def _given(state: State, unit: Unit, value: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, Origin]]:
     """The loaders that a variable or an attribute gives, or what wraps one, each with that variable."""
-    for loader in origins(state.values.get(value), Role.LOADER):
-        if isinstance(value, (cst.Name, cst.Attribute)):
-            yield value, loader
-        elif isinstance(value, cst.Call) and wraps(state, unit, value, loader):
-            names = (n for arg in value.args for n in (arg.value, *descendants(arg.value)))
-            held = (n for n in names if isinstance(n, (cst.Name, cst.Attribute)))
-            source = next((n for n in held if loader in origins(state.values.get(n))), None)
+    held = state.values.get(value)
+    if isinstance(value, (cst.Name, cst.Attribute)):
+        yield from ((value, loader) for loader in origins(held, Role.LOADER))
+    elif isinstance(value, cst.Call) and held is not None:
+        under = [slot for thing in held.things if isinstance(thing, Sequence) for slot in thing.wraps]
+        loaders = [loader for loader in origins(held, Role.LOADER) if wraps(state, unit, value, loader)]
+        loaders += [loader for slot in under for loader in origins(slot, Role.LOADER)]  # enumerate(loader)
+        parts = [node for arg in value.args for node in (arg.value, *descendants(arg.value))]
+        names = [node for node in parts if isinstance(node, (cst.Name, cst.Attribute))]
+        for loader in dict.fromkeys(loaders):
+            source = next((name for name in names if loader in origins(state.values.get(name))), None)
             yield from [(source, loader)] if source is not None else []

@@ -348,18 +348,7 @@ BOTH = "first, second = accelerator.prepare(\n    first, second\n)\n"
             "net, optimizer, first, second = accelerator.prepare(\n    net, optimizer, first, second\n)\nrows =",
         ),
     ],
-    ids=[
-        "a dict",
-        "a list",
-        "pairs",
-        "a call",
-        "added",
-        "put in",
-        "another name",
-        "a bar",
-        "without end",
-        "afterwards",
-    ],
+    ids=["a dict", "a list", "pairs", "a call", "added", "put in", "another name", "a bar", "endless", "afterwards"],
 )
 def test_what_takes_loaders_in_is_given_the_prepared_ones(
     parts: tuple[str, ...], expected: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
@@ -367,4 +356,14 @@ def test_what_takes_loaders_in_is_given_the_prepared_ones(
     named = dict(zip(("first", "second", "last", "around", "source"), parts, strict=True))
     texts, findings = trained_project(train=CONTAINED.format(**named))
     assert expected in texts["train"]
+    assert findings == []
+
+
+@pytest.mark.parametrize("taking", ["enumerate(first)", "zip(range(9), first)"])
+def test_what_numbers_the_batches_is_given_the_prepared_loader(
+    taking: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    script = CONTAINED.format(first=f"rows = {taking}", second="", last="", around="if not epoch:", source="rows")
+    texts, findings = trained_project(train=script.replace("for x, y in rows", "for _, (x, y) in rows"))
+    assert f"{FIRST}rows = {taking}\n" in texts["train"]
     assert findings == []
