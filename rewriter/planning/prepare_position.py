@@ -15,6 +15,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
+from ..analysis.dataflow.kept_loaders import taken_in
 from ..analysis.dataflow.solver import Thing
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
 from ..analysis.syntax.nodes import is_docstring
@@ -192,6 +193,7 @@ class _Placer:
         self.drawing = self._sites(reach, weight_draws(state, reach))
         self.splitting = self._sites(reach, split_draws(state, reach))
         self.kept = self._kept()
+        self.taken = list(taken_in(state, unit))
 
     def _sites(self, reach: Reach, draws: Iterable[cst.Call]) -> list[cst.Call]:
         """The calls in this module that come to a draw."""
@@ -248,8 +250,8 @@ class _Placer:
         early = [h for h in remaining if touched[h] < first_use and not self._keeps(block, h, touched[h])]
         if early:
             last = max(touched[h] for h in early)
-            given = [h for h in early if h.origin.role is Role.LOADER and self._keeps(block, h, last)]
-            if given:  # to a model, which is prepared after it is built
+            while given := [h for h in early if h.origin.role is Role.LOADER and self._keeps(block, h, last)]:
+                # to a model, which is prepared after it is built, or to a container
                 early, last = given, max(touched[h] for h in given)
             if last < 0:  # all of it came through parameters
                 first = next((s for s in statements if not is_docstring(s)), statements[0])
@@ -302,10 +304,13 @@ class _Placer:
         return last
 
     def _keeps(self, block: _Block, held: Held, touched: int) -> bool:
-        """Whether an object that is made up to a statement has the thing as it was before ``prepare``."""
+        """Whether an object or a variable that is made up to a statement has the thing as it was before ``prepare``."""
         if held.origin.role is Role.MODEL:
             return False
-        return any(0 <= block.index(call) <= touched for call in self.kept.get(held.origin, ()))
+        code, origin = self.unit.names.module.code_for_node, held.origin
+        taken = (one for one in self.taken if one.loader is origin)
+        taking = [one.node for one in taken if one.target is None or code(one.target) != held.name]
+        return any(0 <= block.index(node) <= touched for node in (*self.kept.get(origin, ()), *taking))
 
     def _inside(self, statement: cst.CSTNode, held: list[Held]) -> tuple[cst.CSTNode, Side, list[Held]] | None:
         """A place in the blocks of a statement that builds things and uses them itself: an epoch, a fold."""

@@ -297,7 +297,8 @@ class _Analyses(ProgramFacts):
         placements = [(unit, p) for unit, part in collected.items() for p in part.placements if p.move in _MOVES]
         told = [*told, *(spread(placements) if self.existing is None and self.hand is None else ())]
         asks = self.existing is None and self.flag is None and not placements
-        stays = cpu_only(self.state, self.reach, self.training, partial(self._early, plan_)) if asks else None
+        still = partial(self._early, plan_)
+        stays = cpu_only(self.state, self.reach, self.training, still, plan_.prepared) if asks else None
         if stays is not None:
             self.flag, told = always_cpu(stays[0]), [*told, stays]
             for part in collected.values():  # all is on the CPU already

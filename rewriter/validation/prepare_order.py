@@ -9,7 +9,10 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
-from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.dataflow.kept_loaders import Taken, taken_in
+from ..analysis.dataflow.solver import Thing
+from ..analysis.dataflow.values import CallRecord, Mapping, Sequence, Unit, origins
+from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators
 from ..facts.roles import Origin, Role
@@ -71,25 +74,70 @@ def early(program: EmittedProgram) -> Iterator[Violation]:
 
 
 def _kept_before(program: EmittedProgram) -> Iterator[Violation]:
-    """The objects that are given a loader before it is prepared, and go through the batches of the other one."""
-    loops = (*program.training.train_loops, *program.training.eval_loops)
-    read = {node for loop in loops if isinstance(loop, cst.For) for node in (loop.iter, *descendants(loop.iter))}
-    attributes = [node for node in read if isinstance(node, cst.Attribute)]
+    """The objects, containers and variables that are given a loader before it is prepared, where a loop then reads
+    theirs."""
     for record in program.prepares:
         names = {argument.value.value for argument in record.node.args if isinstance(argument.value, cst.Name)}
-        for call in program.records if names else ():
-            given = [arg for arg in call.node.args if isinstance(arg.value, cst.Name) and arg.value.value in names]
-            if not given or not _is_given_before(program, call, record, Role.LOADER):
+        for taken in _given(program, record.unit) if names else ():
+            node, value = taken.node, taken.source
+            if not (
+                isinstance(value, cst.Name) and value.value in names and _comes_after(record.unit, node, record.node)
+            ):
                 continue
-            for node in attributes:
-                held = program.state.values.get(node.value)
-                made = [thing for thing in call.result.things if held is not None and thing in held.things]
-                if any(getattr(thing, "node", None) is call.node for thing in made):
-                    loaders = origins(program.state.values.get(node), Role.LOADER)
-                    if any(o in origins(program.state.values.get(arg.value)) for arg in given for o in loaders):
-                        words = "this loader is prepared only after an object was given it, which reads the other one"
-                        yield Violation("prepared-late", program.at(record), words, program.at(call))
-                        break
+            prepared = (o for arg in record.node.args for o in origins(program.state.values.get(arg.value)))
+            if taken.loader in prepared and not _bound_between(record.unit, value, node, record.node):
+                if _is_read(program, record.unit, taken):
+                    words = (
+                        "this loader is prepared only after something was given it, from which a loop reads the other"
+                    )
+                    yield Violation("prepared-late", program.at(record), words, CodePlace(record.unit, node))
+
+
+def _is_read(program: EmittedProgram, unit: Unit, taken: Taken) -> bool:
+    """Whether a loop gets a loader from what has taken it in."""
+    sources = list(_sources(program, taken.loader))
+    things = _things(program, taken.node)
+    held = (program.state.values.get(node) for _, node in sources)
+    if any(not things.isdisjoint(slot.things) for slot in held if slot is not None):
+        return True
+    binding = unit.names.binding(taken.target) if isinstance(taken.target, cst.Name) else None
+    reads = [node for at, node in sources if at is unit and isinstance(node, cst.Name)]
+    reads = [node for node in reads if binding is not None and unit.names.binding(node) is binding]
+    return binding is not None and any(taken.target in unshadowed(unit.names, binding, read) for read in reads)
+
+
+def _given(program: EmittedProgram, unit: Unit) -> Iterator[Taken]:
+    """Where the objects and the containers of a module get a loader."""
+    yield from taken_in(program.state, unit)
+    for call in unit.names.calls:
+        if any(getattr(thing, "node", None) is call for thing in _things(program, call)):
+            for argument in call.args:
+                loaders = origins(program.state.values.get(argument.value), Role.LOADER)
+                yield from (Taken(call, argument.value, loader) for loader in loaders)
+
+
+def _things(program: EmittedProgram, node: cst.CSTNode) -> set[Thing]:
+    """What an expression gives; of a method of a container, and of an assignment to a place in it, the container."""
+    target = node.targets[0].target if isinstance(node, cst.Assign) else None
+    if isinstance(target, cst.Subscript):
+        node = target.value
+    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        held = program.state.values.get(node.func.value)
+        if held is not None and any(isinstance(thing, (Sequence, Mapping)) for thing in held.things):
+            node = node.func.value
+    slot = program.state.values.get(node)
+    things = slot.things if slot is not None else ()
+    return {thing for thing in things if not (isinstance(thing, Origin) and thing.role is Role.LOADER)}
+
+
+def _sources(program: EmittedProgram, loader: Origin) -> Iterator[tuple[Unit, cst.CSTNode]]:
+    """What the loops read that go through a loader, and the loops around them."""
+    for loop in (*program.training.train_loops, *program.training.eval_loops):
+        unit = program.unit_of(loop)
+        if unit is None or not isinstance(loop, cst.For) or loader not in program.reach.loaders(loop):
+            continue
+        around = (each for each in unit.names.enclosing(loop, cst.For) if isinstance(each, cst.For))
+        yield from ((unit, node) for each in (loop, *around) for node in (each.iter, *descendants(each.iter)))
 
 
 def _comes_after(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 import libcst as cst
 
-from ...facts.roles import Origin, Role
+from ...facts.roles import SHARES, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
@@ -33,15 +33,17 @@ def cpu_only(
     reach: Reach,
     training: Training,
     early: Callable[[cst.Call, Origin], bool],
+    prepared: Container[Origin],
 ) -> tuple[Unit, Finding] | None:
     """
     Why a script must stay on the CPU, where it trained so far; None where it names a device, or needs none.
 
-    ``early``: whether a call of a model comes before its ``prepare``, so that both are still on the CPU.
+    ``early``: whether a call of a model comes before its ``prepare``, so that both are still on the CPU; ``prepared``:
+    what is prepared.
     """
     if any(_names_device(state, record.node) for record in state.calls.values()) or _has_device(state):
         return None
-    for unit, node, what, remedy in _meetings(state, reach, training, early):
+    for unit, node, what, remedy in _meetings(state, reach, training, early, prepared):
         return unit, Finding(
             "cpu-only",
             node,
@@ -57,6 +59,7 @@ def _meetings(
     reach: Reach,
     training: Training,
     early: Callable[[cst.Call, Origin], bool],
+    prepared: Container[Origin],
 ) -> Iterator[tuple[Unit, cst.CSTNode, str, str]]:
     """Where a tensor of the CPU would meet the GPU: each with what happens, and the remedy."""
     mismatch = "on a GPU this CPU tensor causes a device mismatch"
@@ -65,8 +68,8 @@ def _meetings(
         yield unit, node, f"creates this tensor on the CPU: {mismatch}", remedy
     for kept in kept_on_host(state, reach, training):
         yield kept.unit, kept.node, f"keeps {kept.name} on the CPU: {mismatch}", "move it to accelerator.device"
-    for unit, node in _fed(state, reach, training, early):
-        yield unit, node, f"gives the model what no data loader has yielded: {mismatch}", "add .to(accelerator.device)"
+    for unit, node in _fed(state, reach, training, early, prepared):
+        yield unit, node, f"gives the model what no prepared loader yields: {mismatch}", "add .to(accelerator.device)"
     for unit, node in _sent_to_host(state, reach, training):
         yield unit, node, f"moves what it gives the model to the CPU: {mismatch}", "remove the move"
     for unit, node in _pinned(state, reach, training):
@@ -106,9 +109,14 @@ def _made(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit
 
 
 def _fed(
-    state: State, reach: Reach, training: Training, early: Callable[[cst.Call, Origin], bool]
+    state: State,
+    reach: Reach,
+    training: Training,
+    early: Callable[[cst.Call, Origin], bool],
+    prepared: Container[Origin],
 ) -> Iterator[tuple[Unit, cst.CSTNode]]:
-    """What trained models are called with that comes from no loader: the rows of a test set, at once."""
+    """What trained models are called with that comes from no loader (the rows of a test set, at once), or from one
+    that is not prepared, by way of an iterator of the script's own."""
     for call, model in training.forwards.items():
         unit = state.calls[call].unit
         if (
@@ -121,8 +129,16 @@ def _fed(
             continue  # a model calls its parts, and others of the same class may have been fed
         value = call.args[0].value if call.args and not call.args[0].star else None
         if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
-            if not yielded(state, unit, value) and not _placed(unit, value):
+            moved = yielded(state, unit, value) and not _is_raw(state, reach, unit, value, prepared)
+            if not moved and not _placed(unit, value):
                 yield unit, value
+
+
+def _is_raw(state: State, reach: Reach, unit: Unit, value: cst.BaseExpression, prepared: Container[Origin]) -> bool:
+    """Whether a value is a batch of loaders that are not prepared, outside of all loops over them."""
+    held = origins(state.values.get(value), *SHARES)
+    raw = all(o.role is Role.BATCH and o.source is not None and o.source not in prepared for o in held)
+    return bool(held) and raw and not reach.batch_loops(value, unit)
 
 
 def _sent_to_host(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, cst.CSTNode]]:

@@ -520,3 +520,75 @@ def test_a_schedule_is_stepped_with_the_optimizer_for_what_is_left_over_too(
 ) -> None:
     after, found = trained_project(train=LEFT_OVER)
     assert "model, optimizer, loader, schedule = accelerator.prepare(" in after["train"] and set(found) == {"scheduler"}
+
+
+CONTAINED = """\
+from itertools import cycle, islice
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
+first = DataLoader(data, batch_size=8, shuffle=True)
+{first}
+second = DataLoader(data, batch_size=4, shuffle=True)
+{second}
+net = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+{last}
+for epoch in range(3):
+    {around}
+        for x, y in {source}:
+            loss = nn.functional.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+FIRST = "first = accelerator.prepare(first)\n"
+BOTH = "first, second = accelerator.prepare(\n    first, second\n)\n"
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (("", "rows = {'a': first, 'b': second}", "", "for name in rows:", "rows[name]"), f"{BOTH}rows ="),
+        (("", "rows = [first, second]", "", "for part in rows:", "part"), f"{BOTH}rows ="),
+        (("", "rows = [('a', first), ('b', second)]", "", "for name, part in rows:", "part"), f"{BOTH}rows ="),
+        (("", "rows = dict(a=first, b=second)", "", "for part in rows.values():", "part"), f"{BOTH}rows ="),
+        (
+            ("rows = []\nrows.append(first)", "rows.append(second)", "", "for part in rows:", "part"),
+            "first = accelerator.prepare(first)\nrows = []\nrows.append(first)\n"
+            "second = DataLoader(data, batch_size=4, shuffle=True)\nsecond = accelerator.prepare(second)\n",
+        ),
+        (
+            ("rows = {}\nrows['a'] = first", "rows['b'] = second", "", "for name in rows:", "rows[name]"),
+            "first = accelerator.prepare(first)\nrows = {}\nrows['a'] = first\n"
+            "second = DataLoader(data, batch_size=4, shuffle=True)\nsecond = accelerator.prepare(second)\n",
+        ),
+        (("rows = first", "", "", "for _ in range(2):", "rows"), f"{FIRST}rows ="),
+        (("rows = tqdm(first)", "", "", "for _ in range(2):", "rows"), f"{FIRST}rows ="),
+        (("rows = cycle(first)", "", "", "for _ in range(2):", "islice(rows, 9)"), f"{FIRST}rows ="),
+        (
+            ("", "", "rows = {'a': first, 'b': second}", "for name in rows:", "rows[name]"),
+            "net, optimizer, first, second = accelerator.prepare(\n    net, optimizer, first, second\n)\nrows =",
+        ),
+    ],
+    ids=["a dict", "a list", "pairs", "a call", "added", "put in", "another name", "a bar", "endless", "afterwards"],
+)
+def test_what_takes_loaders_in_is_given_the_prepared_ones(
+    parts: tuple[str, ...], expected: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    named = dict(zip(("first", "second", "last", "around", "source"), parts, strict=True))
+    texts, findings = trained_project(train=CONTAINED.format(**named))
+    assert expected in texts["train"]
+    assert findings == []
+
+
+@pytest.mark.parametrize("taking", ["enumerate(first)", "zip(range(9), first)"])
+def test_what_numbers_the_batches_is_given_the_prepared_loader(
+    taking: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    script = CONTAINED.format(first=f"rows = {taking}", second="", last="", around="if not epoch:", source="rows")
+    texts, findings = trained_project(train=script.replace("for x, y in rows", "for _, (x, y) in rows"))
+    assert f"{FIRST}rows = {taking}\n" in texts["train"]
+    assert findings == []

@@ -192,6 +192,27 @@ class Runner{base}:
     assert broken(f"{after}runner = Runner(model, loader)\n{PREPARE}runner.run()\n", before) == {"prepared-late"}
 
 
+@pytest.mark.parametrize(
+    ("taking", "source"),
+    [
+        ("rows = {'a': loader}", "rows['a']"),
+        ("rows = dict(a=loader)", "rows['a']"),
+        ("rows = [loader]", "rows[0]"),
+        ("rows = []\nrows.append(loader)", "rows[0]"),
+        ("rows = {}\nrows['a'] = loader", "rows['a']"),
+        ("rows = loader", "rows"),
+        ("from tqdm import tqdm\nrows = tqdm(loader)", "rows"),
+    ],
+)
+def test_a_container_that_a_loop_reads_is_given_the_prepared_loader(taking: str, source: str) -> None:
+    before = BEFORE.replace("for x, y in loader", f"{taking}\nfor x, y in {source}")
+    after = AFTER.replace("for x, y in loader", f"for x, y in {source}")
+    assert broken(after.replace(PREPARE, f"{PREPARE}{taking}\n"), before) == set()
+    assert broken(after.replace(PREPARE, f"{taking}\n{PREPARE}"), before) == {"prepared-late"}
+    unread = AFTER.replace(PREPARE, f"{taking}\n{PREPARE}")
+    assert broken(unread, BEFORE.replace("for x, y in loader", f"{taking}\nfor x, y in loader")) == set()
+
+
 def test_a_loader_that_is_trained_on_is_prepared_also_where_its_batches_are_moved() -> None:
     after = with_(PREPARE, "model, optimizer = accelerator.prepare(model, optimizer)\n")
     moved = "loader:\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n"

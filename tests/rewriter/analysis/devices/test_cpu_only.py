@@ -66,6 +66,25 @@ def test_what_stays_on_the_cpu_is_not_taken_there(trained: Trained) -> None:
     assert "history.append(loss.data.numpy())" in text
 
 
+OWN_ITERATOR = """\
+class Rows:
+    def __init__(self, loader):
+        self.loader = loader
+    def __iter__(self):
+        for batch in self.loader:
+            yield batch
+rows = {rows}
+"""
+
+
+@pytest.mark.parametrize("rows", ["Rows(loader)", "(batch for batch in loader)"], ids=["an object", "a generator"])
+def test_batches_of_a_loader_that_is_not_prepared_stay_on_the_cpu(rows: str, trained: Trained) -> None:
+    """They come by way of something that was made of the loader, and are cut into shards where they are used."""
+    text, findings = trained(built=OWN_ITERATOR.format(rows=rows), source="rows")
+    assert "accelerator = Accelerator(cpu=True)\n" in text and "x, y = accelerator.shard_batch((x, y))\n" in text
+    assert "cpu-only" in findings
+
+
 PINNED = """\
 class Noisy(torch.nn.Module):
     def __init__(self):

@@ -1,0 +1,83 @@
+"""
+Where something takes in a loader that exists: ``loaders = {"train": loader}``, ``bar = tqdm(loader)``.
+
+It goes on with what the variable held then; so does another variable, ``other = loader``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import libcst as cst
+
+from ...facts.roles import Origin, Role
+from ..syntax.walk import descendants
+from .callees import method_name, outside_name
+from .loader_wrappers import wraps
+from .values import Mapping, Sequence, State, Unit, origins
+
+_DISPLAYS = (cst.Dict, cst.List, cst.Set, cst.Tuple)
+_ADDING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
+_MAKING = frozenset({"builtins.dict", "builtins.list", "builtins.tuple", "collections.OrderedDict"})
+
+
+class Taken(NamedTuple):
+    """A loader that is taken in."""
+
+    node: cst.CSTNode
+    """The expression, or the assignment, that does it."""
+    source: cst.BaseExpression
+    """The variable or the attribute that gives the loader."""
+    loader: Origin
+    target: cst.BaseExpression | None = None
+    """What an assignment gives it to."""
+
+
+def taken_in(state: State, unit: Unit) -> Iterator[Taken]:
+    """What takes loaders in, in a module."""
+    for node in unit.names.every(*_DISPLAYS, cst.Assign):
+        for value, target in _assigned(node) if isinstance(node, cst.Assign) else _items(unit, node):
+            yield from (Taken(node, source, loader, target) for source, loader in _given(state, unit, value))
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is None:
+            continue
+        held = record.receiver.things if record.receiver is not None else ()
+        adds = method_name(call) in _ADDING and any(isinstance(thing, (Sequence, Mapping)) for thing in held)
+        for arg in call.args if adds or outside_name(record) in _MAKING else ():
+            yield from (Taken(call, source, loader) for source, loader in _given(state, unit, arg.value))
+
+
+def _assigned(assign: cst.Assign) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Each value of an assignment, and what it is given to."""
+    for target in (each.target for each in assign.targets):
+        if not isinstance(target, (cst.Tuple, cst.List)):
+            yield assign.value, target
+        elif isinstance(assign.value, (cst.Tuple, cst.List)) and len(target.elements) == len(assign.value.elements):
+            for value, name in zip(assign.value.elements, target.elements, strict=True):
+                yield value.value, name.value
+
+
+def _items(unit: Unit, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, None]]:
+    """What a display holds, unless it is unpacked at once."""
+    around = unit.names.parents.get(node)
+    unpacked = isinstance(around, cst.Assign) and all(isinstance(t.target, _DISPLAYS) for t in around.targets)
+    if isinstance(node, _DISPLAYS) and not unpacked and not isinstance(around, cst.AssignTarget):
+        yield from ((element.value, None) for element in node.elements)
+
+
+def _given(state: State, unit: Unit, value: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, Origin]]:
+    """The loaders that a variable or an attribute gives, or what wraps one, each with that variable."""
+    held = state.values.get(value)
+    if isinstance(value, (cst.Name, cst.Attribute)):
+        yield from ((value, loader) for loader in origins(held, Role.LOADER))
+    elif isinstance(value, cst.Call) and held is not None:
+        under = [slot for thing in held.things if isinstance(thing, Sequence) for slot in thing.wraps]
+        loaders = [loader for loader in origins(held, Role.LOADER) if wraps(state, unit, value, loader)]
+        loaders += [loader for slot in under for loader in origins(slot, Role.LOADER)]  # enumerate(loader)
+        parts = [node for arg in value.args for node in (arg.value, *descendants(arg.value))]
+        names = [node for node in parts if isinstance(node, (cst.Name, cst.Attribute))]
+        for loader in dict.fromkeys(loaders):
+            source = next((name for name in names if loader in origins(state.values.get(name))), None)
+            yield from [(source, loader)] if source is not None else []
