@@ -31,8 +31,12 @@ def hand_schedules(reach: Reach, unit: Unit, training: Training, loops: Collecti
                 yield Count(node, "rate", text)
 
 
-def _rates(reach: Reach, unit: Unit) -> Iterator[cst.Assign | cst.AugAssign]:
+def _rates(reach: Reach, unit: Unit) -> list[cst.Assign | cst.AugAssign]:
     """The assignments that set a learning rate: ``group["lr"] = rate``, for a group of an optimizer."""
+    return reach.state.once((_rates, unit.name), lambda: list(_set_rates(reach, unit)))
+
+
+def _set_rates(reach: Reach, unit: Unit) -> Iterator[cst.Assign | cst.AugAssign]:
     for node in unit.names.every(cst.Assign, cst.AugAssign):
         if isinstance(node, (cst.Assign, cst.AugAssign)) and unit.names.function(node) in reach.reachable:
             targets = [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
