@@ -73,7 +73,7 @@ def _modules(number: int) -> dict[str, str]:
     ids=["branches of a step", "modules"],
 )
 def test_twice_the_program_is_twice_the_work(program: Callable[[int], dict[str, str]], inside: str) -> None:
-    """Of each function; where the program is small, there may be some that are called for each module and each other."""
+    """Of each function; a few short ones may be called for each module and each other, while there are few."""
     once, twice = _work(program(16), inside), _work(program(32), inside)
     assert {name: (once[name], calls) for name, calls in twice.items() if calls > max(3_000, 2.6 * once[name])} == {}
 
