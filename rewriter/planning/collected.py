@@ -18,7 +18,7 @@ from ..analysis.devices.resting_models import placed_models
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.devices.visible_gpus import chosen_for_others, left_to_launcher, visible_devices
 from ..analysis.diagnostics.behaviour import story
-from ..analysis.diagnostics.differences import same_noise, same_rows, weighted
+from ..analysis.diagnostics.differences import same_noise, same_rows
 from ..analysis.diagnostics.refusals import contradictions
 from ..analysis.diagnostics.remarks import of_apex, remarks
 from ..analysis.distributed.manual_ddp import without_prefix
@@ -27,7 +27,7 @@ from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.file_caches import asked_apart, asked_by_each
-from ..analysis.effects.folders import folders, received
+from ..analysis.effects.folders import folders
 from ..analysis.effects.unseen import unseen
 from ..analysis.layouts import metrics
 from ..analysis.layouts.batch_artifacts import (
@@ -119,7 +119,7 @@ class Collected:
         self.effects, self.handles = self.output.effects, self.output.handles
         self.gathers = metrics.outside_guards(self.gathers, self.effects)
         self.folders: list[Folder] = list(folders(state, unit, reach))
-        answers = [answer for other, answer in received(state, reach) if other is unit]
+        answers = [answer for other, answer in program.received if other is unit]
         self.received = [a for a in answers if isinstance(a, Received)]
         self.saves = list(checkpoints.saves(state, unit, reach, plan_.prepared))
         self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
@@ -141,7 +141,7 @@ class Collected:
             *left_to_launcher(state, unit, reach, self.visible),
             *(chosen_for_others(s) for s in chosen if s not in self.visible),
             *contradictions(state, unit, reach),
-            *(f for u, f in weighted(state, reach, training) if u is unit),
+            *(f for u, f in program.weighted if u is unit),
             *self.twofold,
             *kept_batches(state, unit, reach, training),
             *remarks(state, unit, reach, training),

@@ -221,8 +221,8 @@ def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Hel
     unit = reach.unit(code)
     known = [
         node
-        for node, slot in state.values.items()
-        if isinstance(node, cst.Attribute) and origin in slot.things and node in unit.names.parents
+        for node in state.evaluated(unit)
+        if isinstance(node, cst.Attribute) and origin in state.values[node].things
         if unit.names.function(node) is code and not isinstance(unit.names.parents[node], cst.Call)
     ]
     given: list[cst.CSTNode] = [node for node in known if _is_target(unit, node)]

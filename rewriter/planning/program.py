@@ -13,12 +13,14 @@ from ..analysis.devices.device_fields import device_fields, given_fields
 from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, device_names
 from ..analysis.devices.visible_gpus import is_environment
+from ..analysis.diagnostics.differences import weighted
 from ..analysis.diagnostics.refusals import refusals
 from ..analysis.distributed.distribution import by_hand, settled
 from ..analysis.distributed.guards import Guards
 from ..analysis.distributed.manual_ddp import ByHand
 from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.distributed.tracing import Tracer
+from ..analysis.effects.folders import received
 from ..analysis.layouts.by_hand.plan import ShardedBatches, batches_by_hand
 from ..analysis.layouts.by_hand.trial import Obstacle
 from ..analysis.layouts.loss_reductions import LossReductions
@@ -28,9 +30,11 @@ from ..analysis.training.gradient_path import GradientPath
 from ..analysis.training.training import Training, find, updated_by_hand
 from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
+from ..facts.effects import Received
 from ..facts.module import Unsynced
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
+from ..findings import Finding
 from .accelerate_imports import Swaps, swaps
 from .accumulation import Window
 from .shared_code import shared_code
@@ -91,6 +95,16 @@ class ProgramFacts:
     def loss_reductions(self) -> LossReductions:
         """What the losses are over the rows of a batch."""
         return LossReductions(self.state)
+
+    @cached_property
+    def received(self) -> list[tuple[Unit, Received | Finding]]:
+        """Names of folders that the main process makes and hands to the others."""
+        return list(received(self.state, self.reach))
+
+    @cached_property
+    def weighted(self) -> list[tuple[Unit, Finding]]:
+        """Losses that are normalised by something else than the number of rows."""
+        return list(weighted(self.state, self.reach, self.training))
 
     @cached_property
     def guards(self) -> Guards:
@@ -154,6 +168,7 @@ class ProgramFacts:
                     return record.unit, origin
         return None
 
+    @cached_property
     def name(self) -> str:
         """The name of the accelerator in the program."""
         if self.existing is None:

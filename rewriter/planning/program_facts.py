@@ -428,7 +428,7 @@ class _Analyses(ProgramFacts):
         findings = tuple(f for u, f in self.blocked if u is unit)
         return ModuleFacts(
             unit.names.module,
-            self.name(),
+            self.name,
             self.abilities,
             False,
             findings=findings,
@@ -487,7 +487,7 @@ class _Analyses(ProgramFacts):
             reach=self.reach,
             holders=holders,
             devices=devices,
-            name=self.name(),
+            name=self.name,
             fields=self.fields,
             lent=self.lent,
             marked=frozenset(marked | {call for _, call in self.draws}),
@@ -516,7 +516,7 @@ class _Analyses(ProgramFacts):
         for unit in self.reach.units:
             for code, scope in unit.names.scopes.items():
                 if scope.kind in (ScopeKind.FUNCTION, ScopeKind.MODULE) and code in self.reach.reachable:
-                    binding = scope.lookup(self.name())
+                    binding = scope.lookup(self.name)
                     if binding is not None and origins(self.state.binding(binding), Role.ACCELERATOR):
                         way.reaches.add(code)
                     elif (kept := self._kept_by(unit, code)) is not None:
@@ -531,7 +531,7 @@ class _Analyses(ProgramFacts):
             return None
         name = receiver(method[0])
         holding = self.state.binding(unit.names.scopes[method[0]].bindings[name]).things
-        kept = any(origins(self.state.field(thing, self.name()), Role.ACCELERATOR) for thing in holding)
+        kept = any(origins(self.state.field(thing, self.name), Role.ACCELERATOR) for thing in holding)
         return name if kept else None
 
 

@@ -130,7 +130,7 @@ class ReachedModule:
         told.extend(guard for guard in guards if isinstance(guard, Finding))
         return ModuleFacts(
             module=unit.names.module,
-            accelerator=program.name(),
+            accelerator=program.name,
             abilities=program.abilities,
             keep_global_batch=program.config.keep_global_batch,
             mixed_precision=self._mixed_precision(),

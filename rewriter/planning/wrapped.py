@@ -28,8 +28,8 @@ def hidden(
     state: State, unit: Unit, reach: Reach, training: Training, stands: Mapping[Origin, Stands]
 ) -> Iterator[cst.BaseExpression | Finding]:
     """The models to unwrap where something of their own is read, and findings where that would not train."""
-    for node, slot in list(state.values.items()):
-        if not isinstance(node, cst.Attribute) or node not in unit.names.parents or slot is None:
+    for node in state.evaluated(unit):
+        if not isinstance(node, cst.Attribute):
             continue
         if node.attr.value in _OF_WRAPPERS | questions.of_modules() or not _is_wrapped(
             state, unit, reach, stands, node, node.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..facts.module_paths import ModulePaths, Place
@@ -140,7 +140,7 @@ class Map:
         for path in universe:
             data = self._importing(path)
             # a plain search costs a fraction of a pattern's, and finds nothing in nearly all files
-            named = any(stem in data for stem in stems) and pattern.search(data)
+            named = any(stem in data for stem in stems) and _spells(pattern, data, path)
             if named or b"import *" in data or b"import_module" in data:
                 hit = self.targets(path, roots) & wanted - {absolute(path)}
                 if hit:
@@ -295,6 +295,32 @@ class Map:
     def testers(self, changed: Collection[Path], like: Path) -> dict[Path, set[Path]]:
         """The tests that import changed modules."""
         return self.importers(changed, [p for p in self.project(like) if self.is_test(p)])
+
+
+_IMPORT = re.compile(rb"(?:^|[;:])[ \t\f]*(?:from|import)\b", re.MULTILINE)
+_BY_TEXT = re.compile(rb"import_module|__import__|\r(?!\n)")
+"""What may import a module by a text, or has lines that end in another way."""
+
+
+def _spells(pattern: re.Pattern[bytes], data: bytes, path: Path) -> bool:
+    """Whether a file may import something with one of some names: its import statements spell one, or it is in a
+    package with such a name, or imports by a text and has one somewhere."""
+    if _BY_TEXT.search(data) or any(pattern.fullmatch(os.fsencode(folder.name)) for folder in path.parents):
+        return pattern.search(data) is not None
+    return any(pattern.search(statement) for statement in _import_statements(data))
+
+
+def _import_statements(data: bytes) -> Iterator[bytes]:
+    for found in _IMPORT.finditer(data):
+        start = place = found.end()
+        depth, goes_on = 0, True
+        while goes_on:
+            end = data.find(b"\n", place)
+            line = data[place : end if end >= 0 else len(data)].partition(b"#")[0].rstrip()
+            depth += line.count(b"(") - line.count(b")")
+            goes_on = end >= 0 and (depth > 0 or line.endswith(b"\\"))
+            place = end + 1 if end >= 0 else len(data)
+        yield data[start:place]
 
 
 def _import_roots(program: Program) -> list[Path]:

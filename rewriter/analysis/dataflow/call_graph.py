@@ -34,6 +34,7 @@ class Reach:
         self._callees: dict[Code, dict[Code, None]] = {}
         self._called: dict[cst.CSTNode, list[FunctionNode]] = {}
         self._below: dict[Code, dict[Code, None]] = {}
+        self._above: dict[Code, dict[cst.CSTNode, None]] = {}
         self._turns: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         for function, sites in state.sites.items():
             assert isinstance(function, (cst.FunctionDef, cst.Lambda))
@@ -169,20 +170,31 @@ class Reach:
             here = around
         return found
 
-    def batch_loops(
-        self, node: cst.CSTNode, unit: Unit, seen: frozenset[Code] = frozenset()
-    ) -> dict[cst.CSTNode, None]:
+    def batch_loops(self, node: cst.CSTNode, unit: Unit) -> Mapping[cst.CSTNode, None]:
         """The innermost loops over a loader in which a node runs, seen through its function's callers."""
-        for loop in self.loops(node, unit):
-            if self.state.loaders.get(loop):
-                return {loop: None}
-        code = unit.names.function(node)
-        found: dict[cst.CSTNode, None] = {}
-        if code in seen:
-            return found
-        for call in self.sites(code):
-            found.update(self.batch_loops(call, self.state.calls[call].unit, seen | {code}))
-        return found
+        own = self._own_batch_loop(node, unit)
+        return {own: None} if own is not None else self._batch_loops_above(unit.names.function(node))
+
+    def _own_batch_loop(self, node: cst.CSTNode, unit: Unit) -> cst.CSTNode | None:
+        return next((loop for loop in self.loops(node, unit) if self.state.loaders.get(loop)), None)
+
+    def _batch_loops_above(self, code: Code) -> Mapping[cst.CSTNode, None]:
+        """The loops over a loader from which some code is called."""
+        if code not in self._above:
+            found = self._above[code] = {}
+            seen = {code}
+            pending = list(reversed(self.sites(code)))
+            while pending:
+                call = pending.pop()
+                unit = self.state.calls[call].unit
+                loop = self._own_batch_loop(call, unit)
+                caller = unit.names.function(call)
+                if loop is not None:
+                    found[loop] = None
+                elif caller not in seen:
+                    seen.add(caller)
+                    pending += reversed(self.sites(caller))
+        return self._above[code]
 
     def always_in_batch_loop(self, node: cst.CSTNode, unit: Unit, seen: frozenset[Code] = frozenset()) -> bool:
         """Whether a node runs only inside loops over loaders, by whatever way it is reached."""

@@ -128,22 +128,30 @@ def _definition(state: State, unit: Unit, name: str) -> tuple[Unit, cst.ClassDef
 
 def taken(state: State, unit: Unit) -> frozenset[str]:
     """The names that other modules, of the program or not, take from one; ``*`` where they take whatever it has."""
-    found = set(unit.place.shared)
+    inside = state.once(taken, lambda: _taken_inside(state))
+    return frozenset(unit.place.shared) | inside.get(unit.name, set())
+
+
+def _taken_inside(state: State) -> dict[str, set[str]]:
+    """For each module, by its name, the names that the other modules of the program take from it."""
+    found: dict[str, set[str]] = {}
     for other in state.units.values():
-        if other is unit:
-            continue
-        if any(unit_named(state, full(other, star)) is unit for star in other.names.stars):
-            found.add("*")
+        for star in other.names.stars:
+            source = unit_named(state, full(other, star))
+            if source is not None and source is not other:
+                found.setdefault(source.name, set()).add("*")
         for scope in other.names.scopes.values():
             for binding in scope.bindings.values():
                 for definition in binding.definitions:
                     if isinstance(definition, cst.ImportAlias):
                         module, _, name = imported(other, definition).rpartition(".")
-                        if unit_named(state, module) is unit:
-                            found.add(name)
-                        elif unit_named(state, f"{module}.{name}".lstrip(".")) is unit:
-                            found.update(_attributes(other, binding))
-    return frozenset(found)
+                        source = unit_named(state, module)
+                        if source is not None and source is not other:
+                            found.setdefault(source.name, set()).add(name)
+                        whole = unit_named(state, f"{module}.{name}".lstrip("."))
+                        if whole is not None and whole is not other and whole is not source:
+                            found.setdefault(whole.name, set()).update(_attributes(other, binding))
+    return found
 
 
 def _attributes(unit: Unit, binding: Binding) -> set[str]:

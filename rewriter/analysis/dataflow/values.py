@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from itertools import islice
+from typing import TypeVar, cast
 
 import libcst as cst
 
@@ -20,6 +22,8 @@ from ..syntax.names import Names
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
 from .solver import Slot, Solver, Thing
+
+Answer = TypeVar("Answer")
 
 _DEEPEST = {"builtins": 3}
 """Parts of the longest name of something outside, by its first part."""
@@ -239,6 +243,10 @@ class State:
         """What is computed once for the solved program, by its class."""
         self.aside: dict[cst.Call, Callable[[], None] | None] = {}
         """Calls of what is looked up somewhere, each with what lets it hold what it gives."""
+        self._answers: dict[Hashable, object] = {}
+        self._evaluated: dict[str, list[cst.CSTNode]] = {}
+        self._placed = 0
+        """So many of the values are among those of their modules."""
         self._uses: dict[Unknown, set[str]] = {}
         self._kinds: dict[Thing, Slot] = {}
         self._registered: dict[Thing, Slot] = {}
@@ -460,6 +468,25 @@ class State:
     def slot(self, expression: cst.CSTNode) -> Slot:
         """The slot of an expression's value."""
         return self.values.setdefault(expression, Slot())
+
+    def evaluated(self, unit: Unit) -> list[cst.CSTNode]:
+        """The nodes of a module that have a slot, in the order in which they got it."""
+        if len(self.values) > self._placed:
+            units = list(self.units.values())
+            here = units[0]
+            for node in islice(self.values, self._placed, None):
+                if node not in here.names.parents:  # most come module by module
+                    here = next((u for u in units if node in u.names.parents), here)
+                if node in here.names.parents:
+                    self._evaluated.setdefault(here.name, []).append(node)
+            self._placed = len(self.values)
+        return list(self._evaluated.get(unit.name, ()))
+
+    def once(self, question: Hashable, find: Callable[[], Answer]) -> Answer:
+        """The answer to a question about the solved program that many ask: it is looked for once."""
+        if question not in self._answers:
+            self._answers[question] = find()
+        return cast("Answer", self._answers[question])
 
     def slot_named(self, name: str) -> Slot:
         """A slot that is found again by its name."""

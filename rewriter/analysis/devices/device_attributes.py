@@ -40,15 +40,15 @@ def kept_device(
     if own is not None:
         return own
     for unit in reach.units:
-        for node in state.values:
-            if not (node.__class__ is cst.Attribute and node in unit.names.parents and _is_device(state, unit, node)):
+        for node in state.evaluated(unit):
+            if not (isinstance(node, cst.Attribute) and _is_device(state, unit, node)):
                 continue
             holder = _holder(reach, unit, node.value) if isinstance(node.value, cst.Name) else None
             if holder is not None and any(other in aims for _, other in _same(state, reach, node)):
                 return _flag(state, reach, *holder, node, gone)
     for unit in reach.units:
-        for node in state.values:
-            if node.__class__ is cst.Name and node in aims and node in unit.names.parents and _takes_device(unit, node):
+        for node in state.evaluated(unit):
+            if isinstance(node, cst.Name) and node in aims and _takes_device(unit, node):
                 given = _given(state, reach, unit, node)
                 if given is not None:
                     return _of_variable(state, reach, *given, gone)
@@ -225,17 +225,16 @@ def _same(state: State, reach: Reach, node: cst.Attribute) -> Iterator[tuple[Uni
     """The attributes of this name of the same thing."""
     held = set(state.values[node.value].things)
     for unit in reach.units:
-        for other in list(state.values):
-            if isinstance(other, cst.Attribute) and other in unit.names.parents and other.attr.value == node.attr.value:
+        for other in state.evaluated(unit):
+            if isinstance(other, cst.Attribute) and other.attr.value == node.attr.value:
                 base = state.values.get(other.value)
                 if base is not None and not held.isdisjoint(base.things):
                     yield unit, other
     for unit in reach.units:
-        for statement in unit.names.parents:
-            if isinstance(statement, cst.AssignTarget) and isinstance(statement.target, cst.Attribute):
-                target = statement.target
-                if target not in state.values and target.deep_equals(node) and unit is reach.units[0]:
-                    yield unit, target
+        for statement in unit.names.every(cst.AssignTarget) if unit is reach.units[0] else ():
+            target = statement.target if isinstance(statement, cst.AssignTarget) else None
+            if isinstance(target, cst.Attribute) and target not in state.values and target.deep_equals(node):
+                yield unit, target
 
 
 def _sets(unit: Unit, node: cst.CSTNode) -> bool:

@@ -127,9 +127,8 @@ class Mover:
         """``model.module`` where the model may come from one of the wrappers that are removed."""
         return [
             node
-            for node in self.state.values
+            for node in self.state.evaluated(unit)
             if isinstance(node, cst.Attribute)
-            and node in unit.names.parents
             and node.attr.value == "module"
             and not isinstance(unit.names.parents[node], cst.AssignTarget)
             and self._wrapping(node.value, wrappers)

@@ -42,8 +42,8 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Itera
 
 def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
     """One remark a program, in the first of its modules that has such layers."""
-    layers = list(_norms(state, unit, reach))
-    others = [other for other in reach.units if other is not unit and any(_norms(state, other, reach))]
+    layers = _norms(state, unit, reach)
+    others = [other for other in reach.units if other is not unit and _norms(state, other, reach)]
     if layers and not any(reach.units.index(other) < reach.units.index(unit) for other in others):
         layer = next((one for one in layers if _is_always_batch_norm(state, one)), layers[0])
         written = dotted(layer.func)
@@ -60,16 +60,19 @@ def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
         )
 
 
-def _norms(state: State, unit: Unit, reach: Reach) -> Iterator[cst.Call]:
+def _norms(state: State, unit: Unit, reach: Reach) -> list[cst.Call]:
     """The layers of BatchNorm that a module makes; not those of a class that the program never names, and so never
     builds."""
-    return (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
+    calls = (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
+    return state.once((_norms, unit.name), lambda: list(calls))
 
 
 def may_run(unit: Unit, reach: Reach, call: cst.Call) -> bool:
     """Whether a call may run: also by a class that no call is seen to build."""
     klass = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef)), None)
-    return klass is None or unit.names.function(call) in reach.reachable or _may_be_built(reach, klass)
+    if klass is None or unit.names.function(call) in reach.reachable:
+        return True
+    return reach.state.once((_may_be_built, klass), lambda: _may_be_built(reach, klass))
 
 
 def _may_be_built(reach: Reach, klass: cst.ClassDef) -> bool:
@@ -314,10 +317,7 @@ def of_apex(state: State, unit: Unit) -> Iterator[Finding]:
 
 def _unstepped(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
     """A scaler that scales the loss, and never steps: the original steps on scaled gradients."""
-    uses: dict[str, CallRecord] = {}
-    for record in state.calls.values():
-        if origins(record.receiver, Role.SCALER) and reach.function_of(record.node) in reach.reachable:
-            uses.setdefault(method_name(record.node), record)
+    uses = state.once(_uses_of_scalers, lambda: _uses_of_scalers(state, reach))
     if "scale" in uses and "step" not in uses and uses["scale"].unit is unit:
         yield Finding(
             "unstepped-scaler",
@@ -326,6 +326,15 @@ def _unstepped(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             "behaviour of the original",
             "step with the scaler: scaler.step(optimizer), scaler.update()",
         )
+
+
+def _uses_of_scalers(state: State, reach: Reach) -> dict[str, CallRecord]:
+    """The methods of scalers that the program calls, each with its first call."""
+    uses: dict[str, CallRecord] = {}
+    for record in state.calls.values():
+        if origins(record.receiver, Role.SCALER) and reach.function_of(record.node) in reach.reachable:
+            uses.setdefault(method_name(record.node), record)
+    return uses
 
 
 def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:

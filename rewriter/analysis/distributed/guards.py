@@ -14,7 +14,7 @@ from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
-from ..syntax.walk import descendants
+from ..syntax.walk import children, descendants
 from .rank_questions import RankQuestions
 
 _NUMBERS = frozenset({"process_index", "local_process_index"})
@@ -39,6 +39,7 @@ class Guards:
 
     def __init__(self, state: State, reach: Reach, ranks: RankQuestions) -> None:
         self.state, self.reach, self.ranks = state, reach, ranks
+        self._parted: dict[tuple[cst.CSTNode, bool], list[cst.If]] = {}
 
     def around(self, unit: Unit, node: cst.CSTNode) -> Iterator[CodePlace]:
         """Why not every process reaches a node, as far as the node's own function decides it."""
@@ -116,13 +117,18 @@ class Guards:
             elif isinstance(statement, cst.BaseCompoundStatement) and type(statement) not in _CLOSED:
                 yield from self._partings(unit, statement, in_loop=True)
 
-    def _partings(self, unit: Unit, node: cst.CSTNode, in_loop: bool = False) -> Iterator[cst.If]:
+    def _partings(self, unit: Unit, node: cst.CSTNode, in_loop: bool = False) -> list[cst.If]:
         """
         Conditions on the rank in a statement or a body, at which some processes leave it for good.
 
         They return; or they break out of it, unless that is out of a loop of its own (`in_loop`).
         """
-        for child in node.children:
+        if (node, in_loop) not in self._parted:
+            self._parted[node, in_loop] = list(self._parting(unit, node, in_loop))
+        return self._parted[node, in_loop]
+
+    def _parting(self, unit: Unit, node: cst.CSTNode, in_loop: bool) -> Iterator[cst.If]:
+        for child in children(node):
             if type(child) in _CLOSED or not isinstance(child, _NESTED):
                 continue
             jumps = (cst.Return,) if in_loop else (cst.Return, cst.Break)
@@ -238,7 +244,7 @@ def _leaving(statement: cst.If) -> Iterator[cst.CSTNode]:
     while pending:
         node = pending.pop()
         yield node
-        for child in node.children:
+        for child in children(node):
             if type(child) in _CLOSED:
                 continue
             if isinstance(node, (cst.For, cst.While)) and child is node.body:

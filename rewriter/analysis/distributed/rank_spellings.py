@@ -23,8 +23,8 @@ def numbers(
     ``gone``: what is removed anyway. ``lost``: variables that hold their number no longer, because the function that
     had it as a parameter has the accelerator instead.
     """
-    for node, slot in list(state.values.items()):
-        if node not in unit.names.parents or gone(node) or not isinstance(node, cst.BaseExpression):
+    for node in state.evaluated(unit):
+        if gone(node) or not isinstance(node, cst.BaseExpression):
             continue
         name = number_of(state, node)
         if name is None or _is_part(state, unit, node):
@@ -34,7 +34,7 @@ def numbers(
             yield Instead(test[0], test[1], "the accelerator knows which process is the main one")
             continue
         variable = unit.names.binding(node) if isinstance(node, cst.Name) else None
-        source = any(isinstance(t, Origin) and t.node is node for t in slot.things)
+        source = any(isinstance(t, Origin) and t.node is node for t in state.values[node].things)
         made = not isinstance(node, (cst.Name, cst.Attribute)) or (source and variable is None)
         if made or (variable is not None and variable in lost):
             yield Instead(node, f"{{}}.{name}", f"it is {ranks.said(name)}")

@@ -53,17 +53,8 @@ def state_dicts(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -
 
     Not those that only the main process reaches: ``get_state_dict`` would wait there for the others.
     """
-    wanted: dict[cst.CSTNode, None] = {}
-    for other in reach.units:
-        for record in _saved(state, other, reach):
-            if record.node.args:
-                held = members(state, state.slot(record.node.args[0].value))
-                state.solver.run()
-                for origin in origins(held, Role.STATE):
-                    source = origin.source
-                    if source is not None and source.role is Role.MODEL and source in prepared:
-                        wanted[origin.node] = None
-    for node in wanted:
+    saved = state.once(_saved_states, lambda: _saved_states(state, reach))
+    for node in dict.fromkeys(origin.node for origin in saved if origin.source in prepared):
         if isinstance(node, cst.Call) and node in unit.names.parents and isinstance(node.func, cst.Attribute):
             if node.func.attr.value == "state_dict" and not guarded(state, unit, node):
                 yield StateDict(node, node.func.value)
@@ -90,6 +81,19 @@ def of_this_process(unit: Unit, taken: StateDict) -> Finding:
         "no action needed, unless you shard the weights later: then save the model where all processes are",
         Severity.NOTE,
     )
+
+
+def _saved_states(state: State, reach: Reach) -> list[Origin]:
+    """The states of models that the program saves."""
+    found: list[Origin] = []
+    for unit in reach.units:
+        for record in _saved(state, unit, reach):
+            if record.node.args:
+                held = members(state, state.slot(record.node.args[0].value))
+                state.solver.run()
+                states = origins(held, Role.STATE)
+                found += [o for o in states if o.source is not None and o.source.role is Role.MODEL]
+    return found
 
 
 def plain_models(
@@ -131,12 +135,7 @@ _EXPORTS = frozenset("torch.onnx.export torch.jit.script torch.jit.trace torch.e
 
 def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Load]:
     """The ``torch.load`` calls of a module that the script reaches."""
-    written = [
-        path
-        for other in reach.units
-        for record in _saved(state, other, reach)
-        if (path := _path(other, record.node, 1)) is not None
-    ]
+    written = state.once(_saved_paths, lambda: _saved_paths(state, reach))
     for record in _reached(state, unit, reach, "torch.load"):
         call = record.node
         names = {arg.keyword.value for arg in call.args if arg.keyword is not None}
@@ -164,6 +163,12 @@ def _before_questions(unit: Unit, call: cst.Call) -> cst.CSTNode:
         if isinstance(around, cst.If) and any(asks_existence(part) for part in descendants(around.test)):
             statement = unit.names.statement(around)
     return statement
+
+
+def _saved_paths(state: State, reach: Reach) -> list[str]:
+    """The texts of the paths to which the program saves."""
+    paths = (_path(unit, record.node, 1) for unit in reach.units for record in _saved(state, unit, reach))
+    return [path for path in paths if path is not None]
 
 
 _OF_DICT = frozenset("items keys values get pop copy".split())
@@ -276,15 +281,14 @@ def _path(unit: Unit, call: cst.Call, position: int) -> str | None:
     return unit.names.module.code_for_node(value) if value is not None else None
 
 
-def _saved(state: State, unit: Unit, reach: Reach) -> Iterator[CallRecord]:
+def _saved(state: State, unit: Unit, reach: Reach) -> list[CallRecord]:
     """The calls that save to a file; what is saved to memory each process keeps for itself."""
-    for record in _reached(state, unit, reach, "torch.save"):
-        if not into_memory(state, unit, reach, record.node):
-            yield record
+    records = _reached(state, unit, reach, "torch.save")
+    return state.once((_saved, unit.name), lambda: [r for r in records if not into_memory(state, unit, reach, r.node)])
 
 
-def _reached(state: State, unit: Unit, reach: Reach, *qualified: str) -> Iterator[CallRecord]:
+def _reached(state: State, unit: Unit, reach: Reach, qualified: str) -> Iterator[CallRecord]:
     for call in unit.names.calls:
         record = state.calls.get(call)
-        if record is not None and outside_name(record) in qualified and unit.names.function(call) in reach.reachable:
+        if record is not None and outside_name(record) == qualified and unit.names.function(call) in reach.reachable:
             yield record

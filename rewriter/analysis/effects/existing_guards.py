@@ -20,9 +20,13 @@ def starred(call: cst.Call) -> bool:
     return any(arg.star == "**" for arg in call.args)
 
 
-def guarded(state: State, unit: Unit, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+def guarded(state: State, unit: Unit, node: cst.CSTNode) -> bool:
     """Whether only the main process (of the job, or of a machine) comes to a node: also where each call of its function
     is under such a condition."""
+    return state.once((guarded, node), lambda: _guarded(state, unit, node, frozenset()))
+
+
+def _guarded(state: State, unit: Unit, node: cst.CSTNode, seen: frozenset[cst.CSTNode]) -> bool:
     below: cst.CSTNode = node
     for around in unit.names.ancestors(node):
         if around.__class__ in _BRANCHES and below is around.body and names_main(state, around.test):
@@ -30,11 +34,15 @@ def guarded(state: State, unit: Unit, node: cst.CSTNode, seen: frozenset[cst.CST
         below = around
     code = unit.names.function(node)
     sites = [] if code in seen or code in state.escaped else [state.calls[call] for call in state.sites.get(code, ())]
-    return bool(sites) and all(guarded(state, site.unit, site.node, seen | {code}) for site in sites)
+    return bool(sites) and all(_guarded(state, site.unit, site.node, seen | {code}) for site in sites)
 
 
 def names_main(state: State, expression: cst.CSTNode) -> bool:
     """Whether an expression asks the accelerator for the main process."""
+    return state.once((names_main, expression), lambda: _names_main(state, expression))
+
+
+def _names_main(state: State, expression: cst.CSTNode) -> bool:
     for part in descendants(expression):
         if isinstance(part, cst.Attribute) and part.attr.value.endswith("main_process"):
             if origins(state.values.get(part.value), Role.ACCELERATOR):

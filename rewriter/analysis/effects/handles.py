@@ -130,8 +130,8 @@ class Handles:
 
     def _module_told(self, module: str, settled: Container[cst.CSTNode]) -> Iterator[Finding]:
         """``wandb.run.dir`` and the like."""
-        for node in self.state.values:
-            if isinstance(node, cst.Attribute) and node.attr.value in _TELLS and node in self.unit.names.parents:
+        for node in self.state.evaluated(self.unit):
+            if isinstance(node, cst.Attribute) and node.attr.value in _TELLS:
                 held = self.state.values.get(node.value)
                 run = held is not None and any(
                     isinstance(t, External) and t.qualified == f"{module}.run" for t in held.things

@@ -143,7 +143,7 @@ class _TrainingBegun:
 
 def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
     """Downloads in code that nothing is seen to call, in a program that chooses classes by a name."""
-    chosen = next(_chosen_by_name(state, reach), None)
+    chosen = next(iter(_chosen_by_name(state, reach)), None)
     if chosen is None:
         return
     where, by = chosen
@@ -170,13 +170,13 @@ def _brings(record: CallRecord) -> bool:
     return wanted or questions.fetches(outside_name(record)) or questions.downloads_always(outside_name(record))
 
 
-def _chosen_by_name(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.Call]]:
+def _chosen_by_name(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
     """The calls that give a function or a class by a name, which is then called."""
-    for unit in reach.units:
-        for call in unit.names.calls:
-            record = state.calls.get(call)
-            if record is not None and outside_name(record) in _BY_NAME and is_called(unit, call):
-                yield unit, call
+    calls = ((unit, call) for unit in reach.units for call in unit.names.calls if call in state.calls)
+    return state.once(
+        _chosen_by_name,
+        lambda: [(u, c) for u, c in calls if outside_name(state.calls[c]) in _BY_NAME and is_called(u, c)],
+    )
 
 
 def is_called(unit: Unit, value: cst.BaseExpression) -> bool:

@@ -117,6 +117,7 @@ class Equality:
         self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
         self._summaries: dict[tuple[FunctionNode, int | None], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
+        self._found_behind: dict[Key, list[Key]] = {}
         self._changing: dict[FunctionNode, bool] = {}
         """Whether methods change their objects."""
         for unit in reach.units:
@@ -148,7 +149,7 @@ class Equality:
                 return key.node
             if key not in seen and self._verdicts.get(key) is not False:
                 seen.add(key)
-                pending.extend(self._behind(key))
+                pending.extend(self._made_from(key))
         return None
 
     # What is made whole -----------------------------------------------------------------------------------------------
@@ -332,22 +333,27 @@ class Equality:
     def _comes_from_share(self, start: Key) -> bool:
         if start in self._verdicts:
             return self._verdicts[start]
-        seen: set[Key] = set()
-        pending = [start]
-        found = False
-        while pending and not found:
-            key = pending.pop()
-            if key in seen:
+        came: dict[Key, Key | None] = {}
+        pending: list[tuple[Key, Key | None]] = [(start, None)]
+        while pending:
+            key, by = pending.pop()
+            if key in came:
                 continue
-            seen.add(key)
+            came[key] = by
             if isinstance(key, DivergenceSource) or self._verdicts.get(key):
-                found = True
-            else:
-                pending.extend(self._behind(key))
-        self._verdicts[start] = found
-        if not found:
-            self._verdicts.update(dict.fromkeys(seen, False))
-        return found
+                way: Key | None = key
+                while way is not None:  # all on the way come from it, too
+                    self._verdicts[way] = True
+                    way = came[way]
+                return True
+            pending.extend((behind, key) for behind in self._made_from(key))
+        self._verdicts.update(dict.fromkeys(came, False))
+        return False
+
+    def _made_from(self, key: Key) -> list[Key]:
+        if key not in self._found_behind:
+            self._found_behind[key] = list(self._behind(key))
+        return self._found_behind[key]
 
     def _behind(self, key: Key) -> Iterator[Key]:
         """What a variable, an object or an attribute was made from."""

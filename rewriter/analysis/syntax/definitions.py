@@ -36,7 +36,7 @@ def _ends(names: Names, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
         inner = inner or isinstance(around, (cst.For, cst.While, cst.Try, cst.TryStar))
         if isinstance(around, cst.IndentedBlock):
             for statement in around.body[_place(around, below) + 1 :]:
-                jumps = _jumps(statement)
+                jumps = _jumps(names, statement)
                 if cst.Continue in jumps or inner:
                     return False
                 if isinstance(statement, cst.SimpleStatementLine) and jumps & {cst.Break, cst.Return}:
@@ -49,8 +49,11 @@ def _place(block: cst.IndentedBlock, statement: cst.CSTNode) -> int:
     return next(i for i, each in enumerate(block.body) if each is statement)
 
 
-def _jumps(statement: cst.CSTNode) -> set[type[cst.CSTNode]]:
-    return {type(node) for node in descendants(statement) if isinstance(node, (cst.Break, cst.Return, cst.Continue))}
+def _jumps(names: Names, statement: cst.CSTNode) -> frozenset[type[cst.CSTNode]]:
+    if statement not in names.jumps:
+        kinds = {node.__class__ for node in descendants(statement)}
+        names.jumps[statement] = frozenset(kinds & {cst.Break, cst.Return, cst.Continue})
+    return names.jumps[statement]
 
 
 def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
@@ -60,6 +63,13 @@ def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.C
     One of an earlier turn of a loop is replaced by what is certainly assigned in each turn, before the read; and one in
     a loop, or a branch, before the read by the next in the same block.
     """
+    found = names.unshadowed.get((binding, read))
+    if found is None:
+        found = names.unshadowed[binding, read] = _unshadowed(names, binding, read)
+    return found
+
+
+def _unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     seen, order = reaching(names, binding, read), names.order
     around = set(names.ancestors(read))
     before = [d for d in seen if order(d) < order(read)]

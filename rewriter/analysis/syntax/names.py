@@ -36,6 +36,10 @@ class Names:
     """Modules whose names came in through ``from m import *``."""
     returns: dict[cst.CSTNode, list[cst.Return]] = field(default_factory=dict)
     """For a function its ``return`` statements."""
+    unshadowed: dict[tuple[Binding, cst.CSTNode], tuple[cst.CSTNode, ...]] = field(default_factory=dict)
+    """What ``definitions.unshadowed`` has found: many ask about the same read."""
+    jumps: dict[cst.CSTNode, frozenset[type[cst.CSTNode]]] = field(default_factory=dict)
+    """The kinds of jumps in a statement, as far as ``definitions`` has been asked for them."""
     _order: dict[cst.CSTNode, int] = field(default_factory=dict)
     _ends: dict[cst.CSTNode, int] = field(default_factory=dict)
     _functions: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
+from ..syntax.walk import children
 from .training import Training
 
 _NUMBERS = frozenset("item tolist numpy detach".split())
@@ -111,7 +112,7 @@ class GradientPath:
         elif isinstance(node, cst.Lambda):
             yield step.to(node.body)
         elif not isinstance(node, (cst.Comparison, cst.BaseStatement)):
-            yield from (step.to(child) for child in node.children)
+            yield from (step.to(child) for child in children(node))
 
     def _of_variable(self, step: _Step, name: cst.Name) -> Iterator[_Step]:
         names = step.unit.names

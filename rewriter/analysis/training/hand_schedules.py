@@ -11,7 +11,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import is_zero
-from ..syntax.walk import descendants
+from ..syntax.walk import children, descendants
 from .schedules import follows_batches, made_of_length, sources
 from .step_counts import adds_one, numbered
 from .training import Training
@@ -31,8 +31,12 @@ def hand_schedules(reach: Reach, unit: Unit, training: Training, loops: Collecti
                 yield Count(node, "rate", text)
 
 
-def _rates(reach: Reach, unit: Unit) -> Iterator[cst.Assign | cst.AugAssign]:
+def _rates(reach: Reach, unit: Unit) -> list[cst.Assign | cst.AugAssign]:
     """The assignments that set a learning rate: ``group["lr"] = rate``, for a group of an optimizer."""
+    return reach.state.once((_rates, unit.name), lambda: list(_set_rates(reach, unit)))
+
+
+def _set_rates(reach: Reach, unit: Unit) -> Iterator[cst.Assign | cst.AugAssign]:
     for node in unit.names.every(cst.Assign, cst.AugAssign):
         if isinstance(node, (cst.Assign, cst.AugAssign)) and unit.names.function(node) in reach.reachable:
             targets = [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
@@ -103,7 +107,7 @@ def _behind(reach: Reach, unit: Unit, start: list[cst.BaseExpression], shared: s
         if isinstance(node, (cst.Name, cst.Attribute)) and _counts_steps(reach, home, node, shared):
             yield home, node
             continue
-        pending += [(home, child) for child in node.children]
+        pending += [(home, child) for child in children(node)]
         pending += sources(reach, home, node)
         for function in reach.called(node) if isinstance(node, cst.Call) else ():
             there = reach.unit(function)

@@ -1,0 +1,89 @@
+"""What a migration costs grows with the program, and not with its square: calls are counted, not seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+{top}
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    total = 0.0
+    for x, y in loader:
+{step}
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(epoch, total / len(loader))
+"""
+
+
+def _work(files: dict[str, str], inside: str = "") -> Counter[str]:
+    """How often each function is called, of those in a folder of the rewriter, while a program is migrated."""
+    sources = [decode(text.encode(), Path(name)) for name, text in files.items()]
+    seen: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event in ("call", "c_call") and f"rewriter/{inside}" in frame.f_code.co_filename:
+            seen[frame.f_code.co_name] += 1
+
+    sys.setprofile(note)
+    try:
+        result = migrate(sources, CATALOGUE, Config())
+    finally:
+        sys.setprofile(None)
+    assert result.files[0].changed
+    return seen
+
+
+def _branches(number: int) -> dict[str, str]:
+    names = "".join(f"        v{n} = x * {n}\n" for n in range(number))
+    choices = "".join(f"        if epoch > {n}:\n            v{n} = v{n} + 1\n" for n in range(number))
+    return {"train.py": SCRIPT.format(top="", step=names + choices)}
+
+
+def _modules(number: int) -> dict[str, str]:
+    """Modules beside the script that have nothing to do with its training."""
+    lines = "".join(f"    a{n} = self.b.module.c{n}\n    torch.save(a{n}, path)\n" for n in range(12))
+    made = {f"part{n}.py": f"import torch\ndef work(self, path):\n{lines}" for n in range(number)}
+    top = "".join(f"import part{n}\n" for n in range(number))
+    return {"train.py": SCRIPT.format(top=top, step=""), **made}
+
+
+@pytest.mark.parametrize(
+    ("program", "inside"),
+    [(_branches, "analysis/layouts/engine"), (_modules, "analysis")],
+    ids=["branches of a step", "modules"],
+)
+def test_twice_the_program_is_twice_the_work(program: Callable[[int], dict[str, str]], inside: str) -> None:
+    """Of each function; a few short ones may be called for each module and each other, while there are few."""
+    once, twice = _work(program(16), inside), _work(program(32), inside)
+    assert {name: (once[name], calls) for name, calls in twice.items() if calls > max(3_000, 2.6 * once[name])} == {}
+
+
+def test_a_step_is_gone_through_once_for_all_that_ask() -> None:
+    walks = _work({"train.py": SCRIPT.format(top="", step="")}, "analysis/layouts/engine")["turns"]
+    assert walks == 1
+
+
+def test_functions_that_call_each_other_twice_are_gone_through_once() -> None:
+    chain = "".join(f"def f{n}():\n    f{n + 1}()\n    f{n + 1}()\n" for n in range(12))
+    top = f"import numpy as np\n{chain}def f12():\n    return np.random.permutation(8)\n"
+    assert _work({"train.py": SCRIPT.format(top=top, step="        f0()")}, "analysis")["loops"] < 2_000
