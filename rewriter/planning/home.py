@@ -424,7 +424,7 @@ class Homes:
     ) -> cst.CSTNode | None:
         """The first statement that needs the accelerator; inside an ``if`` or a ``with`` that holds all such code."""
         around = {n for p in prepares for n in (p.node, *unit.names.ancestors(p.node))}
-        beside = {p.node for p in prepares}  # of what a module imports: behind its imports
+        beside = {p.node for p in prepares}  # of what a module imports: after its imports
         plain = (s for s in block if not isinstance(s, (cst.FunctionDef, cst.ClassDef)))
         plain = (s for s in plain if s in beside or not _is_header(s))
         found = [s for s in plain if s in around or self._runs_need(unit, s, needs)]

@@ -353,7 +353,7 @@ class _Placer:
 
 def _built(block: _Block, held: Held, limit: int) -> int:
     """The position of the statement that builds a thing for its use at ``limit``; -1 for a parameter. What is imported
-    is there behind all imports before that."""
+    is there after all imports before that."""
     if any(isinstance(definition, cst.ImportAlias) for definition in held.definitions):
         imports = (cst.Import, cst.ImportFrom)
         lines = [s.body[0] if isinstance(s, cst.SimpleStatementLine) else None for s in block.statements[:limit]]

@@ -29,7 +29,7 @@ _LOADS = "torch.load"
 _PATHS = (cst.Name, cst.Attribute, cst.SimpleString, cst.FormattedString, cst.Call, cst.BinaryOperation)
 
 
-class Use(NamedTuple):
+class FileUse(NamedTuple):
     """What uses a path."""
 
     unit: Unit
@@ -62,35 +62,35 @@ class FileUses:
         self.inside = {below for _, node in self._writing for below in descendants(node)}
         """The nodes that only the main process comes to."""
 
-    def written(self) -> Iterator[Use]:
+    def written(self) -> Iterator[FileUse]:
         """What the main process alone writes."""
         for unit, node, call in self._of_main():
             for path in _given(call):
-                yield Use(unit, node, {text(unit, path)}, path)
+                yield FileUse(unit, node, {text(unit, path)}, path)
             for path in self._paths(call):
                 starts = frozenset(self.roots.of(unit, path))
                 keys = {*self.names.of(unit, path), *(root.text for root in starts)}
-                yield Use(unit, node, keys, path, self.shapes.of(unit, path), starts)
+                yield FileUse(unit, node, keys, path, self.shapes.of(unit, path), starts)
 
-    def read(self) -> Iterator[Use]:
+    def read(self) -> Iterator[FileUse]:
         """What all processes read: files, and lists of folders."""
         for unit, call in self._of_all():
             path, folder = self._read(call), self._listed(call)
             if path is not None:
-                yield Use(unit, call, self.names.of(unit, path), path, self.shapes.of(unit, path))
+                yield FileUse(unit, call, self.names.of(unit, path), path, self.shapes.of(unit, path))
             elif folder is not None:
                 starts = frozenset(self.roots.of(unit, folder, file=_is_pattern(self.state, call)))
-                yield Use(unit, call, {root.text for root in starts}, folder, starts=starts)
+                yield FileUse(unit, call, {root.text for root in starts}, folder, starts=starts)
 
-    def asked(self) -> Iterator[Use]:
+    def asked(self) -> Iterator[FileUse]:
         """What all processes ask about a file, or hand to something that may look at it: known by its names alone."""
         for unit, call in self._of_all():
             if self._read(call) is None and self._listed(call) is None:
                 for path in self._touched(call):
                     if keys := self.names.sure(unit, path):
-                        yield Use(unit, call, keys, path)
+                        yield FileUse(unit, call, keys, path)
 
-    def kept(self) -> Iterator[Use]:
+    def kept(self) -> Iterator[FileUse]:
         """What all processes read, as that which must be there until they have: the file, and the folders around it."""
         for unit, call in self._of_all(loads=True):
             read = self._read(call, loads=True)
@@ -98,9 +98,9 @@ class FileUses:
                 folders = _folders(self.state, path)
                 around = {("below", key) for folder in folders for key in self.names.sure(unit, folder)}
                 if keys := {*self.names.sure(unit, path), *around}:
-                    yield Use(unit, call, keys, path)
+                    yield FileUse(unit, call, keys, path)
 
-    def taken(self) -> Iterator[Use]:
+    def taken(self) -> Iterator[FileUse]:
         """What the main process alone writes anew, or takes away."""
         for unit, node, call in self._of_main():
             names = [outside_name(self.state.calls[call])] if call in self.state.calls else []
@@ -113,7 +113,7 @@ class FileUses:
                 if any(map(questions.takes_away, names)):
                     keys = {*keys, *(("below", key) for key in keys)}
                 if keys:
-                    yield Use(unit, node, keys, path)
+                    yield FileUse(unit, node, keys, path)
 
     # Whose calls these are --------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
 from .checkpoints import waits
 from .existing_guards import guarded
-from .file_uses import FileUses, Use
+from .file_uses import FileUse, FileUses
 from .path_roots import Root
 
 _WROTE, _TAKEN = "this run wrote the file", "every process has read the file that is taken away here, or written anew"
@@ -108,7 +108,7 @@ class ReadBack:
     # Where they meet --------------------------------------------------------------------------------------------------
 
     def _meetings(
-        self, earlier: Iterable[Use], later: Iterable[Use], *, taken: bool = False
+        self, earlier: Iterable[FileUse], later: Iterable[FileUse], *, taken: bool = False
     ) -> dict[Unit, list[_Meeting]]:
         """Where all processes can wait, for each use that comes after another one. ``taken``: the later one is that of
         the main process, and needs no wait where all have come together in between."""
@@ -189,7 +189,7 @@ class ReadBack:
             at -= 1
         return body[at] if body else node
 
-    def _makers(self, uses: Iterable[Use]) -> dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]]:
+    def _makers(self, uses: Iterable[FileUse]) -> dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]]:
         """The statements that make a use, or call what does, for each key."""
         inside: dict[Code, set[Hashable]] = {}
         found: dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]] = {}
@@ -270,7 +270,7 @@ def _needed(unit: Unit, meetings: Iterable[_Meeting]) -> list[_Meeting]:
     return found
 
 
-def _alike(writes: Sequence[Use], reads: Sequence[Use]) -> tuple[list[Use], list[Use]]:
+def _alike(writes: Sequence[FileUse], reads: Sequence[FileUse]) -> tuple[list[FileUse], list[FileUse]]:
     """The writes and the reads, those that may be of one path by its look with a key in common."""
     keys: list[set[Hashable]] = [set(use.keys) for use in (*writes, *reads)]
     for at, write in enumerate(writes):
@@ -301,7 +301,7 @@ def _leaves(unit: Unit, first: cst.CSTNode, later: cst.CSTNode) -> bool:
     return False
 
 
-def _unsure(node: cst.CSTNode, write: Use, read: Use) -> Finding:
+def _unsure(node: cst.CSTNode, write: FileUse, read: FileUse) -> Finding:
     written, listed = (" ".join(use.unit.names.module.code_for_node(use.path).split()) for use in (write, read))
     return Finding(
         "read-back",
