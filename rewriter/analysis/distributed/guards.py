@@ -14,14 +14,13 @@ from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
+from ..syntax.leaving import HANDLERS
 from ..syntax.walk import descendants
 from .rank_questions import RankQuestions
 
 _NUMBERS = frozenset({"process_index", "local_process_index"})
 ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process", "on_process", "on_local_process"})
 _JUMPS = (cst.Return, cst.Continue, cst.Break)
-HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally)
-"""Where an exception leads to: the process that it is raised in comes there, or comes there before the others."""
 _NESTED = (cst.BaseStatement, cst.BaseSuite, cst.Else, *HANDLERS)
 _CLOSED: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 

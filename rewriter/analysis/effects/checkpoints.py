@@ -17,8 +17,8 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..devices.use_before_prepare import Stands
-from ..distributed.guards import HANDLERS
 from ..layouts.loop_step import bound_by
+from ..syntax.leaving import HANDLERS
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
 from ..training.training import Training
