@@ -32,7 +32,8 @@ from ..analysis.dataflow.callees import method_name, outside_names
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.containers import key_of
 from ..analysis.dataflow.values import CallRecord, Unit, decorators, origins
-from ..analysis.syntax.nodes import HANDLERS, keyword
+from ..analysis.syntax.leaving import HANDLERS
+from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
 from ..facts.roles import Role
 from ..facts.torch_api import questions

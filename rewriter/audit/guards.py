@@ -10,8 +10,8 @@ from ..analysis.dataflow.values import Unit
 from ..analysis.distributed.guards import ALONE, Guards
 from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.syntax.definitions import bindings_value
-from ..analysis.syntax.leaving import ends
-from ..analysis.syntax.nodes import HANDLERS, is_none
+from ..analysis.syntax.leaving import HANDLERS, ends
+from ..analysis.syntax.nodes import is_none
 from ..validation.program import EmittedProgram
 from .lone import LoneConditions
 

@@ -14,7 +14,7 @@ from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
-from ..syntax.nodes import HANDLERS
+from ..syntax.leaving import HANDLERS
 from ..syntax.walk import children, descendants
 from .rank_questions import RankQuestions
 

@@ -19,7 +19,7 @@ from ..dataflow.containers import members
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..devices.use_before_prepare import Stands
 from ..layouts.loop_step import bound_by
-from ..syntax.nodes import HANDLERS
+from ..syntax.leaving import HANDLERS
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
 from ..training.training import Training

@@ -1,10 +1,13 @@
-"""Code that leaves what is around it: ``return``, ``raise``, ``continue``, ``break``."""
+"""Code that leaves what is around it: ``return``, ``raise``, ``continue``, ``break``; and where exceptions lead to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import libcst as cst
+
+HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally)
+"""Where an exception leads to: the process that it is raised in comes there, or comes there before the others."""
 
 
 def ends(branch: cst.CSTNode, exits: Callable[[cst.CSTNode], bool]) -> bool:

@@ -11,8 +11,6 @@ from .walk import children
 
 FunctionNode = cst.FunctionDef | cst.Lambda
 FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
-HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally)
-"""Where an exception leads to: the process that it is raised in comes there, or comes there before the others."""
 
 
 def parameters(function: FunctionNode) -> list[cst.Param]:

@@ -148,7 +148,7 @@ from torch.utils.data import DataLoader
 
 def main(epochs):
     loader = DataLoader(Rows("data", limit=3), 4)
-    model = Net(2, "http://x/net.pt")
+    model = Net(2, "file:net.pt")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(epochs):
         for x, y in loader:
