@@ -72,7 +72,7 @@ def _given(state: State, unit: Unit, value: cst.BaseExpression) -> Iterator[tupl
     held = state.values.get(value)
     if isinstance(value, (cst.Name, cst.Attribute)):
         yield from ((value, loader) for loader in origins(held, Role.LOADER))
-    elif isinstance(value, cst.Call) and held is not None:
+    elif isinstance(value, cst.Call) and held is not None and not _opens(state, value):
         under = [slot for thing in held.things if isinstance(thing, Sequence) for slot in thing.wraps]
         loaders = [loader for loader in origins(held, Role.LOADER) if wraps(state, unit, value, loader)]
         loaders += [loader for slot in under for loader in origins(slot, Role.LOADER)]  # enumerate(loader)
@@ -81,3 +81,8 @@ def _given(state: State, unit: Unit, value: cst.BaseExpression) -> Iterator[tupl
         for loader in dict.fromkeys(loaders):
             source = next((name for name in names if loader in origins(state.values.get(name))), None)
             yield from [(source, loader)] if source is not None else []
+
+
+def _opens(state: State, call: cst.Call) -> bool:
+    """``iter(loader)``: what is drawn from it tells whether it trains, or only looks at a batch."""
+    return call in state.calls and outside_name(state.calls[call]) == "builtins.iter"
