@@ -134,7 +134,9 @@ class Plan(NamedTuple):
             Emitted(name, tree, after.texts[1] if after.changed else None, after.diagnoses, after.traits)
             for name, tree, after in named
         ]
-        found = diagnoses(modules, self.config.assume, self.layout, written=self.config.partial)
+        solved = next((file.known.solved for file in self.files if isinstance(file, Answered)), None)
+        assume, partial = self.config.assume, self.config.partial
+        found = diagnoses(modules, assume, self.layout, written=partial, original=solved)
         said = {after.source.path: found[name] for name, _, after in named if name in found}
         return tuple(
             file._replace(

@@ -11,6 +11,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name, outside_name, outside_names
 from ..analysis.dataflow.constant_values import constants_of
+from ..analysis.dataflow.program_flow import solve
 from ..analysis.dataflow.values import CallRecord, Function, Instance, Klass, Unit, origins
 from ..analysis.distributed.rank_questions import USUAL_NAMES, RankQuestions
 from ..analysis.distributed.tracing import ValueSource
@@ -65,7 +66,7 @@ class AuditedProgram(EmittedProgram):
         self.notebook = notebook
         """Its entry is a notebook: one process, until a cell starts others."""
         fabrics = {name for _, tree in trees for name in _fabrics(tree)}
-        super().__init__(trees, (*assume, *(("accelerator", name) for name in sorted(fabrics))), layout)
+        super().__init__(solve(trees, (*assume, *(("accelerator", name) for name in sorted(fabrics))), layout))
         self.ranks = RankQuestions(self.tracer, USUAL_NAMES)
         self.guards = AuditGuards(self, self.ranks)
         self.constants = constants_of(self.state)

@@ -12,7 +12,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.modules import taken
 from ..analysis.dataflow.program_flow import solve
-from ..analysis.dataflow.values import Klass, Unit, origins
+from ..analysis.dataflow.values import Klass, State, Unit, origins
 from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
 from ..analysis.devices.device_attributes import kept_device
@@ -82,6 +82,8 @@ class Understood(NamedTuple):
     """Its functions that the program does not run."""
     whole: frozenset[cst.CSTNode] = frozenset()
     """Where it asks for the length of a loader that is not prepared."""
+    solved: State | None = None
+    """The program that it is a module of."""
     unbuilt: frozenset[cst.Call] = frozenset()
     """What would make something that is different on each process, in classes that the program never builds."""
 
@@ -103,7 +105,7 @@ def understand(
         differs = (call for call in unit.names.calls if by_nature(call) is not None)
         unbuilt = frozenset(call for call in differs if not may_run(unit, program.reach, call))
         whole = frozenset(program.whole_loaders(unit))
-        known.append(Understood(facts, unit.names, entry, names, idle, whole, unbuilt))
+        known.append(Understood(facts, unit.names, entry, names, idle, whole, state, unbuilt))
     return known
 
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import libcst as cst
 
 from ..analysis.dataflow.code_place import CodePlace
-from ..analysis.dataflow.values import Unit
+from ..analysis.dataflow.program_flow import solve
+from ..analysis.dataflow.values import State, Unit
 from ..analysis.distributed.guards import Guards
 from ..facts.module_paths import ModulePaths
 from . import (
@@ -62,10 +63,20 @@ class Checked(NamedTuple):
     """What leaves the process and is computed from its own rows: no fault of an edit, but somebody must say it."""
 
 
-def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layout: ModulePaths) -> Checked:
-    """Analyse the emitted program, and report what breaks an invariant that the original keeps."""
+def check(
+    texts: Sequence[ModuleTexts],
+    assume: Iterable[tuple[str, str]],
+    layout: ModulePaths,
+    original: State | None = None,
+) -> Checked:
+    """
+    Analyse the emitted program, and report what breaks an invariant that the original keeps.
+
+    ``original`` is the original program, where somebody has solved it already.
+    """
     assume = tuple(assume)
-    after = EmittedProgram([(text.name, text.after) for text in texts], assume, layout)
+    known = {unit.names.module: unit.names for unit in original.units.values()} if original is not None else {}
+    after = EmittedProgram(solve([(text.name, text.after) for text in texts], assume, layout, known))
     if not after.accelerated:
         return Checked()
     guards = _guards(after)
@@ -77,12 +88,12 @@ def check(texts: Sequence[ModuleTexts], assume: Iterable[tuple[str, str]], layou
     figures = tuple(shown_figures.shown(after))
     if not (found or writes or reads or cuts):
         return Checked(figures=figures)
-    before = EmittedProgram([(text.name, text.before) for text in texts], assume, layout)
-    known = {violation.key for violation in (*_found(before, _guards(before)), *coverage.unseen(before))}
+    before = EmittedProgram(original or solve([(text.name, text.before) for text in texts], assume, layout))
+    of_original = {violation.key for violation in (*_found(before, _guards(before)), *coverage.unseen(before))}
     if effects.is_distributed(before):  # its author decided which process writes
         writes = list(_beyond(writes, effects.repeated(before, _guards(before))))
     read_before = {key for unit in before.reach.units if unit.name in named for key in _read_before(unit)}
-    found = [violation for violation in found if violation.key not in known]
+    found = [violation for violation in found if violation.key not in of_original]
     found += [*writes, *_more(after, cuts, gradients.cut(before))]
     found += [violation for violation in reads if read_before.isdisjoint(_keys(violation))]
     gaps = [violation for violation in found if violation.invariant == coverage.INVARIANT]

@@ -11,6 +11,7 @@ import libcst as cst
 
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.solver import TooComplex
+from ..analysis.dataflow.values import State
 from ..editing.positions import Starts, code, locate, start
 from ..facts.module_paths import ModulePaths
 from ..findings import Severity
@@ -39,19 +40,24 @@ class Said(NamedTuple):
 
 
 def diagnoses(
-    modules: Sequence[Emitted], assume: Iterable[tuple[str, str]], layout: ModulePaths, *, written: bool
+    modules: Sequence[Emitted],
+    assume: Iterable[tuple[str, str]],
+    layout: ModulePaths,
+    *,
+    written: bool,
+    original: State | None = None,
 ) -> dict[str, Said]:
     """
     Check an emitted program, and return what is said of each module, by name.
 
     A violation at a place that already has a finding is not repeated; a note is none: it says that nothing is wrong.
-    ``written``: the program is written all the same.
+    ``written``: the program is written all the same. ``original``: the solved program as it was.
     """
     try:
         texts = [
             ModuleTexts(m.name, m.before, m.before if m.text is None else cst.parse_module(m.text)) for m in modules
         ]
-        checked = check(texts, assume, layout)
+        checked = check(texts, assume, layout, original)
     except (RecursionError, TooComplex):
         unread = Diagnosis("output-unchecked", Severity.NOTE, "the migrated program is too complex to be checked", "")
         return {modules[0].name: Said([unread], [])}

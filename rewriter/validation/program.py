@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import libcst as cst
@@ -12,7 +12,6 @@ from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.loader_wrappers import wraps
-from ..analysis.dataflow.program_flow import solve
 from ..analysis.dataflow.solver import Slot
 from ..analysis.dataflow.values import CallRecord, State, Unit, origins
 from ..analysis.distributed.rank_questions import RankQuestions
@@ -23,7 +22,6 @@ from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import GradientPath
 from ..analysis.training.training import Training, find, whole
-from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 
 PREPARES = frozenset({"prepare", "prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"})
@@ -33,10 +31,8 @@ PREPARES = frozenset({"prepare", "prepare_model", "prepare_optimizer", "prepare_
 class EmittedProgram:
     """One text of a program, analysed."""
 
-    def __init__(
-        self, trees: Sequence[tuple[str, cst.Module]], assume: Iterable[tuple[str, str]], layout: ModulePaths
-    ) -> None:
-        self.state: State = solve(trees, assume, layout)
+    def __init__(self, state: State) -> None:
+        self.state = state
         self.reach = Reach(self.state)
         self.training: Training = find(self.state, self.reach)
         self.tracer = Tracer(self.state, self.reach)

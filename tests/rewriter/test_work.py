@@ -83,6 +83,10 @@ def test_a_step_is_gone_through_once_for_all_that_ask() -> None:
     assert walks == 1
 
 
+def test_the_original_is_solved_once_and_so_is_what_is_emitted() -> None:
+    assert _work({"train.py": SCRIPT.format(top="", step="")}, "analysis/dataflow/program_flow")["solve"] == 2
+
+
 def test_functions_that_call_each_other_twice_are_gone_through_once() -> None:
     chain = "".join(f"def f{n}():\n    f{n + 1}()\n    f{n + 1}()\n" for n in range(12))
     top = f"import numpy as np\n{chain}def f12():\n    return np.random.permutation(8)\n"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 import libcst as cst
 
 from ...facts.module_paths import ModulePaths
 from ...facts.torch_api import questions
+from ..syntax.names import Names
 from ..syntax.nodes import parameters
 from ..syntax.resolving import resolve
 from ..syntax.scopes import ScopeKind
@@ -26,10 +28,11 @@ def solve(
     trees: Iterable[tuple[str, cst.Module]],
     assume: Iterable[tuple[str, str]] = (),
     layout: ModulePaths = ModulePaths(),  # noqa: B008 (frozen)
+    known: Mapping[cst.Module, Names] = MappingProxyType({}),
 ) -> State:
     """Find out what every variable and expression of a program can hold. Trees are (name, module) pairs, the entry
-    script first."""
-    units = [Unit(name, resolve(module), place=layout.place(name)) for name, module in trees]
+    script first; ``known`` are the names of some modules, where somebody has resolved them already."""
+    units = [Unit(n, known[m] if m in known else resolve(m), place=layout.place(n)) for n, m in trees]
     state = State(units, layout)
     for unit in units:
         _declare(state, unit)

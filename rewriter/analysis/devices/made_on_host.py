@@ -49,6 +49,7 @@ class MadeOnHost:
     def __init__(self, state: State, reach: Reach, forwards: Container[cst.CSTNode]) -> None:
         self.state, self.reach, self.forwards = state, reach, forwards
         self._known: dict[cst.CSTNode, frozenset[_Memory]] = {}
+        self._behind: dict[cst.CSTNode, list[_At]] = {}
 
     def __call__(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether one of the ways by which an expression gets its value makes it on the CPU."""
@@ -73,7 +74,9 @@ class MadeOnHost:
                 if answer is not None:
                     found.add(answer)
                 else:
-                    pending.extend(self._sources(here))
+                    if here.node not in self._behind:
+                        self._behind[here.node] = list(self._sources(here))
+                    pending += self._behind[here.node]
             self._known[node] = frozenset(found)
         return self._known[node]
 
