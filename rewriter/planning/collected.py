@@ -14,7 +14,6 @@ from ..analysis.devices.device_fields import follows_field
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
-from ..analysis.devices.resting_models import placed_models
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.devices.visible_gpus import chosen_for_others, left_to_launcher, visible_devices
 from ..analysis.diagnostics.behaviour import story
@@ -87,7 +86,6 @@ class Collected:
         self.program, self.unit, self.plan = program, unit, plan_
         self.behaviour: tuple[Behaviour, ...] = ()
         self.placements = [*mover.placements(unit), *mover.pins(unit), *hosted(mover, unit)]
-        self.placements += placed_models(mover, unit)
         chosen = visible_devices(state, unit, reach) if program.existing is None else []
         self.visible = [s for s in chosen if unit.names.function(s) not in program.shared]
         self.legacy = legacy_tensors(state, unit, mover)

@@ -22,6 +22,7 @@ from ..analysis.devices.gpu_numbers import spread
 from ..analysis.devices.kept_choices import kept_choice
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.moves import Mover
+from ..analysis.devices.resting_models import placed_models
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.diagnostics.nature import by_nature
 from ..analysis.diagnostics.remarks import may_run
@@ -251,6 +252,8 @@ class _Analyses(ProgramFacts):
             shared=self.shared,
         )
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
+        for placement in placed_models(mover):
+            collected[self.reach.unit_of(placement.node, self.reach.units[0])].placements.append(placement)
         if self.existing is None:
             for unit, placement in fed_before_move(mover, self.reach, self.training, partial(self._early, plan_)):
                 collected[unit].placements.append(placement)

@@ -15,7 +15,7 @@ from ...facts.module import Move, Placement
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
-from ..dataflow.values import CallRecord, State, Unit, origins
+from ..dataflow.values import CallRecord, State, origins
 from ..training.training import Training, whole
 from .moved_batches import moved_batches
 from .moves import Mover
@@ -54,16 +54,13 @@ def resting_models(
                 yield record, model
 
 
-def placed_models(mover: Mover, unit: Unit) -> Iterator[Placement]:
-    """Those of a module that are put on the device where they are made."""
-    if mover.existing:
-        return
+def placed_models(mover: Mover) -> Iterator[Placement]:
+    """Those that are put on the device where they are made."""
     trained = {whole(mover.state, model) for model in mover.training.models}
-    for _, model in resting_models(mover.state, mover.reach, mover.training, mover.prepared):
-        made = model.node if isinstance(model.node, cst.Call) and model.node in unit.names.parents else None
-        if made is not None and model not in trained:
-            because = "nothing moves it, and it computes with what is on the device"
-            yield Placement(made, Move.PLACE, because)
+    resting = () if mover.existing else resting_models(mover.state, mover.reach, mover.training, mover.prepared)
+    for _, model in resting:
+        if isinstance(model.node, cst.Call) and model not in trained:
+            yield Placement(model.node, Move.PLACE, "nothing moves it, and it computes with what is on the device")
 
 
 def _in_class(record: CallRecord) -> bool:

@@ -550,17 +550,15 @@ def test_a_device_that_is_kept_in_branches_is_asked_where_the_object_trains() ->
 
 
 SETTINGS = """\
-import os
+import torch
 
 
 class Settings:
     def __init__(self, name):
         self.name = name
 
-    def folder(self):
-        if os.path.exists(self.name):
-            os.remove(self.name)
-        os.mkdir(self.name)
+    def clip(self, model):
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 
     def told(self):
         return TOLD
@@ -574,7 +572,6 @@ from settings import Settings
 
 
 def main(settings):
-    settings.folder()
     READ
     model = torch.nn.Linear(4, 2)
     loader = DataLoader(data, 4)
@@ -583,6 +580,7 @@ def main(settings):
         loss = torch.nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
+        settings.clip(model)
         optimizer.step()
 
 
@@ -608,7 +606,7 @@ def test_what_shows_all_its_attributes_does_not_keep_the_accelerator(
     """It would be shown, or saved, with the settings."""
     texts, _ = trained_project(train=TAKES_SETTINGS.replace("READ", read), settings=SETTINGS.replace("TOLD", told))
     assert ("self.accelerator = accelerator" in texts["settings"]) is kept
-    assert kept or "def folder(self, accelerator):" in texts["settings"]
+    assert kept or "def clip(self, model, accelerator):" in texts["settings"]
 
 
 NAMED_BACKWARD = """\

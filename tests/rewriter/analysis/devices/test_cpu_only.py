@@ -77,12 +77,18 @@ rows = {rows}
 """
 
 
-@pytest.mark.parametrize("rows", ["Rows(loader)", "(batch for batch in loader)"], ids=["an object", "a generator"])
-def test_batches_of_a_loader_that_is_not_prepared_stay_on_the_cpu(rows: str, trained: Trained) -> None:
+def test_batches_of_a_loader_that_is_not_prepared_stay_on_the_cpu(trained: Trained) -> None:
     """They come by way of something that was made of the loader, and are cut into shards where they are used."""
+    rows = "(batch for batch in loader)"
     text, findings = trained(built=OWN_ITERATOR.format(rows=rows), source="rows")
     assert "accelerator = Accelerator(cpu=True)\n" in text and "x, y = accelerator.shard_batch((x, y))\n" in text
     assert "cpu-only" in findings
+
+
+def test_an_object_of_the_scripts_own_is_made_of_the_prepared_loader(trained: Trained) -> None:
+    text, findings = trained(built=OWN_ITERATOR.format(rows="Rows(loader)"), source="rows")
+    assert "accelerator = Accelerator()\n" in text and "shard_batch" not in text and findings == []
+    assert text.index("accelerator.prepare(") < text.index("rows = Rows(loader)")
 
 
 PINNED = """\
