@@ -13,6 +13,8 @@ import libcst as cst
 
 from ...facts.module import Move, Placement
 from ...facts.roles import Origin, Role
+from ...facts.torch_api.kinds.training import ModelClass
+from ...facts.torch_api.loading import row
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, State, origins
@@ -76,5 +78,6 @@ def weighs(state: State, model: Origin, seen: frozenset[Origin] = frozenset()) -
         if part.role is Role.MODEL and part not in seen:
             if part not in state.klass or weighs(state, part, seen | {model}):
                 return True
-    plain = model.qualified.startswith("torch.nn.") and model not in state.klass and not parts
-    return plain or model.qualified.startswith(_LIBRARIES)
+    found = row(model.qualified) if model not in state.klass and not parts else None
+    layer = found is not None and isinstance(found.transfer, ModelClass) and not found.transfer.bare
+    return layer or model.qualified.startswith(_LIBRARIES)

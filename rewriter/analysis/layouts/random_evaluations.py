@@ -21,7 +21,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.held_code import held_code
 from ..dataflow.solver import Slot
-from ..dataflow.values import Mapping, Sequence, State, Unit, origins
+from ..dataflow.values import Instance, Mapping, Sequence, State, Unit, origins
 from ..syntax.definitions import plain_values, unshadowed
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.scopes import Binding
@@ -259,11 +259,18 @@ class _Receiver:
             held = [name for name in random.local_names(unit, found.value) if not self.plain.is_local(unit, name)]
             made = {self._set_by(unit, name) for name in held}
             line = made.pop() if len(made) == 1 else None
-            if line is not None and self._all_come(unit, line, random) and not _has_tensors(self.state, held):
+            sent = not _has_tensors(self.state, held) and not any(map(self._is_object, held))
+            if line is not None and sent and self._all_come(unit, line, random):
                 return [(unit, self._gather(line, dict.fromkeys(name.value for name in held)))]
             if self._all_come(unit, found.value, random) and not _has_tensors(self.state, [found.value]):
                 return [(unit, self._gather(found.value, ()))]
         return []
+
+    def _is_object(self, name: cst.Name) -> bool:
+        """Whether a variable holds an object of the script's own: it is made before it has seen any figure, and what it
+        keeps (a model, the accelerator) cannot be sent."""
+        held = self.state.values.get(name)
+        return any(isinstance(thing, Instance) for thing in held.things) if held is not None else False
 
     def _gather(self, node: cst.CSTNode, names: Iterable[str]) -> Gather:
         return Gather(node, tuple(names), self.evaluation.because, form=Form.RECEIVE)

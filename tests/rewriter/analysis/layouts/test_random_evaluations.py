@@ -442,3 +442,32 @@ def test_an_object_that_is_called_with_a_figure(look: str, received: bool, name:
     stop = f"    {name}(validate(valid_loader))\n    if {name}.over or len({name}.seen) > 3:\n        break\n"
     text = _text(HEAD + LOOP + COUNTER.replace("LOOK", look) + keeper + VALID + TRAIN + stop)
     assert ("    total = broadcast_object_list([total])[0]\n" in text) is received
+
+
+KEEPS = """\
+class Patience:
+    def __init__(self, limit):
+        self.best, self.over = None, False
+
+    def __call__(self, value):
+        self.over = self.best is not None and value > self.best
+
+patience = Patience(3)
+"""
+SCORED = """\
+    outs = []
+    for x in valid_loader:
+        for part in x.split(2):
+            guess = model(part)
+        outs.append(guess - x[-2:])
+    patience(torch.cat(outs).mean().item())
+    if patience.over:
+        break
+"""
+
+
+def test_what_an_object_says_is_received_and_not_the_object() -> None:
+    """It is made before it has seen a figure, and may keep what cannot be sent."""
+    text = _text(HEAD + LOOP + KEEPS + VALID + TRAIN + SCORED)
+    assert "broadcast_object_list([patience])" not in text
+    assert "    if broadcast_object_list([patience.over])[0]:\n" in text
