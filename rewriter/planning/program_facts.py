@@ -36,6 +36,7 @@ from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.random_evaluations import agreements
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
 from ..analysis.syntax.names import Names
+from ..analysis.syntax.nodes import parameters
 from ..analysis.syntax.scopes import ScopeKind
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
@@ -483,8 +484,7 @@ class _Analyses(ProgramFacts):
             needs.update(dict.fromkeys(holders.inits(klass)))
             own.update(dict.fromkeys(holders.inits(klass)))
         for klass in self._trainers(holders, plan_):
-            inits = holders.inits(klass)
-            self.trainers.update(init for init in inits if init in self.shared and first_statement(init))
+            self.trainers.update(init for init in holders.inits(klass) if self._may_make_one(init))
         self.optional |= self.trainers
         guards = frozenset(code for code in needs if code not in own)
         homes = Homes(
@@ -509,6 +509,13 @@ class _Analyses(ProgramFacts):
         return Router(homes, self.shared, keepers, self.optional, guards).route(
             needs, essential, anchor, [prepare for _, prepare in plan_.prepares]
         )
+
+    def _may_make_one(self, init: cst.FunctionDef) -> bool:
+        """Whether a constructor that others call may make an accelerator for them: not where they choose the device."""
+        bindings = self.reach.unit(init).names.scopes[init].bindings
+        given = (self.state.binding(bindings[param.name.value]) for param in parameters(init))
+        chosen = any(origins(held, Role.DEVICE, Role.PLACE) for held in given)
+        return init in self.shared and first_statement(init) is not None and not chosen
 
     def _trainers(self, holders: Holders, plan_: PreparePlan) -> dict[Klass, None]:
         """The classes whose methods prepare something, or run a backward pass."""

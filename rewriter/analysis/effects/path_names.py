@@ -17,6 +17,7 @@ from ..syntax.scopes import Binding
 
 _MOST = 16
 """A path with more spellings than that is known by its text alone."""
+_NO_PATHS = frozenset({"None", "True", "False"})
 
 
 class PathNames:
@@ -81,7 +82,8 @@ class PathNames:
     def _of_variable(self, unit: Unit, name: cst.Name, seen: set[Hashable]) -> Iterator[Hashable]:
         found = self.definition(unit, name)
         if found is None:
-            yield "unbound", name.value
+            if name.value not in _NO_PATHS:
+                yield "unbound", name.value
             return
         _, binding = found
         yield binding

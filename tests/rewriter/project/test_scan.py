@@ -588,3 +588,16 @@ def test_a_trainer_that_others_construct_makes_an_accelerator_for_them(look: Loo
     assert f"{head}{made}        self.accelerator = accelerator\n" in after["trainer.py"]
     assert "self.net, self.optimizer = accelerator.prepare(\n" in after["trainer.py"]
     assert "self.accelerator.backward(loss)" in after["trainer.py"]
+
+
+def test_one_whose_device_the_others_choose_makes_none(look: Look) -> None:
+    """An accelerator that it made itself would be on another device than what they hand to it."""
+    trainer = TRAINER.replace("options", "lr, device").replace("options.gpu", "True")
+    trainer = trainer.replace("self.gpu = lr, device.gpu\n", "self.device = device\n").replace(
+        "lr=lr, device.lr", "lr=lr"
+    )
+    trainer = trainer.replace("        if self.gpu:\n            self.net.cuda()\n", "        self.net.to(device)\n")
+    trains = TRAINS.replace("Trainer(args)", 'Trainer(args.lr, torch.device("cuda" if args.gpu else "cpu"))')
+    other = 'import torch\nfrom trainer import Trainer\nprint(Trainer(0.1, torch.device("cpu")).net)\n'
+    survey = look({"train.py": trains, "trainer.py": trainer, "rows.py": "rows = []\n", "other.py": other}, "train.py")
+    assert changed(survey) == {}
