@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup
 OF_THE_REWRITER := tests/rewriter tests/codemods tests/hazards tests/test_fixtures.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-null test-all corpus public public-judge public-faults lint format docs bench build clean mutants test-accelerate
+.PHONY: help demo test test-null test-all corpus public public-judge public-faults fuzz-programs lint format docs bench build clean mutants test-accelerate
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -50,6 +50,9 @@ public-judge: $(READY)  ## enter one verdict, after its difference was read: ENT
 public-faults: $(READY)  ## plant faults in what is emitted for the ledger's right programs: PUBLIC=FOLDER [ONLY=NAME] (half an hour)
 	@$(BIN)/python -m tests.public.faults '$(PUBLIC)' $(if $(ONLY),--only '$(ONLY)')
 
+fuzz-programs: $(READY)  ## migrate and verify programs of a grammar: [FIRST=0] [COUNT=3000] [SHOW=SEED] (an hour)
+	@$(BIN)/python -m tests.fuzz_programs --jobs $(PROCESSES) $(if $(FIRST),--first $(FIRST)) $(if $(COUNT),--count $(COUNT)) $(if $(SHOW),--show $(SHOW))
+
 test-accelerate: $(READY)  ## run Accelerate's own tests against the runtime: CHECKOUT=FOLDER [COMMIT=HASH] [ONLY=NAME] [ACCEPT=1] (half an hour)
 	@$(BIN)/python -m tests.accelerate_suite '$(CHECKOUT)' --check
 	@$(MAKE) --no-print-directory $(ACCELERATE_READY)
@@ -59,7 +62,7 @@ lint: $(READY)  ## formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy $(wildcard tests/test_*.py tests/snapshots.py tests/null/*.py tests/codemods/*.py tests/public/*.py tests/mutants/*.py tests/accelerate_suite/*.py benchmarks/*.py docs/*.py)
+	$(BIN)/mypy $(wildcard tests/test_*.py tests/snapshots.py tests/null/*.py tests/codemods/*.py tests/public/*.py tests/forking.py tests/fuzz_programs/*.py tests/mutants/*.py tests/accelerate_suite/*.py benchmarks/*.py docs/*.py)
 
 format: $(READY)  ## format the code, and correct what ruff can correct by itself
 	$(BIN)/ruff check --fix .
@@ -77,7 +80,7 @@ build: $(READY)  ## the wheel and the source archive, in dist/
 	@ls dist
 
 clean:  ## remove everything that the other targets made
-	$(BIN)/mypy $(wildcard tests/test_*.py tests/snapshots.py tests/null/*.py tests/codemods/*.py tests/public/*.py tests/mutants/*.py tests/accelerate_suite/*.py benchmarks/*.py docs/*.py)
+	rm -rf $(VENV) $(PUBLIC_VENV) .public build dist *.egg-info .demo .mutants .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt
