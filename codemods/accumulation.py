@@ -52,7 +52,7 @@ All other code is left unchanged. It is correct too, only slower: gradients are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
@@ -109,9 +109,9 @@ def _unsynced(facts: ModuleFacts, found: Unsynced, body: cst.CSTNode) -> cst.CST
     """The loop's block with its forward and backward pass under ``with``."""
     assert isinstance(body, cst.IndentedBlock)
     model = cst.parse_expression(found.model)
-    forward = next(i for i, s in enumerate(body.body) if _calls(s, model))
-    starts = cst.Attribute(cst.Name(facts.accelerator), cst.Name("backward"))
-    backward = next(i for i, s in enumerate(body.body) if i >= forward and _calls(s, starts))
+    forward = next(i for i, s in enumerate(body.body) if _calls(s, model.deep_equals))
+    # written by the rule `backward` already, with the accelerator's name as it is spelled here
+    backward = next(i for i, s in enumerate(body.body) if i >= forward and _calls(s, _starts))
     first = body.body[forward]
     lines = getattr(first, "leading_lines", ())
     inside = [first.with_changes(leading_lines=()), *body.body[forward + 1 : backward + 1]]
@@ -121,9 +121,13 @@ def _unsynced(facts: ModuleFacts, found: Unsynced, body: cst.CSTNode) -> cst.CST
     return body.with_changes(body=[*body.body[:forward], block, *body.body[backward + 1 :]])
 
 
-def _calls(statement: cst.CSTNode, called: cst.BaseExpression) -> bool:
-    """Whether a statement calls ``called``."""
-    seen = _Calls(called)
+def _starts(called: cst.BaseExpression) -> bool:
+    return isinstance(called, cst.Attribute) and called.attr.value == "backward"
+
+
+def _calls(statement: cst.CSTNode, meant: Callable[[cst.BaseExpression], bool]) -> bool:
+    """Whether a statement has a call of what is meant."""
+    seen = _Calls(meant)
     statement.visit(seen)
     return seen.found
 
@@ -131,12 +135,12 @@ def _calls(statement: cst.CSTNode, called: cst.BaseExpression) -> bool:
 class _Calls(cst.CSTVisitor):
     """Looks for a call of one function."""
 
-    def __init__(self, called: cst.BaseExpression) -> None:
+    def __init__(self, meant: Callable[[cst.BaseExpression], bool]) -> None:
         super().__init__()
-        self.called, self.found = called, False
+        self.meant, self.found = meant, False
 
     def visit_Call(self, node: cst.Call) -> None:
-        self.found = self.found or bool(node.func.deep_equals(self.called))
+        self.found = self.found or self.meant(node.func)
 
 
 def _opened(facts: ModuleFacts, gate: cst.If) -> list[cst.BaseStatement]:

@@ -39,8 +39,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, Made, Remove, Replace, speaks_of_moving
-from ..rewriter.facts.module import ModuleFacts, Move, Placement
+from ..rewriter.editing.edits import AddImport, Edit, InsertBefore, Made, Remove, Replace, speaks_of_moving
+from ..rewriter.facts.module import Arrival, ModuleFacts, Move, Placement
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
@@ -56,6 +56,8 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         yield Replace(ID, string, _any_gpu, reason="each process has its own GPU")
     for guard in facts.opened:
         yield Replace(ID, guard, _opened, reason="the move is right on any device: nothing else depends on CUDA here")
+    for arrival in facts.arrivals:
+        yield from _arrives(facts, arrival)
     seen: set[cst.CSTNode] = set()
     for placement in facts.placements:
         if placement.move is Move.STATEMENT and placement.statement is not None:
@@ -72,6 +74,16 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield Replace(ID, placement.target, lambda _: _device(facts), reason=placement.because, whole=True)
         elif _is_cuda(placement.node):
             yield Replace(ID, placement.node, lambda node: _to_device(node, facts), reason=placement.because)
+
+
+def _arrives(facts: ModuleFacts, arrival: Arrival) -> Iterator[Edit]:
+    """Move what a loop reads to the device, whatever the batches are."""
+    names, (first, *_) = ", ".join(arrival.names), arrival.loop.body.body
+    batch = f"({names})" if len(arrival.names) > 1 else names
+    reason = "its loader is not prepared, and the model is on the device"
+    yield AddImport(ID, facts.module, f"{facts.abilities.module}.utils", "send_to_device", reason=reason)
+    text = f"{names} = send_to_device({batch}, {facts.accelerator}.device)"
+    yield InsertBefore(ID, first, text, reason=reason)
 
 
 def _opened(node: cst.CSTNode) -> Made:

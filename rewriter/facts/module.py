@@ -79,6 +79,14 @@ class Placement(NamedTuple):
     """It needs no accelerator: ``"cuda"`` without a number does as well."""
 
 
+class Arrival(NamedTuple):
+    """A loop whose batches nothing moves to the device: they are moved as they come."""
+
+    loop: cst.For
+    names: tuple[str, ...]
+    """The variables of the loop that hold what a loader yields."""
+
+
 class WrapperRead(NamedTuple):
     """A call that asks a model for its parts or their names, and was answered by the wrapper that is removed."""
 
@@ -411,6 +419,7 @@ class ModuleFacts(NamedTuple):
     ahead: frozenset[cst.CSTNode] = frozenset()
     """Prints that may come before the accelerator: so do they."""
     placements: tuple[Placement, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
     opened: tuple[cst.If | cst.IfExp, ...] = ()
     """Questions for CUDA that held nothing but moves to the accelerator's device, which are made in any case."""
     device_reads: tuple[DeviceRead, ...] = ()

@@ -86,6 +86,7 @@ class Collected:
         self.program, self.unit, self.plan = program, unit, plan_
         self.behaviour: tuple[Behaviour, ...] = ()
         self.placements = [*mover.placements(unit), *mover.pins(unit), *hosted(mover, unit)]
+        self.arrivals = [a for u, a in plan_.arrivals if u is unit]
         chosen = visible_devices(state, unit, reach) if program.existing is None else []
         self.visible = [s for s in chosen if unit.names.function(s) not in program.shared]
         self.legacy = legacy_tensors(state, unit, mover)
@@ -312,6 +313,7 @@ class Collected:
         found: list[cst.CSTNode] = [c for c in self.calls if names.function(c) in self.program.reach.reachable]
         found += [g.node for g in self.gathers if g.form is not Form.RECEIVE]
         found += [b.node for b in self.hand_batches]
+        found += [a.loop.iter for a in self.arrivals]
         found += [e.node for e in self.effects]
         found += [h.call for h in self.handles]
         found += [r.source for r in self.received]

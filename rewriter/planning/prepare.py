@@ -14,13 +14,14 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.own_iterators import own_iterator
 from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
+from ..analysis.devices.arrivals import arrival
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.schedules import tick_unit
 from ..analysis.training.training import Training, whole
-from ..facts.module import Prepare, Schedule
+from ..facts.module import Arrival, Prepare, Schedule
 from ..facts.roles import Origin, Role
 from ..findings import Finding, Severity
 from .holders import lineage
@@ -37,6 +38,8 @@ class PreparePlan:
     stands: dict[Origin, Stands] = field(default_factory=dict)
     findings: list[tuple[Unit, Finding]] = field(default_factory=list)
     schedules: list[tuple[Unit, Schedule]] = field(default_factory=list)
+    arrivals: list[tuple[Unit, Arrival]] = field(default_factory=list)
+    """Loops over what stays whole, whose batches nothing moves."""
     code: Code | None = None
     """The function (or module) in which the optimizers are held."""
 
@@ -144,8 +147,14 @@ def _wanted(
         if evaluation.understood or as_written:  # what the script prepares is shared as its author wants
             loaders.update(dict.fromkeys(evaluation.loaders))
         elif all(o not in trained or one_of_several(reach, o) for o in evaluation.loaders):
+            coming = (
+                arrival(state, evaluation.unit, evaluation.loop, evaluation.loaders, moved) if not by_script else None
+            )
+            if coming is not None:
+                result.arrivals.append((evaluation.unit, coming))
             if not evaluation.alone:
-                result.findings.append((evaluation.unit, _unprepared(evaluation, moved)))
+                stays = coming is not None or moved.issuperset(evaluation.loaders)
+                result.findings.append((evaluation.unit, _unprepared(evaluation, stays)))
         else:
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result))
@@ -254,9 +263,8 @@ def _loose(state: State, reach: Reach, optimizer: Origin) -> Iterator[tuple[Unit
         )
 
 
-def _unprepared(evaluation: Evaluation, moved: set[Origin]) -> Finding:
-    """``moved``: the loaders whose batches the script moves by itself."""
-    stays = moved.issuperset(evaluation.loaders)
+def _unprepared(evaluation: Evaluation, stays: bool) -> Finding:
+    """``stays``: its batches are moved to the device, by the script or as they come."""
     share = (
         'prepare the loader, and average the figures of its batches with accelerator.reduce(..., reduction="mean")'
         if evaluation.groups

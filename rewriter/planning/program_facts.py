@@ -227,17 +227,19 @@ class _Analyses(ProgramFacts):
         # what a script that distributes itself steps and reads on one process is its author's affair
         yield from met_apart(self.guards, backwards if self.settled else (*backwards, *steps, *loops, *whole))
 
-    def _on_cpu(self, prepared: set[Origin], evaluations: list[metrics.Evaluation]) -> Iterator[tuple[Unit, Finding]]:
+    def _on_cpu(self, plan_: PreparePlan, evaluations: list[metrics.Evaluation]) -> Iterator[tuple[Unit, Finding]]:
         """Findings for what stays whole by the script's own will, and is moved by nobody."""
         if self.existing is not None:
             return
         alone = {evaluation.loop: evaluation.because for evaluation in evaluations if evaluation.alone}
-        moved = moved_batches(self.state, self.reach)
+        prepared, moved = plan_.prepared, moved_batches(self.state, self.reach)
+        coming = {arrival.loop for _, arrival in plan_.arrivals}
         for loop in (*self.training.train_loops, *self.training.eval_loops):
             because = alone.get(loop, "it has no DistributedSampler" if self.hand is not None else "")
             if because and isinstance(loop, cst.For):
                 unit = self.reach.unit_of(loop, self.reach.units[0])
-                if held_last(self.state, unit, loop.iter, Role.LOADER) - prepared - moved:
+                still = held_last(self.state, unit, loop.iter, Role.LOADER) - prepared - moved
+                if still and loop not in coming:
                     yield unit, left_on_cpu(unit, loop, because)
 
     def _collected(self, evaluations: list[metrics.Evaluation]) -> tuple[dict[Unit, Collected], Way]:
@@ -248,6 +250,7 @@ class _Analyses(ProgramFacts):
             self.reach,
             self.training,
             prepared=plan_.prepared,
+            arriving={loader for _, found in plan_.arrivals for loader in self.reach.loaders(found.loop)},
             stands=plan_.stands,
             existing=self.existing is not None,
             shared=self.shared,
@@ -285,7 +288,7 @@ class _Analyses(ProgramFacts):
         equality = Equality(self.state, self.reach, self.training, shared, gathers, cut, early=early)
         for part in collected.values():
             part.decide(equality)
-        for unit, finding in (*self._apart(equality, gathers), *self._on_cpu(plan_.prepared, evaluations)):
+        for unit, finding in (*self._apart(equality, gathers), *self._on_cpu(plan_, evaluations)):
             collected[unit].findings.append(finding)
         if not self.settled:
             own = [(unit, gather) for unit, part in collected.items() for gather in part.gathers]

@@ -35,7 +35,7 @@ from .collected import Collected, called_name
 from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
 from .holders import base_call, receiver
-from .unreachable import unreached_backwards, unreached_effects, unreached_saves, unreached_work
+from .unreachable import unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
 _SHOWN = (EffectKind.PRINT, EffectKind.CONSOLE)
 
@@ -96,6 +96,7 @@ class ReachedModule:
         told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
         told.extend(may_be_there(folder) for folder in anyway.values())
         told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined))
+        told.extend(unmoved(a.loop) for a in found.arrivals if not here(a.loop))
 
         home = way.home[1] if way.home is not None and way.home[0] is unit else None
         if home is not None and home.gives and program.flag is not None:
@@ -148,6 +149,7 @@ class ReachedModule:
             behind=frozenset(behind),
             ahead=ahead,
             placements=placements,
+            arrivals=tuple(a for a in found.arrivals if here(a.loop)),
             opened=tuple(guard for guard in guards if not isinstance(guard, Finding)),
             device_reads=tuple(reads),
             visible=tuple(found.visible),

@@ -145,5 +145,17 @@ def unreached_work(
             )
 
 
+def unmoved(loop: cst.For) -> Finding:
+    """A loop whose batches stay on the CPU, because the code around it does not know the device."""
+    return Finding(
+        "prepare",
+        loop,
+        "nothing moves the batches of this loop to a GPU, where the prepared model is: this code has no access to the "
+        "accelerator",
+        "call it after the line that creates the accelerator, or move its batches to the device of the model",
+        Severity.REVIEW,
+    )
+
+
 def _blocked(node: cst.CSTNode, message: str, remedy: str) -> Finding:
     return Finding("accelerator-out-of-reach", node, message, remedy, Severity.BLOCKED)

@@ -114,6 +114,31 @@ def test_gradients_are_exchanged_before_the_step_alone(
     assert f"        accelerator.backward(loss)\n    if {parts.get('gate', PARTS['gate'])}:\n" in text
 
 
+def test_an_object_waits_with_its_own_accelerator(migrated: Callable[[str], str]) -> None:
+    text = migrated("""\
+import torch
+from torch.utils.data import DataLoader
+class Trainer:
+    def __init__(self):
+        self.model = torch.nn.Linear(8, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader = DataLoader(data, batch_size=32)
+    def fit(self):
+        for i, (x, y) in enumerate(self.loader):
+            loss = (self.model(x) - y).pow(2).mean()
+            loss.backward()
+            if (i + 1) % 4 == 0:
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+Trainer().fit()
+""")
+    waits = "with nullcontext() if (i + 1) % 4 == 0 else self.accelerator.no_sync(self.model):\n"
+    block = (
+        "                loss = (self.model(x) - y).pow(2).mean()\n                self.accelerator.backward(loss)\n"
+    )
+    assert waits + block in text
+
+
 EXCHANGES = {
     "counted behind the backward pass": {
         "head": "i = 0\nfor x, y in loader:", "backward": "loss.backward()\n    i += 1", "gate": "i % 4 == 0",

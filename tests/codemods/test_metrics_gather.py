@@ -284,5 +284,6 @@ for epoch in range(3):
     assert b"net, optimizer, loader = accelerator.prepare(" in file.after
     assert b"gather_for_metrics" not in file.after
     found = {d.id: d.message for d in file.diagnoses}
-    assert "every process evaluates the whole set, and nothing moves its batches to a GPU" in found["prepare"]
+    assert "every process evaluates the whole set" in found["prepare"]
+    assert b"        batch = send_to_device(batch, accelerator.device)\n" in file.after
     assert "local-decision" not in found

@@ -258,3 +258,21 @@ def test_folds_are_no_loader_and_an_evaluation_of_whole_rows_is_no_obstacle(resu
     file = result(FOLDS)
     assert "rows = accelerator.shard_batch(order[start : start + 16])" in file.after.decode()
     assert [found.id for found in file.diagnoses] == ["sharded-batch"]
+
+
+EVALUATED = """\
+from torch.utils.data import DataLoader, TensorDataset
+valid = DataLoader(TensorDataset(x, y), 16)
+for step in range(9):
+    with {off}:
+        for a, b in valid:
+            loss = F.cross_entropy(model(a), b)
+            print(loss.item())
+    i = torch.randint(100, (16,))
+    loss = F.cross_entropy(model(x[i]), y[i])"""
+
+
+@pytest.mark.parametrize("off", ["torch.no_grad()", "torch.set_grad_enabled(False)", "torch.inference_mode()"])
+def test_an_evaluation_without_gradients_is_no_part_of_the_training(off: str, migrated: Migrated) -> None:
+    text = migrated(script(EVALUATED.format(off=off)))
+    assert "i = accelerator.shard_batch(torch.randint(100, (16,)))" in text

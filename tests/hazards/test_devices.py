@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from torchlift.rewriter.result import FileResult
+
 Migrated = Callable[..., str]
 Findings = Callable[..., list[str]]
 
@@ -255,3 +257,110 @@ def test_a_number_behind_the_device(made: str, migrated: Migrated) -> None:
         'f"{accelerator.device.type}:{number}", f"on {accelerator.device.type}: {number}", f"{accelerator.device}"'
         in text
     )
+
+
+WHOLE = """
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=16)
+valid = DataLoader(test_data, batch_size=16)
+for x, y in loader:
+    STEP
+total = 0.0
+for {target} in {source}:
+    # one batch
+    {unpacked}
+    both = model(x), model(x + 1)
+    total += {kept}
+print(total)
+"""
+ARRIVE = {
+    "a pair": ("x, y", "valid", "pass", "x, y = send_to_device((x, y), accelerator.device)"),
+    "a whole batch": (
+        "n, batch",
+        "enumerate(valid)",
+        "x, y = batch",
+        "batch = send_to_device(batch, accelerator.device)",
+    ),
+    "a label that nobody reads": ("x, _", "valid", "y = x", "x = send_to_device(x, accelerator.device)"),
+}
+
+
+@pytest.mark.hazard("D8")
+@pytest.mark.parametrize("parts", ARRIVE.values(), ids=ARRIVE)
+def test_batches_of_an_evaluation_that_stays_whole_go_to_the_device_as_they_come(
+    parts: tuple[str, ...], result: Callable[..., FileResult]
+) -> None:
+    target, source, unpacked, moved = parts
+    file = result(
+        WHOLE.format(target=target, source=source, unpacked=unpacked, kept="(both[0] - both[1]).std().item()")
+    )
+    assert f"for {target} in {source}:\n    {moved}\n    # one batch\n" in file.after.decode()
+    assert "from torchlift.runtime.utils import send_to_device\n" in file.after.decode()
+    assert [d.severity.value for d in file.diagnoses if d.id == "prepare"] == ["note"]
+
+
+def test_what_numpy_reads_of_them_is_taken_to_the_cpu(migrated: Migrated) -> None:
+    text = migrated(WHOLE.format(target="x, y", source="valid", unpacked="pass", kept="x.numpy().std()"))
+    assert "total += x.cpu().numpy().std()" in text
+
+
+def test_batches_that_the_script_moves_are_moved_once(migrated: Migrated) -> None:
+    moved = "x = x.to('cuda' if torch.cuda.is_available() else 'cpu')"
+    text = migrated(WHOLE.format(target="x, y", source="valid", unpacked=moved, kept="both[0].std().item()"))
+    assert "send_to_device" not in text
+    assert "    x = x.to(accelerator.device)" in text
+
+
+def test_a_script_that_stays_on_the_cpu_moves_them_for_the_day_that_it_does_not(migrated: Migrated) -> None:
+    kept = "(both[0] * torch.ones(2)).std().item()"
+    text = migrated(WHOLE.format(target="x, y", source="valid", unpacked="pass", kept=kept))
+    assert "Accelerator(cpu=True)" in text
+    assert "send_to_device((x, y), accelerator.device)" in text
+
+
+def test_a_method_moves_them_with_the_accelerator_of_its_object(migrated: Migrated) -> None:
+    text = migrated("""
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(8, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader, self.valid = DataLoader(data, batch_size=16), DataLoader(test_data, batch_size=16)
+    def fit(self):
+        for x, y in self.loader:
+            loss = F.cross_entropy(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        self.look()
+    def look(self):
+        for x, y in self.valid:
+            both = self.model(x), self.model(x + 1)
+            print((both[0] - both[1]).std().item())
+Trainer().fit()
+""")
+    assert "            x, y = send_to_device((x, y), self.accelerator.device)\n" in text
+
+
+def test_the_type_of_the_device_that_an_object_keeps_is_the_same_device(migrated: Migrated) -> None:
+    """The second run, which `migrated` makes, changed the move that the first had changed."""
+    text = migrated("""
+class Trainer:
+    def __init__(self):
+        self.device = "cuda:0" if torch.cuda.is_available() else "cpu"
+        self.model = nn.Linear(8, 2).to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader, self.valid = DataLoader(data, batch_size=16), DataLoader(test_data, batch_size=16)
+    def fit(self):
+        for x, y in self.loader:
+            loss = F.cross_entropy(self.model(x.to(self.device)), y.to(self.device))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        for x, y in self.valid:
+            x = x.to(device=self.device)
+            both = self.model(x), self.model(x + 1)
+            print((both[0] - both[1]).std().item())
+Trainer().fit()
+""")
+    assert "            x = x.to(device=self.device)\n" in text

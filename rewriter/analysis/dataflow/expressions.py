@@ -153,6 +153,8 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
             solver.add(slot, state.local(thing) if name in ("shape", "ndim", "dtype") else thing)
         elif thing.role is Role.LOCAL or (thing.role is Role.MODEL and name == "module"):
             solver.add(slot, thing)
+        elif thing.role is Role.DEVICE and thing.qualified == "follows" and name == "type":
+            solver.add(slot, thing)  # a name of the same device
         elif thing.role is Role.LOADER and name == "dataset":
             solver.add(slot, state.origin(Role.DATASET, thing.node, "the data set of a loader"))
     if isinstance(thing, (Origin, Instance, Unknown)):

@@ -54,6 +54,8 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         _builtin(call, last)
     elif questions.passes(qualified):
         _passes(call)
+    elif questions.places(qualified):
+        state.solver.flow(call.first(), call.result)
     elif qualified in ("copy.deepcopy", "copy.copy"):
         state.solver.watch(call.first(), lambda t: _copied(call, t))
     elif last == "partial" and call.args:

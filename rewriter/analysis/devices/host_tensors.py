@@ -172,7 +172,7 @@ class _Host:
     def _of_prepared(self, origin: Origin) -> bool:
         """Whether something came from a prepared object; a loss came from outputs of one."""
         criterion = origin.source is None or origin.source.role is Role.CRITERION
-        return origin.source in self.mover.prepared or (origin.role is Role.LOSS and criterion)
+        return origin.source in self.mover.placed or (origin.role is Role.LOSS and criterion)
 
     def _on_host(self, node: cst.BaseExpression, depth: int = 0) -> bool:
         """Whether an expression gives a tensor that the script has taken to the CPU."""

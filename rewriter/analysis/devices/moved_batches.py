@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
+from ..dataflow.containers import members
 from ..dataflow.values import State, origins
 
 _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
@@ -12,9 +13,11 @@ _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 
 def moved_batches(state: State, reach: Reach) -> set[Origin]:
     """The loaders of which some batch is moved, in code that the script reaches."""
-    found: set[Origin] = set()
-    for call, record in state.calls.items():
-        if method_name(call) in _MOVES and reach.function_of(call) in reach.reachable:
-            for slot in (record.receiver, record.first):
-                found.update(o.source for o in origins(slot, Role.BATCH) if o.source is not None)
-    return found
+    moved = [
+        slot
+        for call, record in state.calls.items()
+        if method_name(call) in _MOVES and reach.function_of(call) in reach.reachable
+        for slot in (record.receiver, members(state, record.first) if record.first is not None else None)
+    ]
+    state.solver.run()
+    return {o.source for slot in moved for o in origins(slot, Role.BATCH) if o.source is not None}

@@ -33,17 +33,20 @@ class Mover:
         training: Training,
         *,
         prepared: set[Origin],
+        arriving: Iterable[Origin] = (),
         stands: dict[Origin, Stands],
         existing: bool,
         shared: Mapping[Code, str],
     ) -> None:
         """
-        ``prepared``: what is prepared, ``stands``: where; ``existing``: the script works with an accelerator already,
+        ``prepared``: what is prepared, ``stands``: where; ``arriving``: loaders that stay whole, and whose batches are
+        moved as they come; ``existing``: the script works with an accelerator already,
         and has made its own moves; ``shared``: functions that files outside the program call, each with one of those.
         """
         self.shared, self.stands = shared, stands
         self.state, self.reach, self.training = state, reach, training
         self.prepared, self.existing = prepared, existing
+        self.placed = prepared.union(arriving)
         self.early = Early(state, reach, training, stands)
         self.made_on_host = MadeOnHost(state, reach, training.forwards)
 

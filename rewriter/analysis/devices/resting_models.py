@@ -59,7 +59,7 @@ def resting_models(
 def placed_models(mover: Mover) -> Iterator[Placement]:
     """Those that are put on the device where they are made."""
     trained = {whole(mover.state, model) for model in mover.training.models}
-    resting = () if mover.existing else resting_models(mover.state, mover.reach, mover.training, mover.prepared)
+    resting = () if mover.existing else resting_models(mover.state, mover.reach, mover.training, mover.placed)
     for _, model in resting:
         if isinstance(model.node, cst.Call) and model not in trained:
             yield Placement(model.node, Move.PLACE, "nothing moves it, and it computes with what is on the device")

@@ -24,7 +24,7 @@ from ..syntax.nodes import is_none, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
-from ..training.training import Training
+from ..training.training import Training, switches_gradients_off
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
 from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
@@ -403,7 +403,6 @@ def _behind(unit: Unit, forward: cst.CSTNode) -> cst.CSTNode:
     block = unit.names.parents[forward]
     around = unit.names.parents.get(block)
     if isinstance(around, cst.With) and len(getattr(block, "body", ())) == 1 and len(around.items) == 1:
-        text = unit.names.module.code_for_node(around.items[0].item)
-        if "no_grad" in text or "inference_mode" in text:
+        if switches_gradients_off(around.items[0].item):
             return around
     return forward

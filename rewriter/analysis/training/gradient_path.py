@@ -28,6 +28,7 @@ from .training import Training
 _NUMBERS = frozenset("item tolist numpy detach".split())
 """Methods whose result has no gradient."""
 _PUTTING = frozenset("append appendleft extend insert add".split())
+_DATA = (Role.LOADER, Role.DATASET)
 _NUMBER_TYPES = frozenset("float int bool str len".split())
 
 
@@ -97,6 +98,8 @@ class GradientPath:
     def _behind(self, step: _Step) -> Iterator[_Step]:
         """What the value of an expression is computed from."""
         node = step.node
+        if self._is_data(node):
+            return
         if isinstance(node, cst.Name):
             yield from self._of_variable(step, node)
         elif isinstance(node, cst.Call):
@@ -113,6 +116,11 @@ class GradientPath:
             yield step.to(node.body)
         elif not isinstance(node, (cst.Comparison, cst.BaseStatement)):
             yield from (step.to(child) for child in children(node))
+
+    def _is_data(self, node: cst.CSTNode) -> bool:
+        """Whether an expression is a loader or a data set: what they are made of has no gradient."""
+        held = self._reach.state.values.get(node)
+        return held is not None and bool(held.things) and len(origins(held, *_DATA)) == len(held.things)
 
     def _of_variable(self, step: _Step, name: cst.Name) -> Iterator[_Step]:
         names = step.unit.names

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
@@ -104,16 +105,24 @@ def _is_another(state: State, reach: Reach, found: Training, model: Origin, mode
 
 
 def without_gradient(unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether a node is run under ``no_grad``, in a block or a decorated function: an evaluation, a teacher."""
+    """Whether a node is run without gradients, in a block or a decorated function: an evaluation, a teacher."""
     blocks = (around for around in unit.names.enclosing(node, cst.With) if isinstance(around, cst.With))
     function = unit.names.function(node)
     decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
     contexts = [*(item.item for block in blocks for item in block.items), *(d.decorator for d in decorators)]
-    named = (part for context in contexts for part in descendants(context) if isinstance(part, cst.Name))
-    return any(name.value in _OFF for name in named)
+    return any(switches_gradients_off(context) for context in contexts)
 
 
-_OFF = frozenset({"no_grad", "inference_mode"})
+def switches_gradients_off(context: cst.BaseExpression) -> bool:
+    """``torch.no_grad()``, ``@torch.inference_mode()``, ``torch.set_grad_enabled(False)``."""
+    for part in descendants(context):
+        if isinstance(part, cst.Name) and part.value in questions.gradient_contexts("no gradient"):
+            return True
+        if isinstance(part, cst.Call) and method_name(part) in questions.gradient_contexts("gradient"):
+            given = part.args[0].value if part.args else None
+            if isinstance(given, cst.Name) and given.value == "False":
+                return True
+    return False
 
 
 def _without_probes(reach: Reach, found: Training) -> None:

@@ -125,6 +125,12 @@ def passes(name: str) -> bool:
     return found is not None and isinstance(found.transfer, (tensors.Passes, outside.Bar))
 
 
+def places(name: str) -> bool:
+    """Whether a call puts the tensors of a whole batch on a device, and returns it."""
+    found = transfer(name, tensors.Same)
+    return found is not None and found.places
+
+
 def joins_tensors(name: str) -> bool:
     """Whether a call of any package puts tensors together to one, on their device: a grid of pictures."""
     return transfer(name, tensors.Concat) is not None
@@ -600,6 +606,12 @@ def plays(name: str) -> bool:
 def searches(name: str) -> bool:
     """Whether a call searches hyperparameters."""
     return transfer(name, processes.Search) is not None
+
+
+@cache
+def gradient_contexts(of: Literal["gradient", "no gradient"]) -> frozenset[str]:
+    """The last names of contexts in which gradients are switched: by an argument, or off."""
+    return frozenset(name.rpartition(".")[2] for name, each in named(training.Context).items() if each.of == of)
 
 
 def is_autocast(name: str) -> bool:

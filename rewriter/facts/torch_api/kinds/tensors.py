@@ -120,6 +120,8 @@ class Same(NamedTuple):
 
     argument: int = 0
     copy: bool = False
+    places: bool = False
+    """A whole batch, however nested: its tensors are put on a device."""
 
 
 class Passes(NamedTuple):

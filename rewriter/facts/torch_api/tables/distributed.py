@@ -93,6 +93,9 @@ ROWS: Table = {
     "torchlift.runtime.utils.broadcast_object_list": ("collective", {"op": "broadcast"}),
     "torchlift.runtime.utils.gather": ("collective", {"op": "gather"}),
     "torchlift.runtime.utils.gather_object": ("collective", {"op": "gather"}),
+    "torchlift.runtime.utils.send_to_device": ("same", {"places": True}),
+    "accelerate.utils.send_to_device": ("same", {"places": True}),
+    "accelerate.utils.operations.send_to_device": ("same", {"places": True}),
     # frameworks that run the loop
     "pytorch_lightning.*": ("framework", {"title": "Lightning"}),
     "lightning.*": ("framework", {"title": "Lightning"}),

@@ -174,3 +174,17 @@ def test_a_term_of_a_loss_that_is_handed_on_stays_as_it_is(
     text = texts["train"]
     assert "        losses.append(fit)\n" in text
     assert 'total += accelerator.reduce(fit.detach(), reduction="mean").item()\n' in text
+
+
+def test_a_loader_and_its_data_have_no_gradient() -> None:
+    """An evaluation by `next()` that computes a loss under the same name led to the data set's NumPy arrays."""
+    evaluation = """\
+    batches = iter(valid)
+    for k in range(3):
+        x, y = next(batches)
+        loss = F.mse_loss(model(x), y)
+        losses.append(loss)
+    print(sum(losses).item())
+"""
+    text = program("loss = F.mse_loss(out, y) + sum(p.pow(2).sum() for p in model.parameters())") + evaluation
+    migrated(text.replace("model = ", "valid = DataLoader(Rows(inputs.numpy()), batch_size=32)\nmodel = ", 1))
