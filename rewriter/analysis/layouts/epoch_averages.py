@@ -49,9 +49,9 @@ from .epoch_totals import Total, Totals, deciding
 from .last_batches import always_drops_last
 from .loop_layouts import layouts_of
 from .loop_step import bound, bound_by, entry, is_loss_entry, plain
+from .loss_reductions import reduction_of
 from .losses import assigned, is_loss_name, is_tensor, read_off, reduced
 from .padding import ragged
-from .reductions import reduction_of
 from .row_counts import counted
 from .rowwise import by_rows
 from .single_rows import of_any_shape
