@@ -14,7 +14,19 @@ from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from .engine.interpreter import Interpreter
-from .engine.layout import REPLICATED, Each, Layout, Shard, Unclear, held, holds_chosen, holds_figure, join, join_all
+from .engine.layout import (
+    REPLICATED,
+    Each,
+    Layout,
+    Shard,
+    Unclear,
+    held,
+    holds_chosen,
+    holds_figure,
+    join,
+    join_all,
+    varies,
+)
 from .engine.memory import Seeds
 
 
@@ -57,6 +69,16 @@ class LoopLayouts:
         set."""
         held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
         return bool(held) and all(isinstance(layout, Shard) and layout.dim == 0 for layout in held)
+
+    def is_tensor(self, binding: Binding) -> bool:
+        """Whether a variable holds a tensor with rows of the batch, wherever it is set."""
+        held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
+        return bool(held) and all(isinstance(layout, Shard) and layout.host is False for layout in held)
+
+    def depends_on_rows(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression that the walk went through gives rows of the batch, or what is computed from them."""
+        found = self._walk.held.get(node)
+        return found is not None and varies(found)
 
     def fixes_shape(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Whether one of some calls of the loop gives rows a shape into which only so many fit:
@@ -110,6 +132,10 @@ class ProgramLayouts:
             if isinstance(loop, (cst.For, cst.While)):
                 self._by_hand[loop] = self._reach.unit_of(loop, unit)
                 self._walks[loop] = walk
+
+    def is_by_hand(self, loop: cst.CSTNode) -> bool:
+        """Whether the script makes the batches of a loop, and the rewriter cuts each into shards."""
+        return loop in self._by_hand
 
     def value(self, unit: Unit, node: cst.BaseExpression) -> Layout:
         """What an expression gives in the loops over batches in which it runs; outside of them, by what they set."""
