@@ -50,12 +50,14 @@ class RoleReport(NamedTuple):
 
 
 class BehaviourReport(NamedTuple):
-    """One line of ``--roles`` about the code: a loop, a statement, or whether a value is equal on all processes."""
+    """One line of ``--roles`` about the code: a loop, a statement, whether a value is equal on all processes, or what
+    each of them holds of it."""
 
     name: str
     scope: str
     kind: str
-    """``training step``, ``micro-step``, ``epoch loop``, ``evaluation loop``, ``together``, ``equal`` or ``local``."""
+    """``training step``, ``micro-step``, ``epoch loop``, ``evaluation loop``, ``together``, ``equal``, ``local``, or
+    one of ``facts.module.LAYOUTS``."""
     because: str
     line: int
 

@@ -389,8 +389,15 @@ class Behaviour(NamedTuple):
     name: str
     scope: str
     kind: str
-    """``training step``, ``micro-step``, ``epoch loop``, ``evaluation loop``, ``together``, ``equal`` or ``local``."""
+    """``training step``, ``micro-step``, ``epoch loop``, ``evaluation loop``, ``together``, ``equal``, ``local``, or
+    one of ``LAYOUTS``."""
     because: str
+
+
+REPLICATED, SHARD, ROW, COUNT, MEAN, SUM = "replicated", "shard", "row", "row count", "mean", "sum"
+JOINT, WHOLE, SEVERAL, MIXED, UNKNOWN = "joint", "whole batch", "several", "mixed", "unknown"
+LAYOUTS = (REPLICATED, SHARD, ROW, COUNT, MEAN, SUM, JOINT, WHOLE, SEVERAL, MIXED, UNKNOWN)
+"""What each process can hold of a variable that a loop over batches sets, in the words of ``Behaviour.kind``."""
 
 
 class ModuleFacts(NamedTuple):

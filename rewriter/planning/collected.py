@@ -280,19 +280,7 @@ class Collected:
         for effect in self.effects:
             if effect.kind is EffectKind.PRINT and effect.node in inside:
                 because = "it is printed, and each process holds only its shard"
-                for gather in printed(reducer, self.unit, self.unit.names.parents[effect.node], because):
-                    yield self._by_its_loss(gather)
-
-    def _by_its_loss(self, gather: Gather) -> Gather:
-        """A reduction by what the loss was found to be, where its batch is cut."""
-        for record in self.program.training.backwards:
-            operand = backward_operand(record)
-            assert isinstance(self.program.batches, ShardedBatches)
-            op = self.program.batches.reductions.get(record.node)
-            same = isinstance(operand, cst.Name) and operand.value == gather.names[0] and record.unit is self.unit
-            if same and op is not None and gather.reduction:
-                return gather._replace(reduction=op)
-        return gather
+                yield from printed(reducer, self.unit, self.unit.names.parents[effect.node], because)
 
     def guards(self) -> Iterator[cst.CSTNode]:
         """What needs nothing of the accelerator but which process this is, or that all wait: ``PartialState()`` says it

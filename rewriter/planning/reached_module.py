@@ -284,11 +284,8 @@ class ReachedModule:
         elif name == "backward" and record in training.backwards:
             loss, because = is_loss(state, training, record, reach)
             role = Role.LOSS if loss else None
-        cut = self._program.batches
-        if isinstance(cut, ShardedBatches) and call in cut.reductions:
-            reduction = cut.reductions[call]
-        else:
-            reduction = "mean" if self._program.settled else self._program.loss_reductions.of(record).word
+        asks = record in training.backwards and not self._program.settled
+        reduction = self._program.loss_reductions.of(record).word if asks else "mean"
         return Call(call, name, outside_name(record), role, because, self.here(call), reduction)
 
 

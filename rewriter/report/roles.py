@@ -1,7 +1,11 @@
-"""The ``--roles`` tables: what every name was taken for, what the code does, and which values are equal everywhere."""
+"""
+The ``--roles`` tables: what every name was taken for, what the code does, which values are equal everywhere, and what
+each process holds of those that a loop over batches sets.
+"""
 
 from __future__ import annotations
 
+from ..facts.module import LAYOUTS
 from ..result import FileResult, Result
 from .diff import shown
 
@@ -19,8 +23,9 @@ def _tables(file: FileResult) -> str:
     told = [(str(b.line), b.scope, b.name, b.kind, b.because) for b in file.behaviour]
     parts = [
         _table("role", names),
-        _table("step", [row for row in told if row[3] not in _VALUES]),
+        _table("step", [row for row in told if row[3] not in (*_VALUES, *LAYOUTS)]),
         _table("on all processes", [row for row in told if row[3] in _VALUES]),
+        _table("layout", [row for row in told if row[3] in LAYOUTS]),
     ]
     return "\n".join([shown(file.source.path), "\n".join(part for part in parts if part)])
 

@@ -199,6 +199,98 @@ def test_what_a_plot_in_the_training_shows(result: Callable[..., FileResult]) ->
     assert [one.id for one in found] == ["sharded-batch", "one-share", "once"]
 
 
+TOTAL = """\
+order = torch.randperm(100)
+right = rows = 0
+for k in range(0, 100, 8):
+    {batch}
+    out = model(a)
+    loss = F.cross_entropy(out, b)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {total}
+print(right, rows)
+"""
+WHOLE = {
+    "hits and rows": (
+        "i = order[k : k + 8]\n    a, b = x[i], y[i]",
+        "right += (out.argmax(1) == b).sum().item()\n    rows += a.shape[0]",
+        "out, b = accelerator.gather_for_metrics((out, b))\n"
+        "    right += (out.argmax(1) == b).sum().item()\n    rows += b.shape[0]\n",
+    ),
+    "slices of the data": (
+        "a, b = x[k : k + 8], y[k : k + 8]",
+        "right += out.max(1)[1].eq(b).sum().item()\n    rows += len(b)",
+        "out, b = accelerator.gather_for_metrics((out, b))\n"
+        "    right += out.max(1)[1].eq(b).sum().item()\n    rows += len(b)\n",
+    ),
+    "a loss, weighed": (
+        "a, b = x[k : k + 8], y[k : k + 8]",
+        "right += loss.item() * len(b)",
+        'b = accelerator.gather_for_metrics(b)\n'
+        '    right += accelerator.reduce(loss.detach(), reduction="mean").item() * len(b)\n',
+    ),
+    "what a function counts": (
+        "a, b = x[k : k + 8], y[k : k + 8]",
+        "right += hits(out, b)",
+        "out, b = accelerator.gather_for_metrics((out, b))\n    right += hits(out, b)\n",
+    ),
+}  # fmt: skip
+HITS = "def hits(scores, wanted):\n    return (scores.argmax(1) == wanted).sum().item()\n"
+
+
+@pytest.mark.parametrize(("batch", "total", "after"), WHOLE.values(), ids=WHOLE)
+def test_what_is_totalled_over_such_batches_is_of_all_rows(
+    batch: str, total: str, after: str, result: Callable[..., FileResult]
+) -> None:
+    text = SCRIPT.format(top=HITS + DATA, model=MODEL, loop=TOTAL.format(batch=batch, total=total))
+    file = result(text)
+    assert f"optimizer.step()\n    {after}accelerator.print(right, rows)" in file.after.decode()
+    assert "filled-batch" not in [found.id for found in file.diagnoses], "no row of such a batch is repeated"
+
+
+TEST = "right += (model(a).argmax(1) == b).sum().item()"
+EVALUATED = {
+    "slices": f"for k in range(0, 100, 16):\n        a, b = x[k : k + 16], y[k : k + 16]\n        {TEST}",
+    "slices, without a gradient": (
+        "with torch.no_grad():\n        for k in range(0, 100, 16):\n            a, b = x[k : k + 16], y[k : k + 16]\n"
+        f"            {TEST}"
+    ),
+    "draws": f"for k in range(5):\n        i = torch.randint(100, (16,))\n        a, b = x[i], y[i]\n        {TEST}",
+    "draws of a function": f"for k in range(5):\n        a, b = draw()\n        {TEST}",
+}
+EPOCH = """\
+def draw():
+    i = torch.randint(100, (16,))
+    return x[i], y[i]
+for epoch in range(3):
+    for k in range(0, 100, 16):
+        a, b = {batch}
+        loss = F.cross_entropy(model(a), b)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    right = 0
+    {evaluation}
+    print(right)
+"""
+
+
+@pytest.mark.parametrize("evaluation", EVALUATED)
+def test_an_evaluation_beside_the_steps_is_of_whole_batches(evaluation: str, result: Callable[..., FileResult]) -> None:
+    """Of one process's rows alone, the count that is printed would be too small."""
+    text = EVALUATED[evaluation]
+    drawn = "draw()" if "draw()" in text else "x[k : k + 16], y[k : k + 16]"
+    if "randint" in text:
+        drawn = "x[i := torch.randint(100, (16,))], y[i]"
+    loop = EPOCH.format(batch=drawn, evaluation=text)
+    after = result(SCRIPT.format(top=DATA, model=MODEL, loop=loop)).after.decode()
+    trained, _, evaluated = after.partition("    right = 0\n")
+    assert "shard_batch(" in trained
+    assert evaluated == f"    {text}\n    accelerator.print(right)\n\n"
+
+
 REFUSED = {
     "a graph": ("adjacency = torch.rand(100, 100)", "loss = F.cross_entropy(model(torch.mm(adjacency, x)), y)"),
     "pairs of rows": ("", "z = model(x)\n    loss = (z @ z.t()).mean()"),

@@ -60,6 +60,31 @@ accelerator.print([len(set(row)) for row in zip(*accelerator.gather_for_metrics(
     (tuple(chosen.tolist()), model.weight.item())], use_gather_object=True))])
 """
 
+TOTALS = """\
+import torch
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+points = torch.randn(103, 5)
+kinds = (points[:, 0] > 0).long() + (points[:, 1] > 0.5).long()
+net = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(3):
+    order = torch.randperm(103)
+    right = count = 0
+    for i in range(0, 103, 8):
+        rows = order[i : i + 8]
+        x, y = points[rows], kinds[rows]
+        out = net(x)
+        loss = F.cross_entropy(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        right += (out.argmax(1) == y).sum().item()
+        count += x.shape[0]
+    print(epoch, count, right / count)
+"""
+
 WINDOWS = """\
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -126,6 +151,15 @@ def test_every_process_trains_on_its_own_rows_of_a_draw(tmp_path: Path) -> None:
     script.write_text(script.read_text() + RESULT)
     done = _run("torchlift", "launch", "--num_processes", "2", "train.py", cwd=tmp_path)
     assert "[2, 1]" in done.stdout, done.stderr
+
+
+@pytest.mark.hazard("R2", "E1")
+def test_totals_of_batches_that_are_cut_by_hand_are_those_of_the_original(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TOTALS)
+    alone = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert _run("migrate", "--write", "train.py", cwd=tmp_path).returncode == 0
+    done = _run("torchlift", "launch", "--num_processes", "2", "train.py", cwd=tmp_path)
+    assert done.stdout == alone.stdout and alone.stdout.startswith("0 103 0."), done.stderr
 
 
 @pytest.mark.hazard("B5", "X16")

@@ -36,6 +36,7 @@ class Reach:
         self._below: dict[Code, dict[Code, None]] = {}
         self._above: dict[Code, dict[cst.CSTNode, None]] = {}
         self._turns: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
+        self._inside: dict[cst.CSTNode, frozenset[cst.CSTNode]] = {}
         for function, sites in state.sites.items():
             assert isinstance(function, (cst.FunctionDef, cst.Lambda))
             for call in sites:
@@ -96,6 +97,12 @@ class Reach:
             block = loop.body if isinstance(loop, (cst.For, cst.While)) else None
             self._turns[loop] = tuple(self.runs(block, unit)) if unit is not None and block is not None else ()
         return self._turns[loop]
+
+    def is_run_in(self, loop: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Whether a node runs in the turns of a loop."""
+        if loop not in self._inside:
+            self._inside[loop] = frozenset(self.runs_in(loop))
+        return node in self._inside[loop]
 
     def runs(self, node: cst.CSTNode, unit: Unit) -> Iterator[cst.CSTNode]:
         """Every node whose code runs when ``node`` does: the nodes below it, and the functions reached from there."""

@@ -5,6 +5,8 @@ something outside that a table knows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from ...facts.roles import TENSORS, Origin, Role
@@ -12,6 +14,7 @@ from .call_binding import Evaluate, EvaluatedCall, bind, relate, trailing
 from .containers import members
 from .external_calls import outside_call
 from .methods import method_call
+from .records import declared_fields
 from .registries import handed, looked_up
 from .solver import Slot, Thing
 from .values import Bound, CallRecord, External, Function, Instance, Klass, State, Unit, Unknown
@@ -121,6 +124,8 @@ def _construct(call: EvaluatedCall, klass: Klass) -> None:
     else:
         made = state.instance(klass, call.node)
         state.solver.add(call.result, made)
+        for name, slot in _handed(call, klass):
+            state.solver.flow(slot, state.field(made, name))
     init = klass.method("__init__")
     if init is not None:
         bind(call, init, made, gives=False)
@@ -128,6 +133,13 @@ def _construct(call: EvaluatedCall, klass: Klass) -> None:
         method = klass.method(name)
         if method is not None:
             state.escaped.add(method.node)
+
+
+def _handed(call: EvaluatedCall, klass: Klass) -> Iterator[tuple[str, Slot]]:
+    """What a call gives to the fields of a data class or a named tuple."""
+    fields = declared_fields(klass)
+    yield from zip(fields, call.positional(), strict=False)
+    yield from ((arg.keyword.value, slot) for arg, slot in call.args if arg.keyword and arg.keyword.value in fields)
 
 
 def _forward(call: EvaluatedCall, model: Origin, kind: Thing) -> None:

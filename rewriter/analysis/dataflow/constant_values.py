@@ -23,7 +23,8 @@ from .call_graph import Code, Reach, reach_of
 from .callees import method_name, outside_name
 from .command_lines import option
 from .modules import imported, unit_named
-from .object_fields import annotated, fields_of, is_dataclass
+from .object_fields import fields_of
+from .records import annotated, is_dataclass
 from .solver import Thing
 from .values import CallRecord, External, Instance, Klass, State, Unit
 from .written_out import WrittenEntry, WrittenOut

@@ -9,7 +9,7 @@ import libcst as cst
 
 from .call_graph import Reach, reach_of
 from .solver import Thing
-from .values import Instance, Klass, State, Unit, decorators
+from .values import Instance, Klass, State, Unit
 
 Write = tuple[Unit, cst.BaseExpression]
 
@@ -72,15 +72,3 @@ def _matched(
     for place, element in enumerate(target.elements):
         if isinstance(element.value, cst.Attribute):
             yield element.value, value.elements[place].value if alike else None  # type: ignore[attr-defined]
-
-
-def is_dataclass(klass: Klass) -> bool:
-    """Whether a class has a constructor that sets what its body declares."""
-    return "dataclass" in decorators(klass.node)
-
-
-def annotated(klass: Klass) -> list[cst.AnnAssign]:
-    """The fields that the body of a class declares, in their order."""
-    body = klass.node.body.body if isinstance(klass.node.body, cst.IndentedBlock) else ()
-    small = [s for line in body if isinstance(line, cst.SimpleStatementLine) for s in line.body]
-    return [s for s in small if isinstance(s, cst.AnnAssign) and isinstance(s.target, cst.Name)]

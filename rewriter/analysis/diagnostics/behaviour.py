@@ -1,6 +1,6 @@
 """
 What ``--roles`` tells of the code itself: which loops train and which evaluate, what all processes must do together,
-and which values are equal on all of them.
+which values are equal on all of them, and what each process holds of those of a loop over batches.
 
 It asks what the other analyses have found, and is only asked when somebody wants to read it.
 """
@@ -20,6 +20,7 @@ from ..layouts.decisions import Joint
 from ..layouts.divergence import Equality
 from ..syntax.scopes import Binding, Scope, ScopeKind
 from ..training.training import Training
+from .value_layouts import value_layouts
 
 
 def story(
@@ -29,6 +30,7 @@ def story(
     yield from _Loops(unit, reach, training).told()
     yield from _joined(state, unit, reach, training, equality)
     yield from _values(state, unit, reach, equality, gathers)
+    yield from value_layouts(state, unit, training)
 
 
 class _Loops:

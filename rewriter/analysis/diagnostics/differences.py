@@ -12,13 +12,12 @@ from ...facts.torch_api.kinds.training import Criterion, Loss
 from ...facts.torch_api.loading import transfer
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name, outside_name
+from ..dataflow.callees import outside_name
 from ..dataflow.constant_values import Values, constants_of
 from ..dataflow.values import CallRecord, Function, Instance, Klass, State, Unit, origins
 from ..effects.existing_guards import guarded
+from ..layouts.loss_reductions import reduction_of
 from ..layouts.losses import weighted_mean
-from ..layouts.reductions import reduction_of
-from ..syntax.definitions import plain_values
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
 from ..training.training import Training
@@ -38,17 +37,6 @@ def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[U
                     continue  # a sum of weighted rows is the sum of what the processes add up
                 seen.add(maker)
                 yield made_by.unit, weighted_mean(maker, f"normalises this loss by its own {names[0]}")
-            elif isinstance(loss.node, cst.Call) and loss.node in state.calls and loss.node not in seen:
-                seen.add(loss.node)
-                made = state.calls[loss.node]
-                chosen = next((c for arg in made.node.args if (c := _chosen(state, made.unit, arg.value))), "")
-                if chosen and reduction_of(state, made.unit, made.node) == "mean":
-                    yield (
-                        made.unit,
-                        weighted_mean(
-                            loss.node, f"averages this loss over its own `{chosen}`, and has more or fewer of them"
-                        ),
-                    )
 
 
 def _losses(state: State, record: CallRecord) -> Iterator[Origin]:
@@ -81,34 +69,6 @@ def _normalisers(state: State, record: CallRecord, kind: Loss | Criterion) -> li
 
 
 _NOTHING: tuple[Values, ...] = (frozenset(), frozenset({None}))
-
-
-def _chosen(state: State, unit: Unit, node: cst.BaseExpression) -> str:
-    """
-    The name of an argument of a loss that holds some entries of the batch and not others; empty for none.
-
-    Packed sequences without their padding, and what a mask has chosen: one process has more of it than another.
-    """
-    values = plain_values(unit.names, node) if isinstance(node, cst.Name) else []
-    for value in values:
-        inner = value.value if isinstance(value, (cst.Attribute, cst.Subscript)) else value
-        for call in (value, inner):
-            record = state.calls.get(call) if isinstance(call, cst.Call) else None
-            if record is not None and (outside_name(record) in _PACKED or method_name(record.node) == "masked_select"):
-                return dotted(node)
-        index = value.slice[0].slice if isinstance(value, cst.Subscript) and len(value.slice) == 1 else None
-        if isinstance(index, cst.Index) and _is_mask(unit, index.value):
-            return dotted(node)
-    return ""
-
-
-def _is_mask(unit: Unit, index: cst.BaseExpression) -> bool:
-    """`labels != 0`, and a variable that holds it."""
-    values = plain_values(unit.names, index) if isinstance(index, cst.Name) else [index]
-    return bool(values) and all(isinstance(value, cst.Comparison) for value in values)
-
-
-_PACKED = frozenset(("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence"))
 
 
 def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.roles import SHARES, Role
+from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api.questions import writing_methods
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
@@ -18,11 +18,12 @@ from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, External, Function, Klass, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
 from ..effects.unseen import is_called
-from ..layouts.reductions import divided_by_count, forward_of, is_curved
+from ..layouts.engine.layout import Partial, Unclear, held
+from ..layouts.loss_reductions import backward_layout
+from ..layouts.losses import weighted_mean
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted, is_none
 from ..syntax.walk import descendants
-from ..training.gradient_path import backward_operand
 from ..training.training import Training
 from .batch_statistics import compares_with_batch
 from .process_memory import memories
@@ -120,30 +121,23 @@ def _names_batch_norm(name: str) -> bool:
 
 
 def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
-    """Losses divided by a sum of the batch: ``(loss * mask).sum() / mask.sum()``."""
+    """Losses that are no mean and no sum over the rows: of those that are chosen, divided by a sum of the batch,
+    ``(loss * mask).sum() / mask.sum()``, or changed by a root. One finding."""
     for record in training.backwards:
-        for where, node in _followed(state, unit, record) if record.unit is unit else ():
-            if is_curved(state, where, node):
+        for part in held(backward_layout(state, record)) if record.unit is unit else ():
+            if isinstance(part, Unclear) and part.bent:
                 yield Finding(
                     "weighted-mean",
-                    record.node if where is not unit else node,
-                    "this loss takes a logarithm or a root of a sum or mean over the batch: each process uses its own "
-                    "shard, so the result is close to the original's but not equal to it",
+                    part.node if part.node in unit.names.parents else record.node,
+                    "this loss takes a logarithm, a root or another function that is not linear of a sum or mean over "
+                    "the batch: each process uses its own shard, so the result is close to the original's but not "
+                    "equal to it",
                     "no action needed if close is good enough; otherwise keep this script on one device",
                 )
                 return
-        counted = divided_by_count(state, unit, backward_operand(record)) if record.unit is unit else None
-        if counted is not None:
-            where, node = counted
-            yield Finding(
-                "weighted-mean",
-                record.node if where is not unit else node,
-                "each process divides this loss by a sum over its own shard: the gradient is a mean of such "
-                "quotients, close to the original's but not equal to it",
-                "no action needed if close is good enough; for the exact gradient, sum the losses and divide "
-                "by a reduced count",
-            )
-            return
+            if isinstance(part, Partial) and part.uneven:
+                yield weighted_mean(record.node, part.uneven)
+                return
 
 
 def _behind(unit: Unit, record: CallRecord) -> Iterator[cst.CSTNode]:
@@ -183,7 +177,8 @@ def _followed(state: State, unit: Unit, record: CallRecord) -> Iterator[tuple[Un
 
 def _called(state: State, record: CallRecord) -> Iterator[Function]:
     for thing in record.callees:
-        function = thing if isinstance(thing, Function) else forward_of(state, thing)
+        klass = state.klass.get(thing) if isinstance(thing, Origin) else None
+        function = thing if isinstance(thing, Function) else klass.method("forward") if klass is not None else None
         if function is not None:
             yield function
 

@@ -26,8 +26,8 @@ from .engine.layout import Partial, inner
 from .epoch_quotients import RowTotals, datasets
 from .last_batches import drops_last, option
 from .loop_layouts import LoopLayouts, layouts_of
+from .loss_reductions import reduces_rows, reduction_of
 from .losses import read_off
-from .reductions import reduces_rows, reduction_of
 
 
 def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Finding]:

@@ -42,16 +42,16 @@ from .engine.layout import (
     is_figure,
     varies,
 )
-from .epoch_findings import averages_filled, counts_filled, stays, stays_joint, stays_shaped
+from .epoch_findings import averages_filled, averages_uneven, counts_filled, stays, stays_joint, stays_shaped
 from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
 from .epoch_totals import Total, Totals, deciding
 from .last_batches import always_drops_last
 from .loop_layouts import layouts_of
 from .loop_step import bound, bound_by, entry, is_loss_entry, plain
+from .loss_reductions import reduction_of
 from .losses import assigned, is_loss_name, is_tensor, read_off, reduced
 from .padding import ragged
-from .reductions import reduction_of
 from .row_counts import counted
 from .rowwise import by_rows
 from .single_rows import of_any_shape
@@ -149,11 +149,14 @@ class _Loop:
         a word for the summary where it is an average over batches."""
         if always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
+        by_hand = layouts_of(self.state).is_by_hand(self.loop)  # then no row is repeated, and a sum is exact
         averaged: dict[str, Total] = {}
         phases = has_phases(self.unit, self.training, self.loop)  # of such a loop one finding speaks for all
         for total in totals if not phases else ():
             text = quotients.by_all_rows(total)
             sums = [gather for gather in plan.reduced[total] if gather.reduction == "sum"]
+            if by_hand and len(sums) == len(plan.reduced[total]):
+                continue
             if text and sums:
                 yield counts_filled(total.node, text)
             elif self._is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
@@ -161,7 +164,8 @@ class _Loop:
             elif len(sums) < len(plan.reduced[total]) and self.reach.loaders(self.loop):
                 yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
         if averaged:
-            yield averages_filled(next(iter(averaged.values())).node, list(averaged))
+            told = averages_uneven if by_hand else averages_filled
+            yield told(next(iter(averaged.values())).node, list(averaged))
 
     def _is_weighed(self, total: Total) -> bool:
         """Whether the number of rows weighs what is added: ``loss.item() * len(y)``, ``meter.update(mean, len(y))``."""
@@ -462,7 +466,7 @@ class _Loop:
         return bool(makers) and all(by_rows(self.state, self.training, value) for value in makers)
 
     def _local(self, value: cst.BaseExpression) -> bool:
-        return bool(origins(self.state.values.get(value), *SHARES))
+        return bool(origins(self.state.values.get(value), *SHARES)) or self.layouts.depends_on_rows(value)
 
     def _done_already(self) -> bool:
         attributes = (n for n in self.inside if isinstance(n, cst.Attribute))
@@ -577,18 +581,22 @@ class _Loop:
             binding = self.unit.names.binding(name)
             if binding is None or self._is_loss(name) or self._read_off(name) or self._loss_entry(name) is not None:
                 continue
-            if origins(self.state.binding(binding), *TENSORS):
+            if self._is_of_tensors(binding):
                 behind = {} if self._has_rows(binding) else self._behind_number(binding)
                 found.update(behind or {binding: None})
             elif origins(self.state.binding(binding), Role.LOCAL):
                 found.update(self._behind_number(binding))
         return list(found)
 
+    def _is_of_tensors(self, binding: Binding) -> bool:
+        """Whether a variable holds a tensor of the batch, or several."""
+        return bool(origins(self.state.binding(binding), *TENSORS)) or self.layouts.is_tensor(binding)
+
     def _behind_number(self, binding: Binding) -> dict[Binding, None]:
         """The tensors of the batch from which a number (an accuracy, a count) was computed in this step, also by way of
         other numbers: ``hits = (guesses == y).sum().item()``, and then ``accuracy = hits / len(y)``."""
         sources = (source for number in self._numbers_behind(binding) for source in self._sources(number))
-        return {source: None for source in sources if origins(self.state.binding(source), *TENSORS)}
+        return {source: None for source in sources if self._is_of_tensors(source)}
 
     def _numbers_behind(self, binding: Binding) -> dict[Binding, None]:
         """A number, and the numbers of this step from which it was computed."""
@@ -597,7 +605,7 @@ class _Loop:
         while pending:
             for source in self._sources(pending.pop()):
                 slot = self.state.binding(source)
-                if source not in found and origins(slot, Role.LOCAL) and not origins(slot, *TENSORS):
+                if source not in found and origins(slot, Role.LOCAL) and not self._is_of_tensors(source):
                     found[source] = None
                     pending.append(source)
         return found
@@ -632,7 +640,7 @@ class _Loop:
 
     def _from_batch(self, binding: Binding) -> bool:
         defined_here = any(d in self.inside for d in binding.definitions)
-        made_of_rows = origins(self.state.binding(binding), *TENSORS) and bool(self._behind_number(binding))
+        made_of_rows = self._is_of_tensors(binding) and bool(self._behind_number(binding))
         return defined_here and bool(made_of_rows or origins(self.state.binding(binding), Role.LOCAL))
 
     def _trained_by(self, position: int, names: set[Binding]) -> bool:

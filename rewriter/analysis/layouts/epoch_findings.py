@@ -80,3 +80,18 @@ def averages_filled(node: cst.CSTNode, numbers: Sequence[str]) -> Finding:
         _EXACT,
         Severity.NOTE,
     )
+
+
+def averages_uneven(node: cst.CSTNode, numbers: Sequence[str]) -> Finding:
+    """Means of batches that are cut by hand, weighed by the number of rows."""
+    names = ", ".join(f"`{number}`" for number in numbers)
+    return Finding(
+        "mean-of-batches",
+        node,
+        f"where the rows of a batch do not divide evenly, one process has more of them than another, and the average "
+        f"over the processes ({names}) weighs each process alike: the average of the epoch is close to that over the "
+        "rows of the data but not equal to it",
+        "no action needed if close is good enough; for the exact figure, gather the rows in the training step, and "
+        "compute it from them: accelerator.gather_for_metrics(...)",
+        Severity.NOTE,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
@@ -14,7 +14,19 @@ from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from .engine.interpreter import Interpreter
-from .engine.layout import REPLICATED, Each, Layout, Shard, Unclear, held, holds_chosen, holds_figure, join, join_all
+from .engine.layout import (
+    REPLICATED,
+    Each,
+    Layout,
+    Shard,
+    Unclear,
+    held,
+    holds_chosen,
+    holds_figure,
+    join,
+    join_all,
+    varies,
+)
 from .engine.memory import Seeds
 
 
@@ -58,20 +70,43 @@ class LoopLayouts:
         held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
         return bool(held) and all(isinstance(layout, Shard) and layout.dim == 0 for layout in held)
 
+    def is_tensor(self, binding: Binding) -> bool:
+        """Whether a variable holds a tensor with rows of the batch, wherever it is set."""
+        held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
+        return bool(held) and all(isinstance(layout, Shard) and layout.host is False for layout in held)
+
+    def depends_on_rows(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression that the walk went through gives rows of the batch, or what is computed from them."""
+        found = self._walk.held.get(node)
+        return found is not None and varies(found)
+
     def fixes_shape(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Whether one of some calls of the loop gives rows a shape into which only so many fit:
         ``x.view(size, 1, 28, 28)``."""
         calls = (node for node in nodes if isinstance(node, cst.Call))
         return any(isinstance(one, Unclear) and one.fixed for call in calls for one in held(self.value(call)))
 
+    def set_in(self, loop: cst.For | cst.While) -> Iterator[tuple[cst.Name, Layout]]:
+        """The names that the code of a loop sets, in their order, each with its layout there."""
+        for node in descendants(loop):
+            binding = self.unit.names.binding(node) if isinstance(node, cst.Name) else None
+            if isinstance(node, cst.Name) and binding is not None and node in binding.definitions:
+                if node in self._walk.held:
+                    yield node, self._walk.held[node]
+
+    def unit_of(self, node: cst.CSTNode) -> Unit:
+        """The module of a node."""
+        return self._walk.reach.unit_of(node, self.unit)
+
     def backward(self, call: cst.Call) -> Layout | None:
         """What a backward pass of the loop starts from; None where the way to it could not be followed."""
         return self._walk.backwards.get(call)
 
     def value(self, node: cst.BaseExpression) -> Layout:
-        """What an expression of the loop gives."""
+        """What an expression of the loop gives, or one of a function that it calls."""
         found = self._walk.held.get(node)
-        return found if found is not None else self._walk.value(node, self.unit)
+        found = found if found is not None else self._walk.within.get(node)
+        return found if found is not None else self._walk.value(node, self.unit_of(node))
 
 
 class ProgramLayouts:
@@ -81,6 +116,44 @@ class ProgramLayouts:
         self._state, self._reach = state, reach_of(state)
         self._walks: dict[cst.CSTNode, Interpreter] = {}
         self._around: dict[cst.CSTNode, LoopLayouts] = {}
+        self._by_hand: dict[cst.For | cst.While, Unit] = {}
+        """Those whose batches the script makes by hand."""
+        self._elsewhere: Interpreter | None = None
+
+    def cut(self, unit: Unit, loops: Iterable[cst.CSTNode], walk: Interpreter) -> None:
+        """Take over the walk through a training whose batches the script makes by hand, and that are cut into shards.
+
+        Args:
+            unit: the module of the training.
+            loops: the innermost loops around its backward passes.
+            walk: through all of it, with the rows where they are cut.
+        """
+        for loop in loops:
+            if isinstance(loop, (cst.For, cst.While)):
+                self._by_hand[loop] = self._reach.unit_of(loop, unit)
+                self._walks[loop] = walk
+
+    def is_by_hand(self, loop: cst.CSTNode) -> bool:
+        """Whether the script makes the batches of a loop, and the rewriter cuts each into shards."""
+        return loop in self._by_hand
+
+    def value(self, unit: Unit, node: cst.BaseExpression) -> Layout:
+        """What an expression gives in the loops over batches in which it runs; outside of them, by what they set."""
+        loops = self.around(unit, node)
+        if loops:
+            return join_all(loop.value(node) for loop in loops)
+        if self._elsewhere is None:
+            rows: dict[cst.CSTNode, Layout] = {}
+            for walk in (self._walk(self._reach.unit_of(loop, unit), loop) for loop in self._loops()):
+                rows.update(walk.seeds.rows)
+            self._elsewhere = Interpreter(self._state, self._reach, Seeds(rows, models=True))
+        return self._elsewhere.copied().value(node, unit)
+
+    def _loops(self) -> Iterator[cst.For | cst.While | cst.CompFor]:
+        """All loops over batches."""
+        for loop in (*(loop for loop, loaders in self._state.loaders.items() if loaders), *self._by_hand):
+            if isinstance(loop, (cst.For, cst.While, cst.CompFor)):
+                yield loop
 
     def loop(self, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> LoopLayouts:
         """Those of one loop of a module, over batches; the rows of each are cut into shards."""
@@ -89,21 +162,29 @@ class ProgramLayouts:
     def around(self, unit: Unit, node: cst.CSTNode) -> list[LoopLayouts]:
         """Those of the innermost loops over batches in which a node runs, also by way of the callers of its
         function."""
-        loops = self._reach.batch_loops(node, unit)
-        found = [loop for loop in loops if isinstance(loop, (cst.For, cst.While))]
+        found = self._innermost(unit, node)
         for loop in found:
             if loop not in self._around:
                 self._around[loop] = self.loop(self._reach.unit_of(loop, unit), loop)
         return [self._around[loop] for loop in found]
 
+    def _innermost(self, unit: Unit, node: cst.CSTNode) -> list[cst.For | cst.While | cst.CompFor]:
+        loops = self._reach.batch_loops(node, unit)
+        if not loops and self._by_hand:
+            return [loop for loop in self._by_hand if self._reach.is_run_in(loop, node)]
+        return [loop for loop in loops if isinstance(loop, (cst.For, cst.While, cst.CompFor))]
+
     def _walk(self, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> Interpreter:
         if loop not in self._walks:
             rows = _drawn(self._state, self._reach, unit, loop)
-            if not rows and isinstance(loop, cst.For):
+            if not rows and not isinstance(loop, cst.While):
                 rows = _rows(loop)
             walk = self._walks[loop] = Interpreter(self._state, self._reach, Seeds(rows, models=True))
+            around = unit.names.parents.get(loop)
             if not isinstance(loop, cst.CompFor):
                 walk.turns(loop, unit)
+            elif isinstance(around, cst.BaseExpression):
+                walk.asked(around, unit)
         return self._walks[loop]
 
 
@@ -130,7 +211,7 @@ def _drawn(
     return {record.node: Each(Shard(0)) for record in draws}
 
 
-def _rows(loop: cst.For) -> dict[cst.CSTNode, Layout]:
+def _rows(loop: cst.For | cst.CompFor) -> dict[cst.CSTNode, Layout]:
     """The variables of a batch: each a tensor of rows; one alone may hold several of them."""
     number = counter(loop)
     pending: list[cst.CSTNode] = [loop.target]

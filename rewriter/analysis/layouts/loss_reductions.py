@@ -12,9 +12,30 @@ from ...findings import Finding
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
-from .engine.layout import Layout, Partial, Unclear, held, join_all
+from .engine.layout import REPLICATED, Layout, Shard, Unclear, held, join_all, reduces, words_of
 from .loop_layouts import LoopLayouts, layouts_of
-from .reductions import open_reduction, reduction_of
+
+
+def reduction_of(state: State, unit: Unit, expression: cst.BaseExpression) -> str:
+    """
+    ``mean``, ``sum``, or ``mixed`` for what an expression gives; ``mean`` where nothing says otherwise.
+
+    ``rows`` is a loss for each row, which nothing has reduced yet.
+    """
+    return _word(layouts_of(state).value(unit, expression))
+
+
+def reduces_rows(state: State, unit: Unit, expression: cst.BaseExpression) -> bool:
+    """Whether an expression is certainly one number that the rows of a batch were reduced to."""
+    return reduces(layouts_of(state).value(unit, expression))
+
+
+def _word(layout: Layout) -> str:
+    parts = list(held(layout))
+    words = words_of(parts)
+    if words:
+        return "mixed" if "mixed" in words else words.pop() if len(words) == 1 else "mean"
+    return "rows" if parts and all(isinstance(part, Shard) and not part.assumed for part in parts) else "mean"
 
 
 class LossWord(NamedTuple):
@@ -42,20 +63,19 @@ class LossReductions:
         return self._known[record]
 
     def _found(self, record: CallRecord) -> LossWord:
-        loss = unscaled(self._state, backward_operand(record))
-        layouts = [self._in(loop, record, loss) for loop in layouts_of(self._state).around(record.unit, record.node)]
-        told = _told(join_all(layouts)) if layouts else None
-        if told is not None:
-            return told
-        unclear = open_reduction(self._state, record.unit, loss)
-        if unclear is not None:
-            text = unclear[0].names.module.code_for_node(unclear[1])
-            return LossWord("mean", f"which reduction `{text}` has is an option, or is computed", unclear[1])
-        return LossWord(reduction_of(self._state, record.unit, loss))
+        return _told(backward_layout(self._state, record))
 
-    def _in(self, loop: LoopLayouts, record: CallRecord, loss: cst.BaseExpression) -> Layout:
-        layout = loop.backward(record.node) if loss is backward_operand(record) else None
-        return layout if layout is not None else loop.value(loss)
+
+def backward_layout(state: State, record: CallRecord) -> Layout:
+    """The layout of what a backward pass starts from."""
+    loss = unscaled(state, backward_operand(record))
+    loops = layouts_of(state).around(record.unit, record.node)
+    return join_all(_in(loop, record, loss) for loop in loops) if loops else REPLICATED
+
+
+def _in(loop: LoopLayouts, record: CallRecord, loss: cst.BaseExpression) -> Layout:
+    layout = loop.backward(record.node) if loss is backward_operand(record) else None
+    return layout if layout is not None else loop.value(loss)
 
 
 def unscaled(state: State, loss: cst.BaseExpression) -> cst.BaseExpression:
@@ -66,15 +86,18 @@ def unscaled(state: State, loss: cst.BaseExpression) -> cst.BaseExpression:
     return loss
 
 
-def _told(layout: Layout) -> LossWord | None:
-    """What a layout says; None where the layout is not known."""
+def _told(layout: Layout) -> LossWord:
+    """What a layout says. What is known to be neither, and what no row goes into, is averaged as a mean is."""
     parts = list(held(layout))
-    words = {part.op for part in parts if isinstance(part, Partial)}
-    if len(words) == 2 and all(isinstance(part, Partial) for part in parts):
+    words = words_of(parts)
+    if "mixed" in words:
+        return LossWord("mixed")
+    if len(words) > 1:
         return LossWord("mean", "it is a mean on one path of the program and a sum on another")
-    if len(words) == 1 and not any(isinstance(part, Unclear) for part in parts):
-        return LossWord(words.pop())
-    return None
+    lost = next((part for part in parts if isinstance(part, Unclear) and not part.joint and not part.near), None)
+    if lost is not None:
+        return LossWord("mean", lost.reason, lost.node)
+    return LossWord(words.pop() if words else "mean")
 
 
 def open_losses(reductions: LossReductions, unit: Unit, training: Training) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .divergence import Equality
-from .reductions import reduces_rows, reduction_of
+from .loss_reductions import reduces_rows, reduction_of
 
 
 def is_loss_name(state: State, training: Training, unit: Unit, name: cst.Name) -> bool:

@@ -59,7 +59,7 @@ def is_zero(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Integer) and node.evaluated_value == 0
 
 
-def counter(loop: cst.For, *, from_zero: bool = False) -> cst.Name | None:
+def counter(loop: cst.For | cst.CompFor, *, from_zero: bool = False) -> cst.Name | None:
     """``i`` of ``for i, x in enumerate(things)``, also in a bar; with ``from_zero`` only where it begins there."""
     call, target = loop.iter, loop.target
     while isinstance(call, cst.Call) and dotted(call.func) != "enumerate":

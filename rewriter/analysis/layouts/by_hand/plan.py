@@ -7,7 +7,7 @@ takes it for granted and goes through the whole training, finds that each loss i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -21,7 +21,7 @@ from ...dataflow.callees import method_name, outside_names
 from ...dataflow.values import CallRecord, State, Unit, origins
 from ...training.training import Training
 from ..engine.layout import Layout, Partial, Shard, inner
-from ..losses import weighted_mean
+from ..loop_layouts import layouts_of
 from .cuts import Cut
 from .suggestions import Suggestions
 from .trainings import HandTraining, trainings
@@ -34,8 +34,6 @@ class ShardedBatches:
 
     batches: list[tuple[Unit, HandBatch]] = field(default_factory=list)
     counts: list[tuple[Unit, ShardCount]] = field(default_factory=list)
-    reductions: dict[cst.Call, str] = field(default_factory=dict)
-    """For each backward pass, whether its loss is a mean or a sum over the rows."""
     loops: list[cst.CSTNode] = field(default_factory=list)
     shards: list[cst.CSTNode] = field(default_factory=list)
     """Expressions that give the rows of one process."""
@@ -47,7 +45,6 @@ class ShardedBatches:
         """Take in the batches of another training."""
         self.batches += other.batches
         self.counts += other.counts
-        self.reductions.update(other.reductions)
         self.shards += other.shards
         self.gathers += other.gathers
         self.findings += other.findings
@@ -80,8 +77,6 @@ def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) 
             unit, batch = one.batches[0]
             return Obstacle(unit, batch.node, "Accelerate has no method for it; migrate with --target torchlift")
         found.add(one, each.steps)
-    for record in training.backwards:
-        found.reductions.setdefault(record.node, "mean")  # of the whole batch, on every process
     return found if found.loops else None
 
 
@@ -93,7 +88,8 @@ class _Planner:
     """Looks for the cut of one training, and says what is written then."""
 
     def __init__(self, state: State, reach: Reach, training: HandTraining) -> None:
-        self.reach, self.training, self.unit, self.loop = reach, training, training.unit, training.loop
+        self.state, self.reach, self.training = state, reach, training
+        self.unit, self.loop = training.unit, training.loop
         self.code = training.code
         self.trial = Trial(state, reach, training)
         self.suggestions = Suggestions(state, reach, training, lambda cuts: self.trial.tried(cuts).held.given)
@@ -114,12 +110,8 @@ class _Planner:
         return obstacle
 
     def _settled(self, cuts: list[Cut], outcome: TrialOutcome) -> ShardedBatches:
+        layouts_of(self.state).cut(self.unit, self.training.steps, outcome.held)
         found = ShardedBatches()
-        found.reductions = {
-            call: layout.op
-            for call, held in outcome.held.backwards.items()
-            if isinstance(layout := inner(held), Partial)
-        }
         names = [cut for cut in cuts if isinstance(cut.node, cst.Name)]
         if names and names[0].at is not None:
             texts = tuple(_name(cut.node).value for cut in names)
@@ -147,11 +139,9 @@ class _Planner:
         for call in list(outcome.held.shown)[:1]:
             found.findings.append((self.reach.unit_of(call, self.unit), _shown(call)))
         unit, first = found.batches[0]
-        found.findings.append((unit, sharded_batch(first, found.reductions, cuts[0].source)))
-        for call, held in outcome.held.backwards.items():
-            layout = inner(held)
-            if isinstance(layout, Partial) and layout.uneven:
-                found.findings.append((self.reach.unit_of(call, self.unit), weighted_mean(call, layout.uneven)))
+        losses = map(inner, outcome.held.backwards.values())
+        sums = any(isinstance(layout, Partial) and layout.op == "sum" for layout in losses)
+        found.findings.append((unit, sharded_batch(first, sums, cuts[0].source)))
         return found
 
     def _before_loop(self, cuts: list[Cut], counts: list[tuple[cst.CSTNode, cst.CSTNode]]) -> HandBatch:
@@ -178,16 +168,23 @@ class _Planner:
         return HandBatch(place, _dim(cuts[0].layout), texts, news, tuple(_name(cut.node) for cut in cuts))
 
 
-def sharded_batch(batch: HandBatch, reductions: Mapping[cst.Call, str], source: str = "") -> Finding:
-    """What it means that a batch is cut; ``source`` is what hands it out, where that may be a loader."""
-    sums = ": of a loss that is a sum over the rows, 1/N" if "sum" in reductions.values() else ""
+def sharded_batch(batch: HandBatch, sums: bool, source: str = "") -> Finding:
+    """
+    What it means that a batch is cut.
+
+    Args:
+        batch: where.
+        sums: a loss is a sum over its rows.
+        source: what hands it out, where that may be a loader.
+    """
+    part = ": of a loss that is a sum over the rows, 1/N" if sums else ""
     what = f"`{'`, `'.join(batch.names)}`" if batch.names else "this batch"
     return Finding(
         "sharded-batch",
         batch.node,
         f"no prepared loader feeds this training: each process trains on its own rows of {what}. Together they compute "
         "what one process computes; the learning rate stays as it is. A figure of a step that is printed without a "
-        f"reduction is that of the main process's rows{sums}",
+        f"reduction is that of the main process's rows{part}",
         'no action needed; for the figure of all rows print accelerator.reduce(value.detach(), reduction="mean")'
         + (
             f". If `{source}` is a torch.utils.data.DataLoader, pass --assume loader={source}: then each process loads "

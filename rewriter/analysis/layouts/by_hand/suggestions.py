@@ -87,7 +87,7 @@ class Suggestions:
             for name in outside_names(record):
                 kind = transfer(name, tensors.Random)
                 size = size_of_draw(name, node)
-                if kind is None or (size is None and kind.draws != "order"):
+                if kind is None or (size is None and kind.draws != "order") or self._is_evaluated(node):
                     continue
                 if (noise and is_new(name) and not self._meets_others(node)) or (
                     kind.draws != "noise" and chooses(record.unit, node)
@@ -118,6 +118,8 @@ class Suggestions:
         for node in self.nodes:
             if not isinstance(node, cst.Call) or self.unit.names.function(node) is not self.code:
                 continue
+            if self._is_evaluated(node):
+                continue
             if drawing.isdisjoint(code for f in self.reach.called(node) for code in self.reach.below(f)):
                 continue
             layout = given.get(node)
@@ -128,12 +130,13 @@ class Suggestions:
     def _only_trains(self, cut: Cut) -> bool:
         """Whether a function is called from the loop's own code alone."""
         sites = self.reach.sites(cut.unit.names.function(cut.node))
-        return all(site in self.inside and self._is_own(site) for site in sites)
+        return all(site in self.inside and self._is_own(site) and not self._is_evaluated(site) for site in sites)
 
     def _slices(self) -> Iterator[Cut]:
         """``X[i : i + batch_size]`` in the loop's own code."""
         for node in self.nodes:
-            if isinstance(node, cst.Subscript) and len(node.slice) == 1 and self._is_own(node):
+            own = isinstance(node, cst.Subscript) and self._is_own(node) and not self._is_evaluated(node)
+            if isinstance(node, cst.Subscript) and len(node.slice) == 1 and own:
                 part = node.slice[0].slice
                 if isinstance(part, cst.Slice) and part.lower is not None:
                     counters = self._counters(part.lower)
@@ -141,6 +144,18 @@ class Suggestions:
                     if counters and (last is None or counters & self._counters(last)):
                         ends = set(spelled(last) if last is not None else ()) - {b.name for b in counters}
                         yield Cut(node, self.unit, Shard(0), frozenset(ends))
+
+    def _is_evaluated(self, node: cst.CSTNode) -> bool:
+        """Whether a node is in a loop of its own, beside the steps, in which a model runs and nothing is trained: it is
+        evaluated, on all rows by every process."""
+        if node not in self.inside:
+            return False
+        around = next(iter(self.unit.names.enclosing(node, cst.For, cst.While)), None)
+        steps = [step for step in self._training.steps if step in self.unit.names.parents]
+        if not isinstance(around, (cst.For, cst.While)) or len(steps) < len(self._training.steps):
+            return False
+        beside = not any(a is around for step in steps for a in (step, *self.unit.names.ancestors(step)))
+        return beside and any(run in self.state.forwards for run in self.reach.runs_in(around))
 
     def _counters(self, node: cst.CSTNode) -> set[Binding]:
         """The variables in an expression that the loop itself sets."""

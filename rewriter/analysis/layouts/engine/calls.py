@@ -17,6 +17,7 @@ from ....facts.torch_api.loading import row
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.constant_values import Given
 from ...dataflow.containers import members
+from ...dataflow.records import record_fields
 from ...dataflow.values import CallRecord, External, Function, Klass, State, Unit, origins
 from ...syntax.nodes import FunctionNode, dotted, is_none, parameters, positional
 from ..loss_arguments import asked_reduction, built_with
@@ -42,7 +43,6 @@ from .layout import (
     as_rows,
     held,
     holds_chosen,
-    holds_figure,
     inner,
     join,
     join_all,
@@ -50,6 +50,7 @@ from .layout import (
     meeting,
     of_fixed_size,
     parts,
+    reduces,
     settled,
     varies,
 )
@@ -95,6 +96,10 @@ class Calls(Expressions):
         functions = self.reach.called(node)
         if functions:
             return join_all(self._call(function, record, given) for function in functions)
+        fields = () if any(arg.star for arg in node.args) else record_fields(self.state, record)
+        if fields:
+            named = dict(zip(fields, given.plain, strict=False)) | given.named
+            return Several(tuple(named[field][1] if field in named else NEUTRAL for field in fields), fields)
         container = self._container(node, name, base, given)
         if container is not None:
             return container
@@ -111,7 +116,9 @@ class Calls(Expressions):
         reason = f"a model is given rows along dimension {rows[0].dim}" if rows else ""
         moved = Unclear(reason, record.node, elsewhere=True) if rows else None
         if not functions and self._inside and not layer:
-            return moved or Each(Shard(0, chosen=fed))  # of a model that others have made, one tensor or several
+            return moved or Each(
+                Shard(0, chosen=fed, assumed=True)
+            )  # of a model that others have made, one tensor or several
         given.plain = [(node, mapped(layout, _rows_if_unclear)) for node, layout in given.plain]
         given.named = {name: (node, mapped(layout, _rows_if_unclear)) for name, (node, layout) in given.named.items()}
         spent = self._steps
@@ -121,7 +128,8 @@ class Calls(Expressions):
             modules = origins(self.state.values.get(record.node.func), Role.MODEL)
             found += [self._module(module, given) for module in modules]
         self._steps = spent
-        return mapped(join_all(found), lambda one: _as_rows_of_model(one, fed, moved))
+        assumed = bool(functions) or not layer
+        return mapped(join_all(found), lambda one: _as_rows_of_model(one, fed, moved, assumed))
 
     def _is_layer(self, record: CallRecord) -> bool:
         """Whether what a call runs is of a class of torch's own."""
@@ -179,8 +187,8 @@ class Calls(Expressions):
                 kind = found.transfer if found is not None else None
                 if isinstance(kind, kinds.Loss):
                     layout = self._one_number(layout, asked_reduction(given.constant, kind))
-                drawn = isinstance(kind, tensors.Random)
-                return self._foreign(layout) if drawn and not _is_one_row(layout) else layout
+                drawn = isinstance(kind, tensors.Random) and not _is_one_row(layout)
+                return self._drawn(layout) if drawn else layout
         held = [inner(layout) for layout in given.layouts()]
         self._note_shown(node, held)
         if not any(varies(layout) for layout in held):
@@ -196,6 +204,12 @@ class Calls(Expressions):
             return held[0] if name in ("int", "float", "max", "min") else REPLICATED
         text = dotted(node.func) or name
         return Unclear(f"what `{text}` does with the rows of the batch is not known", node)
+
+    def _drawn(self, layout: Layout) -> Layout:
+        """Random numbers that a turn draws: rows of its own for each process, as many as a batch has or another number;
+        in a batch that is cut, perhaps as many as the whole of it."""
+        rows = self.seeds.models and self._is_of_turn() and isinstance(layout, Made) and len(layout.sizes) > 1
+        return Shard(0, len(layout.sizes)) if rows and isinstance(layout, Made) else self._foreign(layout)
 
     def _clash(self, node: cst.Call, given: Arguments) -> Unclear | None:
         """``torch.cat((x, hidden), dim=1)``, where ``hidden`` is made for so many rows as the whole batch has."""
@@ -439,7 +453,7 @@ class Calls(Expressions):
         return join_all(given) if given else NEUTRAL
 
 
-def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None) -> Layout:
+def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assumed: bool) -> Layout:
     """
     What a model gives for rows, by what its code says.
 
@@ -447,12 +461,13 @@ def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None) -> La
         layout: by its code.
         chosen: it is given some of the batch's rows, chosen by what is in them.
         moved: it is given rows in another dimension than the first, and where that of the result is, its code decides.
+        assumed: rows are what is taken for granted where its code does not say.
     """
-    if holds_figure(layout) or (isinstance(layout, Shard) and (layout.dim or moved is not None)):
+    if reduces(layout) or (isinstance(layout, Shard) and (layout.dim or moved is not None)):
         return layout
     if moved is not None:
         return replace(layout, elsewhere=True) if isinstance(layout, Unclear) else moved
-    return Shard(0, chosen=chosen or holds_chosen(layout))
+    return Shard(0, chosen=chosen or holds_chosen(layout), assumed=assumed and not isinstance(layout, Shard))
 
 
 def _rows_if_unclear(layout: Layout) -> Layout:

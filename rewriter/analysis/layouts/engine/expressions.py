@@ -31,6 +31,7 @@ from .layout import (
     WholeCount,
     across_rows,
     averaged,
+    bent,
     beside,
     inner,
     join,
@@ -39,7 +40,10 @@ from .layout import (
     normalised,
     of_fixed_size,
     pointwise,
+    reduces,
     settled,
+    summed_and_averaged,
+    unclear,
     varies,
 )
 from .memory import Memory
@@ -171,6 +175,8 @@ class Expressions(Memory):
     def _of_attribute(self, node: cst.Attribute) -> Layout:
         name = node.attr.value
         base = self._eval(node.value)
+        if isinstance(base, Several) and name in base.names:
+            return base.items[base.names.index(name)]
         if isinstance(inner(base), (Shard, ShardRow, Partial, Unclear, Whole)):
             return self._of_tensor(base, name, node)
         return self.fields.get(name, REPLICATED)
@@ -206,9 +212,12 @@ class Expressions(Memory):
     def _foreign(self, layout: Layout) -> Layout:
         """What a turn takes from somewhere, beside the batch that is cut: it may have as many rows as the whole batch.
         In a model's own code it is a mask, or a table of places."""
+        return Foreign() if self.seeds.cut and self._is_of_turn() and isinstance(layout, Replicated) else layout
+
+    def _is_of_turn(self) -> bool:
+        """Whether what is evaluated is of a turn's own, and not of a model's code or of what was there before."""
         in_module = any(isinstance(above, cst.ClassDef) for code in self._inside for above in self._around(code))
-        now = self.seeds.cut and not self._before_turns and not in_module
-        return Foreign() if now and isinstance(layout, Replicated) else layout
+        return not self._before_turns and not in_module
 
     def _around(self, code: cst.CSTNode) -> Iterator[cst.CSTNode]:
         return self.reach.unit(code).names.ancestors(code)
@@ -233,13 +242,21 @@ class Expressions(Memory):
         mean = averaged(left, right) if kind == "Multiply" else None
         if mean is not None:
             return mean
-        for one in (left, right):
-            if isinstance(one, Unclear):
-                return replace(one, per_row=False)
+        if (
+            kind == "Divide"
+            and isinstance(left, (Partial, Shard))
+            and not isinstance(right, ShardSize)
+            and reduces(right)
+        ):
+            return normalised(left)
+        lost = unclear((left, right))
+        if lost is not None and kind == "Divide":
+            own = left.near if isinstance(left, Unclear) else left.op if isinstance(left, Partial) else ""
+            return replace(lost, near="mean" if own == "sum" and isinstance(right, (ShardSize, Partial)) else own)
+        if lost is not None:
+            return lost
         if kind == "MatrixMultiply" and (isinstance(left, Shard) or isinstance(right, Shard)):
             return product(left, right, False, node)
-        if kind == "Divide" and isinstance(left, (Partial, Shard)) and isinstance(right, Partial):
-            return normalised(left)
         if isinstance(left, Partial) or isinstance(right, Partial):
             return _of_terms(left, right, kind, node)
         if isinstance(left, ShardSize) or isinstance(right, ShardSize):
@@ -280,11 +297,12 @@ def _of_terms(left: Layout, right: Layout, kind: str, node: cst.CSTNode) -> Layo
     if kind in ("Add", "Subtract"):
         if isinstance(other, Partial):
             same = one.op == other.op
-            return join(one, other) if same else Unclear("it adds a sum over the rows and a mean over them", node)
+            return join(one, other) if same else summed_and_averaged(node)
         if isinstance(other, Replicated) and (other.neutral or one.op == "mean"):
             return one
         if isinstance(other, Replicated):
-            return Unclear("it adds a sum over the rows and a term that does not depend on them", node)
+            reason = "it adds a sum over the rows and a term that does not depend on them"
+            return Unclear(reason, node, near="sum")
     if (
         kind in ("Multiply", "Divide", "FloorDivide")
         and isinstance(other, Replicated)
@@ -298,4 +316,4 @@ def _of_terms(left: Layout, right: Layout, kind: str, node: cst.CSTNode) -> Layo
             return replace(one, op="sum")
     if isinstance(other, Shard):
         return Unclear("it compares rows with a figure of their batch", node, joint=True)
-    return Unclear("a figure of the whole batch is changed by a function that is not linear", node, joint=True)
+    return bent(node, *(part for part in (left, right) if isinstance(part, Partial)))

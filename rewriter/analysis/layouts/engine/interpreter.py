@@ -39,10 +39,10 @@ class Interpreter(Calls):
         self._start = unit.names.order(loop)
         self._loop(loop)
 
-    def asked(self, call: cst.Call, unit: Unit) -> Layout:
-        """What a call gives, from outside any loop."""
+    def asked(self, node: cst.BaseExpression, unit: Unit) -> Layout:
+        """What an expression gives, from outside any loop."""
         self._units = [unit]
-        return self._eval(call)
+        return self._eval(node)
 
     def value(self, node: cst.BaseExpression, unit: Unit) -> Layout:
         """What an expression gives after the walk."""
@@ -194,11 +194,13 @@ class Interpreter(Calls):
                 self._returned, self._yielded, self._before_turns = [], [], True
                 self._looked_up[binding] = join_all(self._defined(binding, d, unit) for d in binding.definitions)
                 self._returned, self._yielded, self._before_turns = here
-                if self._looked_up[binding] == NEUTRAL and len(binding.definitions) != 1:
+                if self._looked_up[binding] == NEUTRAL and not _only_adds(binding, unit):
                     self._looked_up[binding] = REPLICATED
         return self._looked_up[binding]
 
     def _defined(self, binding: Binding, definition: cst.CSTNode, unit: Unit) -> Layout:
+        if definition in self.seeds.rows:
+            return self.seeds.rows[definition]
         if isinstance(definition, cst.Param):
             return self._handed(definition, unit)
         parent = unit.names.parents.get(definition)
@@ -236,6 +238,13 @@ class Interpreter(Calls):
                 found.append(self._eval(given))
                 self._units.pop()
         return join_all(found) if found else REPLICATED
+
+
+def _only_adds(binding: Binding, unit: Unit) -> bool:
+    """Whether a variable is set once, and else added to: a total, of what is added alone."""
+    parents = [unit.names.parents.get(definition) for definition in binding.definitions]
+    changes = [parent for parent in parents if isinstance(parent, cst.AugAssign)]
+    return len(parents) - len(changes) == 1 and all(isinstance(change.operator, cst.AddAssign) for change in changes)
 
 
 def _argument(site: cst.Call, function: cst.FunctionDef, param: cst.Param, method: bool) -> cst.BaseExpression | None:

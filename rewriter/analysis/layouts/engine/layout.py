@@ -7,7 +7,7 @@ of rows, a term of a sum or mean over all rows, or unknown. `Unclear` carries it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -71,6 +71,8 @@ class Shard(Layout):
     """It has some of the batch's rows, chosen by what is in them: how many differs between processes."""
     host: bool | None = field(default=False, compare=False)
     """It is no tensor: a number, a list, an array; None where it is one on some path only."""
+    assumed: bool = field(default=False, compare=False)
+    """It is what a model of which nothing more is known gives for rows: perhaps one number."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,11 @@ class Whole(Layout):
 
 @dataclass(frozen=True)
 class Several(Layout):
-    """A tuple or a list of known length."""
+    """A tuple or a list of known length, or an object with so many fields."""
 
     items: tuple[Layout, ...]
+    names: tuple[str, ...] = field(default=(), compare=False)
+    """Those of the fields, where it has such: of a named tuple, a data class."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,11 @@ class Unclear(Layout):
     """It has rows, and perhaps not along the first dimension."""
     fixed: bool = False
     """It is computed from rows in a shape that is written out: more rows do not fit in."""
+    near: Literal["", "mean", "sum", "mixed"] = ""
+    """How the rows went into it in the end, where that is known: it stays as large with more rows, or grows with
+    them."""
+    bent: bool = False
+    """It is a mean or a sum over the rows, changed by a function that is not linear."""
 
 
 REPLICATED = Replicated()
@@ -206,6 +215,11 @@ def holds_figure(layout: Layout) -> bool:
     return any(isinstance(one, (Partial, ShardSize)) for one in held(layout))
 
 
+def reduces(layout: Layout) -> bool:
+    """Whether the rows of a shard were reduced in it, on some path: to a figure, or to what is computed from some."""
+    return holds_figure(layout) or any(isinstance(one, Unclear) and (one.bent or one.near) for one in held(layout))
+
+
 def holds_chosen(layout: Layout) -> bool:
     """Whether a value is, or has in it on some path, some of the batch's rows, chosen by what is in them."""
     return any(isinstance(one, Shard) and one.chosen for one in held(layout))
@@ -245,10 +259,13 @@ def join(one: Layout, other: Layout) -> Layout:
     if one == other:
         return _same(one, other)
     for a, b in ((one, other), (other, one)):
-        if isinstance(a, Unclear) or (isinstance(b, Replicated) and b.neutral):
+        if isinstance(a, Unclear):
+            same = a.near in _words(b) or isinstance(b, Replicated)
+            return a if same or not a.near else replace(a, near="")
+        if isinstance(b, Replicated) and b.neutral:
             return a
     if isinstance(one, Several) and isinstance(other, Several) and len(one.items) == len(other.items):
-        return Several(tuple(map(join, one.items, other.items)))
+        return Several(tuple(map(join, one.items, other.items)), one.names if one.names == other.names else ())
     if isinstance(one, (Several, Each)) and isinstance(other, (Several, Each)):
         return beside(one, other)
     if isinstance(one, Shard) and isinstance(other, Shard) and _place(one) == _place(other):
@@ -340,7 +357,9 @@ def settled(layout: Layout, node: cst.CSTNode) -> Layout:
         whole = next((one for one in (layout.one, layout.other) if isinstance(one, Whole)), None)
         if whole is not None:
             return Unclear("a value that is made for the whole batch meets this process's rows", node, whole)
-        return Unclear("its rows are in different places on different paths of the program", node)
+        words = words_of(held(layout))
+        reason = "its rows are in different places on different paths of the program"
+        return Unclear(reason, node, near=words.pop() if len(words) == 1 else "")
     return layout
 
 
@@ -358,7 +377,7 @@ def normalised(layout: Shard | Partial) -> Layout:
 def mapped(layout: Layout, change: Callable[[Layout], Layout]) -> Layout:
     """A layout with a change made to it, or to all that a container holds."""
     if isinstance(layout, Several):
-        return Several(tuple(mapped(item, change) for item in layout.items))
+        return Several(tuple(mapped(item, change) for item in layout.items), layout.names)
     if isinstance(layout, Each):
         return replace(layout, element=mapped(layout.element, change))
     return change(layout)
@@ -377,9 +396,8 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
     mean = averaged(*held) if linear and len(held) == 2 else None
     if mean is not None:
         return mean
-    for layout in held:
-        if isinstance(layout, Unclear):
-            return layout if len(held) == 1 else replace(layout, per_row=False)
+    if (lost := unclear(held)) is not None:
+        return lost
     shards = [one for one in held if isinstance(one, (Shard, ShardRow, Partial, Shape))]
     whole = next((one for one in held if isinstance(one, Whole)), None)
     if whole is not None:
@@ -398,8 +416,39 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
     for other in shards[1:]:
         found = _together(found, other, node)
     if isinstance(found, Partial) and not linear:
-        return Unclear("a figure of the whole batch is changed by a function that is not linear", node, joint=True)
+        return bent(node)
     return found
+
+
+def bent(node: cst.CSTNode, *factors: Partial) -> Unclear:
+    """What a mean or a sum over the rows becomes by a function that is not linear: a root, a product with another. A
+    factor that is a number has no gradient: it is a weight."""
+    reason = "a figure of the whole batch is changed by a function that is not linear"
+    tensors = [one for one in factors if one.host is False]
+    if len(tensors) < len(factors):
+        return Unclear(reason, node, joint=True, near=tensors[0].op if tensors else "")
+    return Unclear(reason, node, joint=True, bent=True)
+
+
+def unclear(held: Sequence[Layout]) -> Unclear | None:
+    """What becomes of operands of which one is not known: the first such, with how the rows went into all of them."""
+    first = next((one for one in held if isinstance(one, Unclear)), None)
+    if first is None or len(held) == 1:
+        return first
+    words = words_of(held)
+    return replace(first, per_row=False, near=words.pop() if len(words) == 1 else "mixed" if words else "")
+
+
+def words_of(layouts: Iterable[Layout]) -> set[Literal["mean", "sum", "mixed"]]:
+    """How the rows went into some numbers."""
+    return {word for one in layouts for word in _words(one)}
+
+
+def _words(layout: Layout) -> set[Literal["mean", "sum", "mixed"]]:
+    """How the rows went into one number."""
+    if isinstance(layout, Unclear):
+        return {layout.near} if layout.near else set()
+    return {layout.op} if isinstance(layout, Partial) else set()
 
 
 def averaged(one: Layout, other: Layout) -> Partial | None:
@@ -439,6 +488,11 @@ def of_fixed_size(layouts: Iterable[Layout], node: cst.CSTNode, alike: bool) -> 
     return None
 
 
+def summed_and_averaged(node: cst.CSTNode) -> Unclear:
+    """What a mean and a sum over the rows give together: no common factor makes that of all rows of it."""
+    return Unclear("it adds a sum over the rows and a mean over them", node, near="mixed")
+
+
 def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(one, Unclear):
         return one
@@ -456,6 +510,8 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
         return one
     if isinstance(one, Partial) and isinstance(other, Partial) and one.op == other.op:
         return _marked(one, one, other)
+    if isinstance(one, Partial) and isinstance(other, Partial):
+        return summed_and_averaged(node)
     if {type(one), type(other)} <= {Shard, Partial}:
         return Unclear("it compares rows with a figure of their batch", node, joint=True)
     return Unclear("it joins values of different kinds", node)

@@ -77,6 +77,8 @@ class Memory(ABC):
     """For each forward pass, the layouts of what it is given."""
     held: dict[cst.CSTNode, Layout] = field(default_factory=dict)
     """For each expression of the loop's own code, and each name that it sets, the layout."""
+    within: dict[cst.CSTNode, Layout] = field(default_factory=dict)
+    """The same for the code of the functions that it calls, joined over all their calls."""
     shown: dict[cst.Call, None] = field(default_factory=dict)
     """Calls that are made for their effect alone, and get rows of one process: a print, a plot."""
     _units: list[Unit] = field(default_factory=list)
@@ -126,8 +128,8 @@ class Memory(ABC):
         """The layout of an expression."""
 
     def _note(self, node: cst.CSTNode, layout: Layout) -> None:
-        if not self._inside:
-            self.held[node] = join(self.held[node], layout) if node in self.held else layout
+        notes = self.within if self._inside else self.held
+        notes[node] = join(notes[node], layout) if node in notes else layout
 
     def _set(self, binding: Binding, layout: Layout | None) -> None:
         """Give a variable a layout, or take it away; what it had is kept for the end of the branch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -139,7 +139,8 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
     if isinstance(transfer, tensors.Product):
         held = [settled(inner(layout), given.node) for layout in given.layouts()[:2]]
         if any(isinstance(one, (Shard, ShardRow, Partial)) for one in held) and len(held) == 2:
-            return product(held[0], held[1], transfer.batched, given.node)
+            left, right = map(_as_vector, held) if transfer.vectors else held
+            return product(left, right, transfer.batched, given.node)
         return pointwise(held, given.node)
     if isinstance(transfer, tensors.Choose):
         return _chosen(operand, transfer, given)
@@ -156,6 +157,8 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         if any(isinstance(one, (Shard, Whole, Unclear)) for one in held):
             return pointwise(held, given.node)  # noise beside each value: dropout
         return made(given, transfer.size)
+    if isinstance(transfer, tensors.RowGradient):
+        return _gradients(given)
     if isinstance(transfer, training.Loss):
         return losses(given.layouts(), asked_reduction(given.constant, transfer), transfer.classes, given.node)
     if isinstance(transfer, outside.Bar):
@@ -164,6 +167,25 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
 
 
 _LINEAR = frozenset("neg negative mul div true_divide multiply divide float double half to type bfloat16 real".split())
+
+
+def _gradients(given: Arguments) -> Layout | None:
+    """``torch.autograd.grad(scores, x)``: of what is computed row by row, or of a sum, each row has its own; of weights
+    they are a sum or a mean over the rows, as what they start from."""
+    plain = [layout for _, layout in given.plain[:2]]
+    asked = [given.named[name][1] for name in ("outputs", "inputs") if name in given.named]
+    if len(plain) + len(asked) != 2:
+        return None
+    of, by = (settled(inner(layout), given.node) for layout in (*plain, *asked))
+    if isinstance(of, Shard) and isinstance(by, (Shard, Replicated)):
+        return Each(by if isinstance(by, Shard) else figure("sum", of))
+    if isinstance(of, Partial) and isinstance(by, Replicated):
+        return Each(of)
+    return Each(by) if isinstance(of, Partial) and of.op == "sum" and isinstance(by, Shard) else None
+
+
+def _as_vector(layout: Layout) -> Layout:
+    return replace(layout, rank=1) if isinstance(layout, Shard) and layout.dim == 0 else layout
 
 
 def _without_rank(layout: Layout) -> Layout:
@@ -212,11 +234,14 @@ def sized(rows: Shard, place: int | None) -> Layout:
 
 
 def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Layout:
-    if isinstance(operand, (Replicated, Unclear, Whole, ShardRow, ShardSize, Shape)):
+    if isinstance(operand, (Replicated, Whole, ShardRow, ShardSize, Shape)):
         return operand if not isinstance(operand, Shape) else ShardSize()
     asked = given.dimension(transfer.dim, transfer.keyword)
     if isinstance(asked, cst.Name) and asked.value == "None":
         asked = None
+    if isinstance(operand, Unclear):
+        whole = asked is None and not operand.near
+        return replace(operand, near=transfer.op) if whole and transfer.op in ("sum", "mean") else operand
     if isinstance(operand, Partial):
         return operand if transfer.op in ("sum", "mean") else _nonlinear(given)
     if not isinstance(operand, Shard):
@@ -264,7 +289,8 @@ def _beside(rows: Shard, asked: cst.BaseExpression, keepdim: bool) -> Shard | No
     if keepdim:
         return rows
     rank = rows.rank - len(places) if rows.rank is not None else None
-    return replace(rows, dim=rows.dim - len([place for place in places if place < rows.dim]), rank=rank, least=0)
+    dim = rows.dim - len([place for place in places if place < rows.dim])
+    return replace(rows, dim=dim, rank=rank, least=0, assumed=False)
 
 
 def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Layout:
@@ -285,13 +311,15 @@ def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Lay
 
 def _chosen(operand: Layout, transfer: tensors.Choose, given: Arguments) -> Layout:
     """``x.masked_select(y > 0)``, ``(y > 0).nonzero()``, ``np.where(y > 0)[0]``."""
-    rows = pointwise(given.layouts(), given.node) if transfer.gives == "values" else inner(operand)
+    values = transfer.gives in ("values", "a tuple of values")
+    rows = pointwise(given.layouts(), given.node) if values else inner(operand)
     if not isinstance(rows, Shard):
         return rows
-    places = transfer.gives != "values"
-    found = Shard(0, merged=rows.dim > 0, uneven=rows.uneven or CHOSEN, chosen=True, mask=places, host=rows.host)
+    found = Shard(0, merged=rows.dim > 0, uneven=rows.uneven or CHOSEN, chosen=True, mask=not values, host=rows.host)
     as_tuple = keyword(given.node, "as_tuple")
-    several = transfer.gives == "a tuple of places" or (isinstance(as_tuple, cst.Name) and as_tuple.value == "True")
+    several = transfer.gives in ("a tuple of values", "a tuple of places") or (
+        isinstance(as_tuple, cst.Name) and as_tuple.value == "True"
+    )
     return Each(found) if several else found
 
 
@@ -394,6 +422,9 @@ def _made(given: Arguments, sizes: Sequence[tuple[cst.BaseExpression, Layout]], 
     return Made(node=given.node, sizes=tuple(node for node, _ in flat)) if otherwise == REPLICATED else otherwise
 
 
+_REDUCTIONS: Mapping[str, Literal["mean", "sum"]] = {"mean": "mean", "batchmean": "mean", "sum": "sum"}
+
+
 def losses(layouts: Iterable[Layout], reduced: str, classes: bool, node: cst.CSTNode) -> Layout:
     """
     The layout of a loss of rows.
@@ -409,13 +440,13 @@ def losses(layouts: Iterable[Layout], reduced: str, classes: bool, node: cst.CST
     if any(isinstance(one, Shard) for one in pair) and any(one == REPLICATED for one in pair):
         return Unclear("it compares this process's rows with what is the same on all processes", node)
     found = pointwise(held, node)
+    if isinstance(found, Unclear) and reduced in _REDUCTIONS:
+        return replace(found, near=_REDUCTIONS[reduced])
     if not isinstance(found, Shard) or reduced == "none":
-        return found
-    if reduced in ("mean", "batchmean"):
-        return figure("mean", found)
-    return (
-        figure("sum", found) if reduced == "sum" else Unclear("which reduction this loss has is not written out", node)
-    )
+        return replace(found, assumed=False) if isinstance(found, Shard) else found
+    if reduced in _REDUCTIONS:
+        return figure(_REDUCTIONS[reduced], found)
+    return Unclear("which reduction this loss has is not written out", node)
 
 
 def elements(layout: Layout, node: cst.CSTNode) -> Layout:

@@ -68,6 +68,8 @@ class Product(NamedTuple):
 
     batched: bool = False
     """The first dimension of both arguments counts rows, and stays."""
+    vectors: bool = False
+    """Both arguments are vectors, and the result is one number."""
 
 
 class Einsum(NamedTuple):
@@ -138,7 +140,7 @@ class Detach(NamedTuple):
 class Choose(NamedTuple):
     """Some of the rows, chosen by what is in them: how many is not known beforehand."""
 
-    gives: Literal["values", "places", "a tuple of places"] = "values"
+    gives: Literal["values", "a tuple of values", "places", "a tuple of places"] = "values"
 
 
 class RowGradient(NamedTuple):

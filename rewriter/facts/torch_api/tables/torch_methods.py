@@ -203,7 +203,7 @@ ROWS: Table = {
     "torch.Tensor.matmul": ("product", {}),
     "torch.Tensor.mm": ("product", {}),
     "torch.Tensor.mv": ("product", {}),
-    "torch.Tensor.dot": ("product", {}),
+    "torch.Tensor.dot": ("product", {"vectors": True}),
     "torch.Tensor.outer": ("product", {}),
     "torch.Tensor.addmm": ("product", {}),
     "torch.Tensor.bmm": ("product", {"batched": True}),

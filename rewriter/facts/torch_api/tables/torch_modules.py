@@ -234,8 +234,8 @@ ROWS: Table = {
     "torch.nn.init.normal": ("random", {"draws": "noise"}),
     "torch.nn.init.uniform": ("random", {"draws": "noise"}),
     # sequences of unequal length
-    "torch.nn.utils.rnn.pack_padded_sequence": ("opaque", {"why": "it sorts or pads to the longest row of the batch"}),
+    "torch.nn.utils.rnn.pack_padded_sequence": ("choose", {"gives": "a tuple of values"}),
     "torch.nn.utils.rnn.pad_packed_sequence": ("opaque", {"why": "it sorts or pads to the longest row of the batch"}),
     "torch.nn.utils.rnn.pad_sequence": ("opaque", {"why": "it sorts or pads to the longest row of the batch"}),
-    "torch.nn.utils.rnn.pack_sequence": ("opaque", {"why": "it sorts or pads to the longest row of the batch"}),
+    "torch.nn.utils.rnn.pack_sequence": ("choose", {"gives": "a tuple of values"}),
 }

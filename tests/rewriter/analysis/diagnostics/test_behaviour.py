@@ -9,6 +9,7 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
+from torchlift.rewriter.facts.module import LAYOUTS
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.roles import roles_table
 from torchlift.rewriter.result import Result
@@ -93,7 +94,44 @@ def test_a_value_that_cannot_be_gathered_is_local() -> None:
     assert ("total", "local") in [(b.name, b.kind) for b in file.behaviour]
 
 
+def layouts(body: str, top: str = "") -> dict[str, tuple[str, str]]:
+    """The layout of each variable of a training loop, and the reason, by its name; the last one where it has two."""
+    text = SCRIPT.partition("for epoch")[0] + top + "for x, y in loader:\n    " + body.replace("\n", "\n    ")
+    text += "\n    torch.nn.functional.cross_entropy(model(x), y).backward()\n    optimizer.step()\n"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(tells=True)).files
+    at = text.partition("for x, y in loader:\n    " + body.partition("\n")[0])[0].count("\n") + 1
+    return {b.name: (b.kind, b.because) for b in file.behaviour if b.kind in LAYOUTS and b.line >= at}
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "kind", "because"),
+    [
+        ("half = 0.5", "x", "shard", "this process's rows of loader"),
+        ("half = 0.5", "half", "replicated", "no row of the batch goes into it"),
+        ("out = model(x)", "out", "shard", "this process's rows, computed from `x`"),
+        ("turned = x.t()", "turned", "shard", "this process's rows along dimension 1, computed from `x`"),
+        ("many = len(x)", "many", "row count", "how many rows this process has"),
+        ("gap = model(x).mean()", "gap", "mean", "the mean over the rows of this process"),
+        ("hits = (model(x).argmax(1) == y).sum()", "hits", "sum", "the sum over the rows of this process"),
+        ("wide = model(x).std()", "wide", "joint", "neither a mean nor a sum: `model(x).std()`"),
+        ("odd = mystery(x)", "odd", "unknown", "what `mystery` does with the rows of the batch is not known"),
+        ("pair = [x, len(x)]", "pair", "several", "a container; what is in it: shard, row count"),
+        ("one = x if given() else 0 * y.sum()", "one", "mixed", "shard on one path, sum on another"),
+        ("for line in x:\n    seen = line", "seen", "row", "one row of this process after another"),
+    ],
+)
+def test_the_layout_of_each_value_of_a_loop(body: str, name: str, kind: str, because: str) -> None:
+    found, why = layouts(body)[name]
+    assert found == kind and because in why
+
+
+def test_values_of_evaluation_loops_have_layouts_too() -> None:
+    found = [(b.line, b.name, b.kind) for b in _result().files[0].behaviour if b.kind in LAYOUTS and b.line < 10]
+    assert found == [(6, "x", "shard"), (6, "y", "shard"), (7, "output", "shard"), (8, "hits", "sum")]
+
+
 def test_the_table() -> None:
     table = roles_table(_result())
     assert "16    <module>  for       training step    goes through enumerate(loader)" in table
+    assert "17    <module>  loss    mean        the mean over the rows of this process" in table
     assert "gathered after it" in table and "everything it is computed from is equal on all processes" in table

@@ -139,3 +139,24 @@ def test_layers_that_a_parameter_chooses(default: str, net: str, told: list[str]
     text = CHOOSES.format(default=default, net=net)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert [one.message.partition(" normalises")[0] for one in file.diagnoses if one.id == "batch-norm"] == told
+
+
+CROSS = "torch.nn.functional.cross_entropy(model(x), y)"
+
+
+@pytest.mark.parametrize(
+    ("loss", "findings"),
+    [
+        (f"{CROSS}.sqrt()", ["weighted-mean"]),
+        (f"torch.log({CROSS} + 1)", ["weighted-mean"]),
+        (f"{CROSS}.exp()", ["weighted-mean"]),
+        (f"{CROSS} * model(x).mean()", ["weighted-mean"]),
+        (f"{CROSS} * 0.5", []),
+        ("torch.sqrt(model(x).abs() + 1).mean()", []),
+    ],
+    ids=["a root", "a logarithm", "a power", "a product", "a factor", "a root of each row"],
+)
+def test_a_loss_that_is_no_mean_because_a_mean_is_bent(loss: str, findings: list[str], trained: Trained) -> None:
+    """Whatever bends it: on N processes the gradient is that of N smaller batches."""
+    text, found = trained(loss=f"loss = {loss}")
+    assert "accelerator.backward(loss)\n" in text and found == findings

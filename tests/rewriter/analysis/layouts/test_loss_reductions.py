@@ -79,12 +79,32 @@ SUMS = {
     "einsum": ("", f"torch.einsum('ij,ij->', {GAP}, {GAP})"),
     "a product of vectors": ("", f"{GAP}.flatten() @ {GAP}.flatten()"),
     "a squared norm": ("", f"{GAP}.norm() ** 2"),
+    "dot": ("", f"torch.dot({GAP}[:, 0], {GAP}[:, 0])"),
+    "what a data class was given": (
+        "from dataclasses import dataclass\n@dataclass\nclass Terms:\n    gaps: object\n    weight: float = 1.0\n"
+        f"def terms(x, y):\n    return Terms(gaps=({GAP} ** 2).sum(), weight=0.5)",
+        "terms(x, y).gaps",
+    ),
+    "what a named tuple was given": (
+        "from typing import NamedTuple\nclass Terms(NamedTuple):\n    mean: torch.Tensor\n    total: torch.Tensor\n"
+        f"def terms(x, y):\n    gaps = {GAP} ** 2\n    return Terms(gaps.mean(), gaps.sum())",
+        "terms(x, y).total",
+    ),
+    "of what a function that cannot be seen gives": ("from elsewhere import gaps", "gaps(model(x), y).sum()"),
+    "of rows that are drawn": (
+        "size = 32", "F.mse_loss(model(torch.randn(size, 8)), torch.zeros(size, 2), reduction='sum')"
+    ),
     "divided by a constant": ("SIZE = 10\ncrit = nn.MSELoss(reduction='sum')", "crit(model(x), y) / SIZE"),
 }  # fmt: skip
 MEANS = {
     "a constant": ("RED = 'mean'\ncrit = nn.CrossEntropyLoss(reduction=RED)", "crit(model(x), y)"),
     "divided by the number of rows": ("crit = nn.MSELoss(reduction='sum')", "crit(model(x), y) / len(x)"),
     "divided by a dimension": ("", f"{NONE}.sum() / x.size(0)"),
+    "what a named tuple was given": (
+        "from collections import namedtuple\nTerms = namedtuple('Terms', ['mean', 'total'])\n"
+        f"def terms(x, y):\n    gaps = {GAP} ** 2\n    return Terms(gaps.mean(), gaps.sum())",
+        "terms(x, y).mean",
+    ),
     "an object that keeps its default": (ASKS + "crit = Loss()", "crit(model(x), y)"),
     "a flag of a function": (FLAG, "loss_of(model(x), y)"),
     "in the old words": ("crit = nn.CrossEntropyLoss(None, True)", "crit(model(x), y)"),

@@ -29,6 +29,7 @@ for x, y in loader:
 {backward}
 """
 STEP = "loss.backward()\noptimizer.step()"
+SLOPE = "slope, = torch.autograd.grad(model(x.requires_grad_()).sum(), x, create_graph=True)\n"
 SCALED = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"
 
 
@@ -67,8 +68,9 @@ def test_a_term_that_is_no_mean_over_the_rows_is_named(loss: str, id: str, told:
         "loss = mean + sum(p.norm() for p in model.parameters())",
         "loss = mean + 0.1 * model.weight.norm()",
         "loss = (out ** 2).sum()",
+        SLOPE + "loss = mean + ((slope.norm(2, dim=1) - 1) ** 2).mean()",
     ],
-    ids=["a mean", "norms of rows", "norms of weights", "the norm of a weight", "a sum"],
+    ids=["a mean", "norms of rows", "norms of weights", "the norm of a weight", "a sum", "gradients of rows"],
 )
 def test_means_and_sums_of_rows_are_not(loss: str) -> None:
     assert findings(loss) == []
