@@ -13,7 +13,7 @@ from ...facts.torch_api.kinds.tensors import Random
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.expressions import PARAMETERS
-from ..dataflow.values import CallRecord, Klass, State, Unknown, origins
+from ..dataflow.values import CallRecord, External, Klass, State, Unit, Unknown, origins
 from ..syntax.nodes import dotted
 from ..syntax.walk import descendants
 
@@ -30,6 +30,18 @@ def drawn(record: CallRecord) -> Random | None:
     names = [outside_name(record), *made_names(record)]
     names += [f"torch.Tensor.{name}"] if name.endswith("_") and isinstance(record.node.func, cst.Attribute) else []
     return next((found for each in names if (found := questions.draws(each)) is not None), None)
+
+
+def compiled(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a node is in a function that Numba compiles: NumPy's functions have generators of its own there, which
+    nothing seeds alike."""
+    for function in (n for n in unit.names.ancestors(node) if isinstance(n, cst.FunctionDef)):
+        for each in function.decorators:
+            made = each.decorator.func if isinstance(each.decorator, cst.Call) else each.decorator
+            slot = state.values.get(made)
+            if any(isinstance(t, External) and t.qualified.startswith("numba.") for t in (slot.things if slot else ())):
+                return True
+    return False
 
 
 def random_transform(name: str) -> bool:
