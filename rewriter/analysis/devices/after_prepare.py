@@ -25,13 +25,13 @@ class AfterPrepare:
 
     Args:
         reach: the call graph.
-        stands: where the ``prepare`` calls are.
+        prepared_at: where the ``prepare`` calls are.
     """
 
-    def __init__(self, reach: Reach, stands: Iterable[Stands]) -> None:
+    def __init__(self, reach: Reach, prepared_at: Iterable[Stands]) -> None:
         self._reach = reach
         self._prepared: dict[Code, list[Stands]] = {}
-        for each in stands:
+        for each in prepared_at:
             self._prepared.setdefault(each.unit.names.function(each.prepare.node), []).append(each)
         self._callers = _callers(reach, self._prepared)
 
@@ -54,11 +54,11 @@ class NewLayers:
     Args:
         state: the solved program.
         reach: its call graph.
-        stands: where each model is prepared.
+        prepared_at: where each model is prepared.
     """
 
-    def __init__(self, state: State, reach: Reach, stands: Mapping[Origin, Stands]) -> None:
-        self.state, self.reach, self._stands = state, reach, stands
+    def __init__(self, state: State, reach: Reach, prepared_at: Mapping[Origin, Stands]) -> None:
+        self.state, self.reach, self._prepared_at = state, reach, prepared_at
         self._after: dict[Origin, AfterPrepare] = {}
         self._found: dict[Origin, dict[cst.Call, cst.Call]] = {}
 
@@ -67,7 +67,7 @@ class NewLayers:
         comes to it."""
         if model not in self._found:
             anew = set(sites_of(self.reach, model.node)) if isinstance(model.node, cst.Call) else set()
-            made = self._made(model) if model in self._stands else ()
+            made = self._made(model) if model in self._prepared_at else ()
             late = ((call, self._late(model, call)) for call in made)
             self._found[model] = {call: site for call, site in late if site is not None and site not in anew}
         return self._found[model]
@@ -84,14 +84,14 @@ class NewLayers:
 
     def may_precede(self, move: cst.Call, model: Origin) -> bool:
         """Whether a prepared model may have got new weights, on the CPU, by the time that a call moves it."""
-        if model not in self._stands or self._late(model, move) is None:
+        if model not in self._prepared_at or self._late(model, move) is None:
             return False
         unknown = (call for call in self._unknown(model) if self._late(model, call) is not None)
         return any(self._precedes(change, move) for change in (*self.of(model), *unknown))
 
     def _late(self, model: Origin, call: cst.Call) -> cst.Call | None:
         if model not in self._after:
-            self._after[model] = AfterPrepare(self.reach, [self._stands[model]])
+            self._after[model] = AfterPrepare(self.reach, [self._prepared_at[model]])
         return self._after[model].site(call) if self.reach.function_of(call) in self.reach.reachable else None
 
     def _made(self, model: Origin) -> Iterator[cst.Call]:
