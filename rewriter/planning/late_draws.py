@@ -2,64 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
-from ..analysis.dataflow.call_graph import Code, Reach
-from ..analysis.dataflow.values import State, Unit
+from ..analysis.dataflow.call_graph import Reach
+from ..analysis.dataflow.values import Klass, State, Unit
+from ..analysis.devices.after_prepare import AfterPrepare, NewLayers
 from ..analysis.devices.use_before_prepare import Stands
-from ..analysis.training.draws import sites_of, split_draws, weight_draws
-from ..facts.roles import Role
+from ..analysis.training.draws import plain_draws, split_draws, weight_draws
+from ..facts.roles import Origin, Role
 from ..findings import Finding, Severity
 from .prepare import PreparePlan
 
 
 def too_late(state: State, reach: Reach, plan: PreparePlan) -> Iterator[tuple[Unit, Finding]]:
-    """The weights and the random splits that are drawn after the last ``prepare`` of a model."""
-    prepared: dict[Code, list[Stands]] = {}
-    for origin, stands in plan.stands.items():
-        if origin.role is Role.MODEL:
-            prepared.setdefault(stands.unit.names.function(stands.prepare.node), []).append(stands)
-    callers = _callers(reach, prepared)
+    """The weights and the random splits that are drawn after the last ``prepare`` of a model; what new layers keep of
+    a draw."""
+    models = {origin: stands for origin, stands in plan.stands.items() if origin.role is Role.MODEL}
+    after = AfterPrepare(reach, models.values())
     for draws, finding in ((weight_draws(state, reach), _redrawn), (split_draws(state, reach), _split)):
         for draw in draws:
-            sites = [(site, reach.function_of(site)) for site in sites_of(reach, draw)]
-            below = (
-                site
-                for site, code in sites
-                if code in prepared and not any(stands.follows(stands.unit, site) for stands in prepared[code])
-            )
-            above = (
-                site
-                for site, code in sites
-                if code in callers and all(_ends_later(reach, site, call) for call in callers[code])
-            )
-            late = next(below, None) or next(above, None)
+            late = after.site(draw)
             if late is not None:
                 yield state.calls[late].unit, finding(late)
+    yield from _of_layers(state, reach, models)
 
 
-def _callers(reach: Reach, codes: Iterable[Code]) -> dict[Code, list[cst.Call]]:
-    """The code that comes to some code by calls, and those calls."""
-    found: dict[Code, list[cst.Call]] = {}
-    pending, seen = list(codes), set(codes)
-    while pending:
-        for site in reach.sites(pending.pop()):
-            code = reach.function_of(site)
-            found.setdefault(code, []).append(site)
-            if code not in seen:
-                seen.add(code)
-                pending.append(code)
-    return {code: calls for code, calls in found.items() if code in reach.reachable}
-
-
-def _ends_later(reach: Reach, one: cst.Call, other: cst.Call) -> bool:
-    """Whether a call of the same code is made after another one has returned."""
-    names = reach.state.calls[one].unit.names
-    if names.end(one) != names.end(other):
-        return names.end(one) > names.end(other)
-    return names.order(one) < names.order(other)  # `Trainer().fit()`
+def _of_layers(state: State, reach: Reach, models: Mapping[Origin, Stands]) -> Iterator[tuple[Unit, Finding]]:
+    """What is said of a layer that a model gets after ``prepare``: nothing moves it, or it keeps a plain tensor of what
+    was drawn."""
+    layers, told = NewLayers(state, reach, models), set[cst.Call]()
+    for model in models:
+        found = layers.of(model)
+        for site in dict.fromkeys(found.values()) if found and not layers.moved(model) else ():
+            yield state.calls[site].unit, _resting(site, state.calls[site].unit)
+        for part in (part for part in state.klass if isinstance(part, Origin) and part.node in found):
+            assert isinstance(part.node, cst.Call)
+            site, kept = found[part.node], next(plain_draws(state, state.klass[part]), None)
+            if kept is not None and site not in told:
+                told.add(site)
+                yield state.calls[site].unit, _grown(site, state.klass[part], kept)
 
 
 def _redrawn(site: cst.Call) -> Finding:
@@ -70,6 +53,31 @@ def _redrawn(site: cst.Call) -> Finding:
         "different weights",
         "draw them before the model is prepared; in a loop over folds, build the model and its optimizer in each round",
         Severity.BLOCKED,
+    )
+
+
+def _resting(site: cst.Call, unit: Unit) -> Finding:
+    called = " ".join(unit.names.module.code_for_node(site.func).split())
+    return Finding(
+        "device_placement",
+        site,
+        f"`{called}(...)` makes layers of the model on the CPU, after prepare(...) has placed the model: on a GPU this "
+        "causes a device mismatch",
+        "move the model after this line: model.to(accelerator.device)",
+        Severity.REVIEW,
+    )
+
+
+def _grown(site: cst.Call, klass: Klass, kept: str) -> Finding:
+    return Finding(
+        "late-draw",
+        site,
+        "layers of the model are made here after prepare(...), from where on each process draws other numbers: their "
+        f"parameters follow rank 0, but `{kept}` of {klass.node.name.value} is a plain tensor of what the process "
+        "itself drew: ranks would compute different functions",
+        "let all processes draw the same here: put the line under `with torch.random.fork_rng():`, after "
+        "torch.manual_seed(0) in that block",
+        Severity.REVIEW,
     )
 
 

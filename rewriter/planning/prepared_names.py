@@ -335,9 +335,9 @@ def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator
 
 
 def _is_new(state: State, reach: Reach, assign: cst.Assign, held: Held) -> bool:
-    """Whether a model comes from another call of a function that makes it: ``second = build()``."""
+    """Whether a model or an optimizer comes from another call of a function that makes it: ``second = build()``."""
     call = assign.value
-    if held.origin.role is not Role.MODEL or not isinstance(call, cst.Call) or not reach.called(call):
+    if held.origin.role is Role.LOADER or not isinstance(call, cst.Call) or not reach.called(call):
         return False
     return not any(held.origin in origins(state.values.get(arg.value)) for arg in call.args)
 

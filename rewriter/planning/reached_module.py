@@ -12,6 +12,7 @@ from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
+from ..analysis.diagnostics.alike_draws import alike_draws
 from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
@@ -213,6 +214,7 @@ class ReachedModule:
         yield from counts(self._unit, training, found.loops)
         yield from hand_schedules(self._program.reach, self._unit, training, found.loops)
         yield from found.averages
+        yield from alike_draws(self._program.state, self._unit, self._program.reach)
         yield from early_lengths(self._program.state, self._unit, found.before_prepare)
         yield from running_figures(
             self._program.state, self._program.reach, self._unit, training, found.effects, found.gathers

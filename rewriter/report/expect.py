@@ -30,6 +30,7 @@ def expectations(result: Result) -> Iterator[str]:
             f"{_named(found, many)}: each process normalises with the statistics of its own rows, so results differ "
             "slightly from those of one process."
         )
+    yield from _alike(by_kind, many)
     if found := by_kind.get("noise"):
         yield f"{_named(found, many)}: each process draws its own noise for its own rows."
     if found := by_kind.get("transforms"):
@@ -66,6 +67,21 @@ def expectations(result: Result) -> Iterator[str]:
         yield "The script now imports accelerate: add `accelerate` to its requirements."
     else:
         yield "The script now imports torchlift.runtime: add `torchlift[runtime]` to its requirements."
+
+
+def _alike(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
+    """The random numbers for rows that are the same on all processes."""
+    if found := by_kind.get("alike"):
+        yield (
+            f"{_named(found, many)}: Python's and NumPy's generators are kept equal on all processes, so without "
+            "loader workers each process draws the same numbers for its own rows. Workers draw different ones."
+        )
+    if found := by_kind.get("reseeded"):
+        drawn = [*by_kind.pop("transforms", []), *by_kind.pop("noise", [])]
+        yield (
+            f"{_named(found, many)}: without loader workers each process seeds torch with the same numbers here, and "
+            f"what torch draws after that is the same on all processes{f': {_named(drawn, True)}' if drawn else ''}."
+        )
 
 
 def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:

@@ -700,6 +700,34 @@ def test_so_is_one_that_a_function_without_a_class_reads(migrated: Callable[[str
     assert f"{WAIT}\nload(path)" in migrated(f"{IMPORTS}\n{TRAINS}{end}\n")
 
 
+MAKES_PATH = {
+    "in a dict": ('path = os.path.join(folder, "w.npy")', '{"rows": path}', '["rows"]'),
+    "in a tuple": ('path = os.path.join(folder, "w.npy")', "path, 3", "[0]"),
+    "joined with a slash": ('path = pathlib.Path(folder) / "w.npy"', "path", ""),
+    "as a text": ('path = f"{folder}/w.npy"', "path", ""),
+}
+
+
+@pytest.mark.hazard("U18")
+@pytest.mark.parametrize(("made", "returned", "taken"), MAKES_PATH.values(), ids=MAKES_PATH)
+def test_a_path_that_the_writing_function_makes_and_returns(
+    made: str, returned: str, taken: str, migrated: Callable[[str], str]
+) -> None:
+    """All wait before the read: in the function that wrote, where both are called in one statement."""
+    tops = f"{IMPORTS}\nimport os, pathlib\n"
+    make = f"def make(folder):\n    {made}\n    np.save(path, 1)\n    return {returned}\n\n"
+    load = "def load(path):\n    return np.load(path)\n\n"
+    apart = migrated(f"{tops}{make}{load}{TRAINS}given = make('.')\nw = load(given{taken})\n")
+    assert f"{WAIT}\nw = load(given{taken})" in apart and apart.count(WAIT) == 1
+    at_once = migrated(f"{tops}{make}{load}{TRAINS}w = load(make('.'){taken})\n")
+    assert f"wait_for_everyone()\n    return {returned}\n" in at_once and at_once.count("wait_for_everyone") == 1
+
+
+def test_another_file_that_a_helper_names_is_not_waited_for(migrated: Callable[[str], str]) -> None:
+    make = 'def make(at):\n    np.save(os.path.join(at, "a.npy"), 1)\n    return os.path.join(at, "b.npy")\n'
+    assert "wait_for_everyone" not in migrated(f"{IMPORTS}\nimport os\n{make}{TRAINS}np.load(make(out))\n")
+
+
 HELPER = """\
 import torch
 from torch.utils.data import DataLoader

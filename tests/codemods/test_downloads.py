@@ -209,3 +209,40 @@ def test_what_is_written_in_such_a_turn_is_not_reported() -> None:
     (file,) = migrate([decode(("import torch\n" + text).encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"main_process_first" in file.after
     assert "once" not in [found.id for found in file.diagnoses]
+
+
+ASKED_BY_FAILURE = {
+    "what is not found": "nltk.data.find('tokenizers/punkt')\nexcept LookupError:\n    nltk.download('punkt')",
+    "what cannot be read": "rows = read('a')\nexcept OSError:\n    urllib.request.urlretrieve(url, 'a')",
+    "under a condition": "rows = read('a')\nexcept OSError:\n    if url:\n        urllib.request.urlretrieve(url, 'a')",
+    "what was found": "rows = read('a')\nexcept OSError:\n    rows = []\nelse:\n    nltk.download('punkt')",
+    "a data set": "d = datasets.MNIST('a')\nexcept RuntimeError:\n    d = datasets.MNIST('a', download=True)",
+}
+
+
+@pytest.mark.parametrize("asked", ASKED_BY_FAILURE.values(), ids=ASKED_BY_FAILURE)
+def test_what_asks_by_failing_is_asked_in_turn(asked: str, migrated: Callable[[str], str]) -> None:
+    """Not all processes come to the handler: all come to the `try`."""
+    imports = f"import nltk, urllib.request\n{DATASETS}\n"
+    top = "try:\n    " + asked + "\n"
+    inner = "\n".join(f"    {line}" for line in top.splitlines())
+    assert f"with accelerator.main_process_first():\n{inner}\n" in migrated(imports + top + "import torch\n" + TRAINED)
+
+
+def test_a_data_set_that_is_asked_for_first_is_asked_for_in_turn(migrated: Callable[[str], str]) -> None:
+    top = "if not os.path.exists('a'):\n    datasets.MNIST('a', download=True)\n"
+    inner = "    if not os.path.exists('a'):\n        datasets.MNIST('a', download=True)\n"
+    text = migrated(f"import os\n{DATASETS}\n{top}import torch\n{TRAINED}")
+    assert f"with accelerator.main_process_first():\n{inner}" in text
+
+
+def test_nobody_waits_for_a_download_that_has_failed(migrated: Callable[[str], str]) -> None:
+    top = "try:\n    urllib.request.urlretrieve(url, 'a')\nexcept OSError:\n    note('offline')\n"
+    inner = "\n".join(f"    {line}" for line in top.splitlines())
+    text = migrated(f"import urllib.request\n{top}import torch\n{TRAINED}")
+    assert f"if accelerator.is_main_process:\n{inner}\naccelerator.wait_for_everyone()\n" in text
+
+
+def test_a_handler_around_a_training_is_named(lines: Lines) -> None:
+    end = "try:\n    for x, y in loader:\n        model(x)\nexcept LookupError:\n    nltk.download('punkt')"
+    assert lines(imports="import nltk", end=end)[1:] == ([], ["downloads"])

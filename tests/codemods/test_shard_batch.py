@@ -85,6 +85,34 @@ def test_a_function_that_an_evaluation_calls_too_is_cut_where_the_training_calls
     assert new.count("shard_batch") == 1
 
 
+STATES = """\
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = nn.ModuleList([nn.GRUCell(8, 8) for _ in range(2)])
+
+    def forward(self, x):
+        memory = [torch.zeros(x.size(0), 8), torch.zeros(x.size(0), 8)]
+        for _ in range(4):
+            fresh = []
+            for depth, step in enumerate(self.steps):
+                x = step(x, memory[depth])
+                fresh.append(x)
+            memory = torch.stack(fresh, 0)
+        return x
+
+model = Stack()
+"""
+
+
+def test_states_of_layers_in_a_list_and_then_in_one_tensor(migrated: Migrated) -> None:
+    """A layer's state is taken out of a list at first, and of the stacked tensor later."""
+    loop = "for k in range(0, 100, 16):\n    loss = F.mse_loss(model(x[k : k + 16]), x[k : k + 16])"
+    new = migrated(script(loop, model=STATES))
+    assert "model(accelerator.shard_batch(x[k : k + 16]))" in new
+    assert "accelerator.backward(loss)" in new
+
+
 LANGUAGE = """\
 class Model(nn.Module):
     def __init__(self):

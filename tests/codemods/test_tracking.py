@@ -237,3 +237,73 @@ def test_accelerate_has_no_inert_handle(lines: Lines) -> None:
     _, new, findings = lines(imports=BOARD, built="writer = SummaryWriter()", options={"target": Target.ACCELERATE})
     assert findings == ["once"]
     assert not any("SummaryWriter" in line for line in new)
+
+
+OWN = """
+class Board(SummaryWriter):
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.scale = {scale}
+
+    def note(self, value, step):
+        self.add_scalar('value', value, step)
+        return value
+
+class Wide(Board):
+    pass
+
+board = {made}
+"""
+
+
+def of_own(lines: Lines, made: str = "Board('runs')", scale: str = "2.0", **parts: Any) -> tuple[list[str], list[str]]:
+    _, new, findings = lines(imports=BOARD, top=OWN.format(made=made, scale=scale), **parts)
+    return [line for line in new if "Inert()" in line], findings
+
+
+@pytest.mark.hazard("G7")
+@pytest.mark.parametrize("made", ["Board('runs')", "Wide('runs')"])
+def test_a_tracker_of_a_class_of_ones_own(made: str, lines: Lines) -> None:
+    assert of_own(lines, made, step="        board.note(loss.item(), epoch)") == ([f"board = {made} {ELSE}"], [])
+
+
+OF_ALL: dict[str, dict[str, str]] = {
+    "what it gives back is used": {"end": "if board.note(1.0, 1) > 0.5:\n    model.eval()"},
+    "what it keeps is used": {"end": "weight = model.weight * board.scale"},
+    "it draws numbers": {"scale": "torch.rand(1)"},
+}
+
+
+@pytest.mark.parametrize("parts", OF_ALL.values(), ids=OF_ALL)
+def test_one_of_ones_own_that_all_processes_need_is_named(parts: dict[str, str], lines: Lines) -> None:
+    assert of_own(lines, **parts) == ([], ["once"])
+
+
+def test_one_of_ones_own_that_runs_the_model_is_named(lines: Lines) -> None:
+    scale = "2.0\n\n    def show(self, model, x):\n        self.add_image('x', model(x))"
+    assert of_own(lines, scale=scale, epoch="    board.show(model, x)") == ([], ["once"])
+
+
+OWN_CLASSES: dict[str, tuple[str, str, str]] = {
+    "a log file": (
+        "import logging",
+        "class Lines(logging.FileHandler):\n    pass\n\nlines = Lines('a.log')",
+        "lines = Lines('a.log') if accelerator.is_main_process else logging.NullHandler()",
+    ),
+    "a table": (
+        "import pandas as pd",
+        "class Table(pd.DataFrame):\n    pass\n\ntable = Table([1])\ntable.to_pickle('a.pkl')",
+        "    table.to_pickle('a.pkl')",
+    ),
+    "a bar": (
+        "from tqdm import tqdm",
+        "class Bar(tqdm):\n    pass\n\nbar = Bar(range(3))",
+        "bar = Bar(range(3), disable=not accelerator.is_local_main_process)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("imports", "top", "expected"), OWN_CLASSES.values(), ids=OWN_CLASSES)
+def test_a_class_of_ones_own_is_what_its_base_is(imports: str, top: str, expected: str, lines: Lines) -> None:
+    _, new, findings = lines(imports=imports, top=top)
+    assert expected in new and findings == []

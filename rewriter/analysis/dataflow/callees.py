@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from .values import CallRecord, External, Unknown
+from .values import Above, CallRecord, External, Instance, Klass, Unknown
 
 
 def method_name(call: cst.Call) -> str:
@@ -21,9 +21,29 @@ def outside_name(record: CallRecord) -> str:
 
 
 def made_names(record: CallRecord) -> list[str]:
-    """The full names of a method of what an outside call gave: ``pathlib.Path.glob`` for ``Path(folder).glob()``."""
-    held = record.receiver.things if record.receiver is not None else ()
-    return [f"{thing.qualified}.{method_name(record.node)}" for thing in held if isinstance(thing, Unknown)]
+    """The full names of a method of what an outside call gave, ``pathlib.Path.glob`` for ``Path(folder).glob()``, and
+    of one that a class of the program has from an outside base."""
+    name, found = method_name(record.node), []
+    for thing in record.receiver.things if record.receiver is not None else ():
+        klass = thing.klass if isinstance(thing, Instance) else thing.below if isinstance(thing, Above) else None
+        if isinstance(thing, Unknown):
+            found.append(f"{thing.qualified}.{name}")
+        elif klass is not None and (isinstance(thing, Above) or klass.method(name) is None):
+            found += [f"{base}.{name}" for base in klass.externals]
+    return found
+
+
+def built_names(record: CallRecord) -> list[str]:
+    """The full names of all that a call may call, where a class of the program stands for its outside bases; empty
+    where something has none."""
+    found: list[str] = []
+    for thing in record.callees:
+        names = thing.externals if isinstance(thing, Klass) else ()
+        names = (thing.qualified,) if isinstance(thing, External) else names
+        if not names:
+            return []
+        found += names
+    return found
 
 
 def outside_names(record: CallRecord) -> list[str]:

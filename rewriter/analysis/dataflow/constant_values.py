@@ -302,9 +302,12 @@ class ConstantValues:
         if binding is None:
             return None
         definitions = unshadowed(unit.names, binding, name) or tuple(binding.definitions)
-        return _union(
-            self._defined(unit, definition, given) for definition in definitions if not self.excludes(unit, definition)
-        )
+        found = [one for one in definitions if not self.excludes(unit, one)]
+        if given:
+            found = [
+                one for one in found if not any(self._leaves_out(unit, *p, given) for p in unit.names.outwards(one))
+            ]
+        return _union(self._defined(unit, definition, given) for definition in found)
 
     def _defined(self, unit: Unit, definition: cst.CSTNode, given: Given) -> Values:
         """What a definition gives to its variable."""

@@ -22,7 +22,7 @@ from .solver import Slot, Thing
 from .values import External, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
 
 _BUILTINS = frozenset(dir(builtins))
-_PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
 def evaluate(state: State, unit: Unit, node: cst.BaseExpression) -> Slot:
@@ -131,7 +131,7 @@ def _parameter(state: State, node: cst.Attribute, model: Origin, name: str, slot
     attribute(state, node, model, name, seen)
 
     def made(thing: Thing) -> Thing:
-        return found if isinstance(thing, Unknown) and thing.qualified in _PARAMETERS else thing
+        return found if isinstance(thing, Unknown) and thing.qualified in PARAMETERS else thing
 
     state.solver.flow(seen, slot, made)
 

@@ -100,7 +100,7 @@ def _class(state: State, unit: Unit, node: cst.ClassDef) -> Klass:
     for arg in node.bases:
         for base in _base(state, unit, arg.value):
             if isinstance(base, Klass):
-                if klass in _above(base):
+                if klass in base.lineage():
                     continue  # of a name with several definitions, this is another class
                 bases.append(base)
                 externals.extend(base.externals)
@@ -109,18 +109,6 @@ def _class(state: State, unit: Unit, node: cst.ClassDef) -> Klass:
     klass.bases, klass.externals = tuple(bases), tuple(externals)
     klass.role = next((role for name in externals if (role := questions.base_role(name)) is not None), None)
     return klass
-
-
-def _above(klass: Klass) -> set[Klass]:
-    """A class, and all its bases."""
-    found: set[Klass] = set()
-    pending = [klass]
-    while pending:
-        here = pending.pop()
-        if here not in found:
-            found.add(here)
-            pending += here.bases
-    return found
 
 
 def _base(state: State, unit: Unit, node: cst.BaseExpression) -> list[Klass | str]:

@@ -69,6 +69,17 @@ class Klass:
     externals: tuple[str, ...] = ()
     role: Role | None = None
 
+    def lineage(self) -> dict[Klass, None]:
+        """The class, and all its bases in the program."""
+        found: dict[Klass, None] = {}
+        pending = [self]
+        while pending:
+            here = pending.pop()
+            if here not in found:
+                found[here] = None
+                pending += here.bases
+        return found
+
     def method(self, name: str) -> Function | None:
         """The function that an attribute of this name gives on an instance, searched through the bases."""
         body = self.node.body.body if isinstance(self.node.body, cst.IndentedBlock) else ()

@@ -16,6 +16,7 @@ from ..dataflow.values import State, Unit, Unknown, Wrapped, origins
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.training import Training, whole
+from .after_prepare import NewLayers
 from .batch_moves import copy_of
 from .constants import gpus_by_number
 from .gpu_numbers import is_called_one, is_number
@@ -48,6 +49,7 @@ class Mover:
         self.prepared, self.existing = prepared, existing
         self.placed = prepared.union(arriving)
         self.early = Early(state, reach, training, stands)
+        self.new_layers = NewLayers(state, reach, stands)
         self.made_on_host = MadeOnHost(state, reach, training.forwards)
 
     def placements(self, unit: Unit) -> list[Placement]:
@@ -247,7 +249,7 @@ class Mover:
             device = origins(self.state.values.get(target), Role.DEVICE) if target is not None else []
             if isinstance(target, cst.Name) and device and not origins(self.state.values.get(target), Role.PLACE):
                 target = None  # the name is replaced where it is read
-            why = self._why_kept(held) if user is None else f"{user} also runs this, and prepares nothing"
+            why = self._why_kept(held, call) if user is None else f"{user} also runs this, and prepares nothing"
             return Placement(call, Move.RETARGET, why, target=target)
         copy = copy_of(unit.names, call) if not keeps else None
         statement = self._only_moves(unit, call) if not keeps else None
@@ -267,8 +269,10 @@ class Mover:
         inside = [s is not None and s.unit.names.function(s.prepare.node) in self.shared for s in stands]
         return None if inside and all(inside) else user
 
-    def _why_kept(self, held: list[Origin]) -> str:
+    def _why_kept(self, held: list[Origin], call: cst.Call) -> str:
         if held and all(o.role is Role.MODEL and whole(self.state, o) in self.prepared for o in held):
+            if any(self.new_layers.may_precede(call, whole(self.state, o)) for o in held):
+                return "the model may have got layers after prepare has placed it"
             return "the model is used before prepare places it"
         return "not a batch of a prepared loader: it moves to the accelerator's device"
 
@@ -280,7 +284,8 @@ class Mover:
         if models and len(models) == len(held) and all(m in self.prepared for m in models):
             needed = any(self.early.use(call, unit, model) is not None for model in models)
             away = any(self.early.away(call, unit, model) for model in models)
-            return None if needed or away else "prepare places the model"
+            grown = any(self.new_layers.may_precede(call, model) for model in models)
+            return None if needed or away or grown else "prepare places the model"
         if all(o.role is Role.CRITERION for o in held) and all(stateless(o) for o in held):
             return "a loss without state needs no device"
         batches = [o for o in held if o.role is Role.BATCH]

@@ -20,6 +20,7 @@ from ..layouts.loss_reductions import reduction_of
 from ..layouts.losses import weighted_mean
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
+from ..training.draws import compiled
 from ..training.training import Training
 
 
@@ -82,12 +83,12 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
             if record is None or not questions.draws_alike(outside_name(record)):
                 continue
-            chosen = _chosen_from(unit, record.node)
+            chosen = chosen_from(unit, record.node)
             if chosen is None:
                 continue
             container = unit.names.module.code_for_node(chosen)
             what = ("its rows", "rows") if _holds_rows(unit, getter, chosen) else (f"from `{container}`", "elements")
-            loaders = list(_loaders_of(state, klass))
+            loaders = list(loaders_of(state, klass))
             seeding = next(
                 (seed for loader in loaders if (seed := _seeds_workers(state, reach, loader)) is not None), None
             )
@@ -100,7 +101,7 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
                     f"processes: the workers of all processes choose the same {what[1]}",
                     "let the seed differ between processes: np.random.seed(torch.initial_seed() % 2**32)",
                 )
-            elif not loaders or not all(_has_workers(loader, state) for loader in loaders):
+            elif not loaders or not all(has_workers(loader, state) for loader in loaders):
                 yield _same_rows(
                     node,
                     klass,
@@ -138,7 +139,7 @@ def _holds_rows(unit: Unit, getter: Function, container: cst.BaseExpression) -> 
     return not taken or any(isinstance(s, cst.Subscript) and s.value.deep_equals(container) for s in indexed)
 
 
-def _loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
+def loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
     """The calls that make a loader of a class of data sets, as far as that is seen."""
     for record in state.calls.values():
         made = any(origin.node is record.node for origin in origins(record.result, Role.LOADER))
@@ -149,7 +150,7 @@ def _loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
                 yield record
 
 
-def _has_workers(loader: CallRecord, state: State) -> bool:
+def has_workers(loader: CallRecord, state: State) -> bool:
     """Whether a loader certainly has workers."""
     counts = constants_of(state).argument(loader.unit, loader.node, "num_workers", 5)
     return bool(counts) and all(isinstance(count, int) and count > 0 for count in counts or ())
@@ -180,7 +181,7 @@ def _spelled(call: cst.Call) -> str:
     return dotted(call.func)
 
 
-def _chosen_from(unit: Unit, draw: cst.Call) -> cst.BaseExpression | None:
+def chosen_from(unit: Unit, draw: cst.Call) -> cst.BaseExpression | None:
     """What a drawn number is an index of, by itself or by the name that it gets; None where it is no index."""
     places: list[cst.CSTNode] = [draw]
     assign = next(unit.names.enclosing(draw, cst.Assign), None)
@@ -207,6 +208,7 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
             and drawn.generator == "numpy"
             and (drawn.size is None or keyword(call, "size", drawn.size) is not None)
             and any(loop in training.train_loops for loop in reach.batch_loops(call, unit))
+            and not compiled(state, unit, call)
         ):
             yield Finding(
                 "same-noise",

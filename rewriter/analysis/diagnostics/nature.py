@@ -27,7 +27,7 @@ def nature(
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
     ``early-length``, ``steps``, ``cadence``, ``interval``, ``limit``, ``rate``, ``bar``, ``running``, ``figure``,
-    ``mac``, ``precision``;
+    ``alike``, ``reseeded``, ``mac``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     ``whole``: where the length of a loader is asked for that stays as it is; ``unbuilt``: the calls of ``by_nature``
     that the program never makes.

@@ -24,6 +24,7 @@ from ..layouts.losses import weighted_mean
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted, is_none
 from ..syntax.walk import descendants
+from ..training.modes import is_only_evaluated
 from ..training.training import Training
 from .batch_statistics import compares_with_batch
 from .process_memory import memories
@@ -31,7 +32,7 @@ from .process_memory import memories
 
 def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """All remarks on one module."""
-    yield from _batch_norms(state, unit, reach)
+    yield from _batch_norms(state, unit, reach, training)
     yield from _masked_means(state, unit, training)
     pairs = [*_pairs(state, unit, reach, training)]
     yield from pairs or _statistics(state, unit, training)
@@ -41,10 +42,10 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Itera
     yield from _unseen_savers(state, unit, reach)
 
 
-def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def _batch_norms(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """One remark a program, in the first of its modules that has such layers."""
-    layers = _norms(state, unit, reach)
-    others = [other for other in reach.units if other is not unit and _norms(state, other, reach)]
+    layers = _norms(state, unit, reach, training)
+    others = [other for other in reach.units if other is not unit and _norms(state, other, reach, training)]
     if layers and not any(reach.units.index(other) < reach.units.index(unit) for other in others):
         layer = next((one for one in layers if _is_always_batch_norm(state, one)), layers[0])
         written = dotted(layer.func)
@@ -61,11 +62,18 @@ def _batch_norms(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
         )
 
 
-def _norms(state: State, unit: Unit, reach: Reach) -> list[cst.Call]:
+def _norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[cst.Call]:
     """The layers of BatchNorm that a module makes; not those of a class that the program never names, and so never
-    builds."""
-    calls = (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
+    builds, and not those of models that are evaluated only."""
+    made = (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
+    calls = (call for call in made if not _is_at_rest(state, reach, training, call))
     return state.once((_norms, unit.name), lambda: list(calls))
+
+
+def _is_at_rest(state: State, reach: Reach, training: Training, call: cst.Call) -> bool:
+    """Whether the layers that a call makes normalise with statistics that they keep, and never with a batch's own."""
+    layers = [one for one in origins(state.values.get(call), Role.MODEL) if one.node is call]
+    return bool(layers) and all(is_only_evaluated(reach, training, one) for one in layers)
 
 
 def may_run(unit: Unit, reach: Reach, call: cst.Call) -> bool:

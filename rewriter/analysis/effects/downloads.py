@@ -14,7 +14,7 @@ from ..dataflow.solver import Thing
 from ..dataflow.values import Function, Klass, State, Unit, Unknown
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
-from .existing_guards import Together, in_turn, is_elif
+from .existing_guards import Together, in_turn
 from .handles import asks_existence
 
 _COMMANDS = ("wget", "curl", "unzip", "tar ", "git clone", "gdown", "7z ", "gunzip")
@@ -44,12 +44,31 @@ class Fetches:
             return self._fetched(call)
         return None
 
-    def _line(self, call: cst.Call, *, optional: bool) -> Effect | None:
+    def _line(self, call: cst.Call, *, optional: bool) -> Effect | Finding | None:
         """A thing that every process makes, whose files the first one brings."""
         statement = self.unit.names.statement(call)
         if not isinstance(statement, cst.SimpleStatementLine) or self.together(self.unit, statement):
             return None
-        return Effect(statement, EffectKind.DOWNLOAD, _TESTS, optional=optional)
+        asked = self._asked(call)
+        if asked is not None and self.together(self.unit, asked):
+            return _used(call)
+        return Effect(asked if asked is not None else statement, EffectKind.DOWNLOAD, _TESTS, optional=optional)
+
+    def _asked(self, call: cst.Call) -> cst.CSTNode | None:
+        """The statement around a call by which each process asks whether it needs the files: a question whether they
+        exist, or what fails without them. All come to that, and not all to the call."""
+        asked: cst.CSTNode | None = None
+        below: cst.CSTNode = call
+        for around in self.unit.names.ancestors(call):
+            if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+                break
+            if isinstance(around, cst.If):
+                if any(asks_existence(node) for node in descendants(around.test)) or below is asked:
+                    asked = around  # also the first of a chain of ``elif``
+            elif isinstance(around, (cst.Try, cst.TryStar)) and below is not around.body:
+                asked = around
+            below = around
+        return asked
 
     def _is_off(self, asked: cst.BaseExpression) -> bool:
         """Whether a download is never asked for here; what a caller asks for is seen at the call."""
@@ -97,12 +116,8 @@ class Fetches:
 
     def _fetched(self, call: cst.Call) -> Effect | Finding | None:
         """Files that are brought: asked for first, or brought again in every run."""
-        asked = None
-        for around in self.unit.names.enclosing(call, cst.If):
-            assert isinstance(around, cst.If)
-            if any(asks_existence(node) for node in descendants(around.test)):
-                asked = around
-        if asked is not None and not is_elif(self.unit, asked) and not self.together(self.unit, asked):
+        asked = self._asked(call)
+        if asked is not None and not self.together(self.unit, asked):
             return Effect(asked, EffectKind.DOWNLOAD, _TESTS)
         if asked is None and questions.finds_fetched(outside_name(self.state.calls[call])):
             return self._line(call, optional=False)  # below a test that processes answer differently, some would wait
@@ -112,11 +127,20 @@ class Fetches:
             statement = around_it
         elif not isinstance(self.unit.names.parents.get(call), cst.Expr):
             return _used(call)
-        if not isinstance(self.unit.names.parents.get(statement), (cst.IndentedBlock, cst.Module)):
+        around_it = next(self.unit.names.enclosing(call, cst.Try), None)
+        if isinstance(around_it, cst.Try) and _only_tries(around_it):
+            statement = around_it  # where it fails, nobody is left waiting
+        if asked is not None or not isinstance(self.unit.names.parents.get(statement), (cst.IndentedBlock, cst.Module)):
             return _used(call)
         if self.together(self.unit, statement):
             return _used(call)
         return Effect(statement, EffectKind.FETCH, "every process would download the same files")
+
+
+def _only_tries(statement: cst.Try) -> bool:
+    """Whether a ``try`` does one thing, and goes on after it, whether that fails or not."""
+    leaves = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.AssignTarget)
+    return len(statement.body.body) == 1 and not any(isinstance(node, leaves) for node in descendants(statement))
 
 
 def _outside_bases(klass: Klass) -> Iterator[str]:

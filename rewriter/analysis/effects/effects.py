@@ -19,9 +19,9 @@ from ...facts.torch_api.questions import (
 )
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import made_names, method_name, outside_name, outside_names
+from ..dataflow.callees import built_names, made_names, method_name, outside_name, outside_names
 from ..dataflow.open_modes import opens_to_write
-from ..dataflow.values import Instance, State, Trail, Unit, Unknown, origins, traces
+from ..dataflow.values import Instance, Klass, State, Trail, Unit, Unknown, origins, traces
 from ..layouts.random_splits import splits_by_torch
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
@@ -86,7 +86,7 @@ class _Search:
         for call in calls:
             if not self._is_settled(call):
                 self._print(call)
-        for answer in self.handles.trackers(self.reach, self.settled):
+        for answer in self.handles.trackers(self.reach, self.settled, self.together):
             self._add(answer)
         return self.found
 
@@ -301,8 +301,9 @@ class _Search:
     # What is made and used elsewhere ----------------------------------------------------------------------------------
 
     def _made(self, call: cst.Call) -> None:
-        name = outside_name(self.state.calls[call])
-        if shows_bar(name):
+        record = self.state.calls[call]
+        own = any(isinstance(klass, Klass) and klass.method("__init__") for klass in record.callees)
+        if any(map(shows_bar, built_names(record))) and not own:
             self._bar(call)
         else:
             self._add(self.handles.log(call))

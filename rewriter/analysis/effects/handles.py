@@ -14,11 +14,12 @@ from ...facts.effects import Handle
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name, outside_name, outside_names
-from ..dataflow.values import External, State, Unit, Unknown
+from ..dataflow.callees import built_names, method_name, outside_name, outside_names
+from ..dataflow.values import External, Instance, Klass, State, Unit, Unknown
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
-from .existing_guards import guarded, names_main, starred
+from ..training.draws import drawn
+from .existing_guards import Together, guarded, names_main, starred
 
 INERT = "Inert()"
 _TRACKS = "each process would track its own run"
@@ -59,7 +60,7 @@ class Handles:
 
     # Trackers ---------------------------------------------------------------------------------------------------------
 
-    def trackers(self, reach: Reach, settled: Container[cst.CSTNode]) -> Iterator[Handle | Finding]:
+    def trackers(self, reach: Reach, settled: Container[cst.CSTNode], together: Together) -> Iterator[Handle | Finding]:
         """The trackers of a module, and what else is made by every process and cannot be settled here."""
         for call in self.unit.names.calls:
             record = self.state.calls.get(call)
@@ -68,16 +69,18 @@ class Handles:
             around = (call, *self.unit.names.ancestors(call))
             if guarded(self.state, self.unit, call) or any(node in settled for node in around):
                 continue
-            names = outside_names(record)
+            names, own = outside_names(record), [klass for klass in record.callees if isinstance(klass, Klass)]
             kinds = [questions.tracker(name) for name in names]
-            if kinds and None not in kinds:
+            if own and any(map(questions.tracker, built_names(record))):
+                yield from self._own(call, own, settled, together)
+            elif kinds and None not in kinds:
                 arguments = {kind.off for kind in kinds if kind is not None}
                 if arguments == {""} or len(arguments) > 1:
                     yield from self._replaced(call, settled)
                 else:
                     yield from self._switched(call, names[0], arguments.pop(), settled)
-            elif outside_name(record) in _ONCE and self._counts(call, outside_name(record)):
-                yield once(call, _ONCE[outside_name(record)])
+            elif name := next((n for n in built_names(record) if n in _ONCE and self._counts(call, n)), ""):
+                yield once(call, _ONCE[name])
 
     def _switched(
         self, call: cst.Call, name: str, off: str, settled: Container[cst.CSTNode]
@@ -109,6 +112,40 @@ class Handles:
             )
         else:
             yield Handle(call, _TRACKS, INERT)
+
+    def _own(
+        self, call: cst.Call, classes: list[Klass], settled: Container[cst.CSTNode], together: Together
+    ) -> Iterator[Handle | Finding]:
+        """A tracker of a class of the program's own: it gives way where its code does nothing that all must do, draws
+        no numbers, after which the others would draw different ones, and gives nothing back that they use."""
+        units = {
+            code: klass.unit
+            for below in classes
+            for klass in below.lineage()
+            for code in klass.unit.names.functions
+            if klass.node in klass.unit.names.ancestors(code)
+        }
+        ran = (node for code, unit in units.items() for node in together.reach.runs(code.body, unit))
+        draws = any(isinstance(n, cst.Call) and (r := self.state.calls.get(n)) and drawn(r) is not None for n in ran)
+        joins = any(together(unit, code.body) for code, unit in units.items())
+        if draws or joins or any(self._gives(node, call, units) for node in list(self.state.values)):
+            yield once(call, _TRACKS)
+        else:
+            yield from self._replaced(call, settled)
+
+    def _gives(self, node: cst.CSTNode, call: cst.Call, inside: Container[cst.CSTNode]) -> bool:
+        """Whether a node reads something of the object that a call makes, and does more than calling it. ``inside``:
+        the object's own methods."""
+        held = self.state.values.get(node.value) if isinstance(node, cst.Attribute) else None
+        unit = next((u for u in self.state.units.values() if node in u.names.parents), None)
+        if held is None or unit is None or unit.names.function(node) in inside:
+            return False
+        if not any(isinstance(t, Instance) and t.node is call for t in held.things):
+            return False
+        parents, here = unit.names.parents, node
+        while isinstance(above := parents.get(here), (cst.Attribute, cst.Call, cst.Subscript)):
+            here = above
+        return not isinstance(above, (cst.Expr, cst.AssignTarget)) and not guarded(self.state, unit, node)
 
     def _can_give_way(self, call: cst.Call) -> bool:
         """Whether a conditional expression can replace a call as it is."""
@@ -189,8 +226,9 @@ class Handles:
 
     def log(self, call: cst.Call) -> Handle | Finding | None:
         """A log file, or the level at which everything is logged."""
-        name = outside_name(self.state.calls[call])
-        if questions.writes_log(name):
+        record = self.state.calls[call]
+        name = outside_name(record)
+        if any(map(questions.writes_log, built_names(record))):
             return self._log_file(call)
         if name == "logging.basicConfig":
             return self._basic_config(call)

@@ -1,4 +1,7 @@
-"""By what paths are known to be the same: their text, what their variables were given, whose attribute they are."""
+"""
+By what paths are known to be the same: their text, what their variables were given, whose attribute they are, and the
+call that made them, through whatever returns or holds them in between.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import JOINS_PATHS
 from ..dataflow.modules import imported, unit_named
-from ..dataflow.values import State, Unit
+from ..dataflow.values import State, Unit, Unknown
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 
@@ -43,12 +46,24 @@ class PathNames:
 
     def _names(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable]) -> set[Hashable]:
         """Names that mean the same in all modules. ``seen``: the variables and attributes looked into so far."""
+        return {*self._spelled(unit, path, seen), *(("made", call) for call in self._makers(path))}
+
+    def _makers(self, path: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The calls outside the program that make a path: ``os.path.join`` in a helper that returns it in a dict."""
+        slot = self.state.values.get(path)
+        for thing in slot.things if slot is not None else ():
+            if isinstance(thing, Unknown) and thing.qualified in JOINS_PATHS:
+                yield thing.node
+
+    def _spelled(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable]) -> set[Hashable]:
         if isinstance(path, cst.SimpleString):
             return {("text", path.evaluated_value)}
         if isinstance(path, cst.Name):
             return set(self._of_variable(unit, path, seen))
         if isinstance(path, cst.Attribute):
             return set(self._of_attribute(unit, path, seen))
+        if isinstance(path, cst.Call) and (given := list(self.returned(path))):
+            return {name for at, value in given if value not in seen for name in self._names(at, value, seen | {value})}
         parts = _parts(self.state, path)
         if parts is None:
             return set()
@@ -78,6 +93,15 @@ class PathNames:
             yield from self.reach.given(binding)
             params = [d for d in binding.definitions if isinstance(d, cst.Param)]
             yield from ((home, param.default) for param in params if param.default is not None)
+
+    def returned(self, call: cst.Call) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+        """What the functions of the program that a call reaches return, and the module of each."""
+        for function in self.reach.called(call):
+            unit = self.reach.unit(function)
+            if isinstance(function, cst.Lambda):
+                yield unit, function.body
+            for node in unit.names.returns.get(function, ()):
+                yield from [(unit, node.value)] if node.value is not None else ()
 
     def _of_variable(self, unit: Unit, name: cst.Name, seen: set[Hashable]) -> Iterator[Hashable]:
         found = self.definition(unit, name)

@@ -60,11 +60,13 @@ class PathShapes:
         return frozenset(shape for parts in looks if (shape := _shape(parts)) is not None)
 
     def _looks(self, unit: Unit, path: cst.CSTNode, seen: frozenset[Hashable]) -> list[_Parts]:
-        """``seen``: the variables looked into so far."""
+        """``seen``: the variables and calls looked into so far."""
         if isinstance(path, cst.SimpleString):
             return [(path.evaluated_value,)] if isinstance(path.evaluated_value, str) else [_UNKNOWN]
         if isinstance(path, (cst.Name, cst.Attribute)):
             return self._kept(unit, path, seen)
+        if isinstance(path, cst.Call) and path not in seen and (given := list(self.names.returned(path))):
+            return [look for at, value in given for look in self._looks(at, value, seen | {path})]
         joined = self._joined(path)
         if joined is None:
             return [_UNKNOWN]

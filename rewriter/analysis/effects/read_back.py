@@ -9,6 +9,7 @@ or a call of what makes it, comes past the earlier one, or past a call of what m
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import libcst as cst
@@ -27,6 +28,10 @@ _WROTE, _TAKEN = "this run wrote the file", "every process has read the file tha
 _PASSED = (cst.With, cst.IndentedBlock)
 """What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes
 can wait."""
+
+
+_Makers = dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]]
+"""The statements that make a use, or call what does, by the names of its path."""
 
 
 class _Meeting(NamedTuple):
@@ -142,10 +147,29 @@ class ReadBack:
                 last = max(before, key=unit.names.order)
                 met = self._ahead(unit, last, before[last]) if taken else last
                 found.setdefault(unit, []).append(_Meeting(met, tuple(before[last]), frozenset(keys)))
+            elif not taken and (within := list(self._within(unit, node, keys, firsts))):  # `read(make(folder))`
+                for home, inner in within:
+                    found.setdefault(home, []).append(inner)
             elif taken or not self._waits_already(unit, here):  # `self.load()`, after the writing
                 sites = self.reach.sites(unit.names.function(node))
                 pending += [(self.state.calls[site].unit, site, keys) for site in sites]
         return found
+
+    def _within(
+        self, unit: Unit, reading: cst.CSTNode, keys: set[Hashable], firsts: _Makers
+    ) -> Iterator[tuple[Unit, _Meeting]]:
+        """Where all can wait in the functions that write what the same statement reads after it has called them."""
+        names = unit.names
+        places = {place for key in keys for place in firsts.get(key, ())}
+        for call in (n for n in descendants(names.statement(reading)) if isinstance(n, cst.Call)):
+            inside = reading in names.ancestors(call)
+            if not inside and (reading in descendants(call) or names.order(call) >= names.order(reading)):
+                continue
+            for function in self.reach.called(call) if call not in self._turns else ():
+                home = self.reach.unit(function)
+                own = [node for at, node in places if at is home and home.names.function(node) is function]
+                if own and (follows := _after(home, function, max(own, key=home.names.order))) is not None:
+                    yield home, _Meeting(follows, tuple(own), frozenset(keys))
 
     def _waits_already(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether all wait for a checkpoint in the same function on the way to a statement: so they do in each call."""
@@ -189,10 +213,10 @@ class ReadBack:
             at -= 1
         return body[at] if body else node
 
-    def _makers(self, uses: Iterable[FileUse]) -> dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]]:
+    def _makers(self, uses: Iterable[FileUse]) -> _Makers:
         """The statements that make a use, or call what does, for each key."""
         inside: dict[Code, set[Hashable]] = {}
-        found: dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]] = {}
+        found: _Makers = {}
         for use in uses:
             names = use.unit.names
             inside.setdefault(names.function(use.node), set()).update(use.keys)
@@ -286,6 +310,13 @@ def _may_be_one(written: frozenset[Root], listed: frozenset[Root]) -> bool:
     """Whether two folders may be one, and only a run can tell: one of them is known by the name of a variable alone."""
     unknown = any(starts and all(root.named for root in starts) for starts in (written, listed))
     return bool(written and listed) and unknown and written.isdisjoint(listed)
+
+
+def _after(unit: Unit, function: cst.CSTNode, node: cst.CSTNode) -> cst.CSTNode | None:
+    """The statement of a function's body that follows what holds a node."""
+    body = getattr(getattr(function, "body", None), "body", ())
+    holds = {node, *unit.names.ancestors(node)}
+    return next((later for one, later in pairwise(body) if one in holds), None)
 
 
 def _leaves(unit: Unit, first: cst.CSTNode, later: cst.CSTNode) -> bool:

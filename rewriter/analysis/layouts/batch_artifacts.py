@@ -224,14 +224,15 @@ def dropped_batches(reach: Reach, unit: Unit, training: Training, shared: Contai
                 told = "this loader has drop_last=True and an evaluation reads it:"
                 if False in answers:
                     told = f"this loader may have drop_last=True{named}, and an evaluation reads it: if it has,"
+                apart = " in this one alone, and not in what the training reads" if loader.site is not None else ""
                 yield Finding(
                     "dropped-batches",
                     loader.node,
                     f"{told} N processes take batches in turns of N, and "
                     "leave out the last turn where it is not full. So up to N batches are not evaluated, where one "
                     "process leaves out only a part of one",
-                    "evaluate every row: drop_last=False; the processes' shards are filled up, and gather_for_metrics "
-                    "takes out what was filled in",
+                    f"evaluate every row: drop_last=False{apart}; the processes' shards are filled up, and "
+                    "gather_for_metrics takes out what was filled in",
                 )
                 return
 

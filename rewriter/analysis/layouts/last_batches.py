@@ -11,8 +11,9 @@ from collections.abc import Iterable
 import libcst as cst
 
 from ...facts.roles import Origin
-from ..dataflow.constant_values import constants_of
-from ..dataflow.values import State
+from ..dataflow.call_graph import reach_of
+from ..dataflow.constant_values import Given, constants_of
+from ..dataflow.values import CallRecord, State
 from ..syntax.nodes import keyword
 
 _POSITION = 8
@@ -28,12 +29,26 @@ def always_drops_last(state: State, loaders: Iterable[Origin]) -> bool:
 
 
 def drops_last(state: State, loader: Origin) -> frozenset[bool]:
-    """What the `drop_last` of a loader is, in whatever run; both where that is not known."""
+    """
+    What the `drop_last` of a loader is, in whatever run; both where that is not known.
+
+    A function that makes several loaders is asked for what the call that gives this one hands to it.
+    """
     record = state.calls.get(loader.node) if isinstance(loader.node, cst.Call) else None
     if record is None:
         return frozenset({False})
-    values = constants_of(state).argument(record.unit, record.node, "drop_last", _POSITION)
+    constants, given = constants_of(state), _handed(state, record, loader)
+    values = constants.argument(record.unit, record.node, "drop_last", _POSITION, given)
     return _OPEN if values is None else frozenset(map(bool, values)) or frozenset({False})
+
+
+def _handed(state: State, made: CallRecord, loader: Origin) -> Given:
+    """What the call that gives this loader hands to the function that makes it."""
+    function = made.unit.names.function(made.node)
+    site = state.calls.get(loader.site) if isinstance(loader.site, cst.Call) else None
+    if site is None or not isinstance(function, cst.FunctionDef) or function not in reach_of(state).called(site.node):
+        return {}
+    return constants_of(state).handed(function, site)
 
 
 def option(made: cst.CSTNode) -> cst.BaseExpression | None:

@@ -27,6 +27,7 @@ from ..training.cached_batches import drained
 from ..training.training import Training, switches_gradients_off
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
+from .criterion_calls import without_criteria
 from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
 from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts, layouts_of
@@ -115,6 +116,7 @@ def _evaluation(
         return answer(None, False, "its batches were read once and kept")
     if _already_gathered(state, loop):
         return answer(None, True, "gathered by the script")
+    training = without_criteria(state, reach, training, loop, layouts)
     forward = _last_forward(unit, reach, training, loop)
     if forward is None:
         hidden = any(_runs(unit, reach, training, statement) for statement in plain(loop.body))
@@ -217,8 +219,10 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str
         return "its forward pass gives a number of the batch beside rows, or in place of them"
     if len(inline) > 1:
         return "it runs several forward passes in one statement"
-    if inline and not set(step.counted_outside(training)[0]).isdisjoint(step.read_inside(training)):
-        return "it compares the output of its forward pass with the input"
+    fed = step.read_inside(training) if inline else []
+    both = next((b.name for b in step.counted_outside(training)[0] if b in fed), None)
+    if both is not None:
+        return f"`{both}` goes into its forward pass, and is used beside what that gives"
     if step.copied_off():
         return "it copies something from the batch before its forward pass and reads the copy after it"
     beside = step.of_unknown_rows()

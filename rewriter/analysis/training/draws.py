@@ -12,7 +12,10 @@ from ...facts.torch_api import questions
 from ...facts.torch_api.kinds.tensors import Random
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import made_names, method_name, outside_name
-from ..dataflow.values import CallRecord, State, origins
+from ..dataflow.expressions import PARAMETERS
+from ..dataflow.values import CallRecord, External, Klass, State, Unit, Unknown, origins
+from ..syntax.nodes import dotted
+from ..syntax.walk import descendants
 
 _TRANSFORMS = re.compile(
     r"(Random(?!State|Sampler|Forest|Search|ized[A-Z]\w*CV|Agent|Policy|Walk)\w+|ColorJitter|TrivialAugmentWide|AutoAugment"
@@ -27,6 +30,18 @@ def drawn(record: CallRecord) -> Random | None:
     names = [outside_name(record), *made_names(record)]
     names += [f"torch.Tensor.{name}"] if name.endswith("_") and isinstance(record.node.func, cst.Attribute) else []
     return next((found for each in names if (found := questions.draws(each)) is not None), None)
+
+
+def compiled(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a node is in a function that Numba compiles: NumPy's functions have generators of its own there, which
+    nothing seeds alike."""
+    for function in (n for n in unit.names.ancestors(node) if isinstance(n, cst.FunctionDef)):
+        for each in function.decorators:
+            made = each.decorator.func if isinstance(each.decorator, cst.Call) else each.decorator
+            slot = state.values.get(made)
+            if any(isinstance(t, External) and t.qualified.startswith("numba.") for t in (slot.things if slot else ())):
+                return True
+    return False
 
 
 def random_transform(name: str) -> bool:
@@ -53,6 +68,30 @@ def _is_weight(state: State, node: cst.BaseExpression) -> bool:
         last = node.attr.value
         return last in ("weight", "bias") or (last == "data" and _is_weight(state, node.value))
     return bool(origins(state.values.get(node), Role.PARAMETERS))
+
+
+def plain_draws(state: State, klass: Klass) -> Iterator[str]:
+    """The attributes in which an object of a class keeps, as plain tensors, what torch has drawn or random weights."""
+    names = klass.unit.names
+    for assign in (node for node in descendants(klass.node) if isinstance(node, cst.Assign)):
+        target, function = assign.targets[0].target, names.function(assign)
+        made = isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
+        if made and dotted(target).startswith("self.") and not _registered(state, assign.value):
+            if any(_is_random(state, node) for node in descendants(assign.value)):
+                yield dotted(target)
+
+
+def _registered(state: State, value: cst.BaseExpression) -> bool:
+    """Whether what a module keeps is a parameter or a module of its own: these all processes have from rank 0."""
+    slot = state.values.get(value)
+    held = [t for t in slot.things if isinstance(t, Unknown)] if slot is not None else []
+    return bool(origins(slot, Role.MODEL, Role.PARAMETERS)) or any(t.qualified in PARAMETERS for t in held)
+
+
+def _is_random(state: State, node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.Call) and node in state.calls:
+        return outside_name(state.calls[node]).startswith("torch.") and drawn(state.calls[node]) is not None
+    return isinstance(node, cst.BaseExpression) and _is_weight(state, node)
 
 
 def split_draws(state: State, reach: Reach) -> Iterator[cst.Call]:

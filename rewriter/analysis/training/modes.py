@@ -1,4 +1,7 @@
-"""Models that are in training mode where they are evaluated: no ``model.eval()`` comes before."""
+"""
+The modes of models: which are in training mode where they are evaluated, because no ``model.eval()`` comes before, and
+which are evaluated only, from where they are built.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from collections.abc import Collection, Iterator
 
 import libcst as cst
 
+from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import Unit
+from ..dataflow.values import CallRecord, State, Unit, origins
 from .training import Training
 
 
@@ -25,6 +29,61 @@ def noisy_layer(reach: Reach, training: Training, unit: Unit, node: cst.CSTNode)
             if record is not None and questions.is_noisy(outside_name(record)):
                 return record.unit, record.node
     return None
+
+
+def is_only_evaluated(reach: Reach, training: Training, layer: Origin) -> bool:
+    """
+    Whether all models that have a layer are in evaluation mode throughout, and trained by no optimizer.
+
+    So it is where the code that builds such a model calls its ``.eval()`` before anything trains, and nothing calls
+    ``.train()`` of it or of a part of it.
+    """
+    state = reach.state
+    switched: list[CallRecord] = state.once((is_only_evaluated,), lambda: _switched(reach))
+    evals = [r for r in switched if method_name(r.node) == "eval"]
+    if not evals:
+        return False
+    chain = _owners(state, layer)
+    if any(r not in evals and not chain.keys().isdisjoint(_models(r)) for r in switched):
+        return False
+    whole = [one for one, owners in chain.items() if not owners]
+    return layer not in whole and all(
+        one not in training.models and any(one in _models(r) and _at_birth(reach, training, one, r) for r in evals)
+        for one in whole
+    )
+
+
+def _switched(reach: Reach) -> list[CallRecord]:
+    """The calls that set the mode of a model."""
+    records = (r for r in reach.state.calls.values() if method_name(r.node) in ("train", "eval"))
+    return [r for r in records if _models(r) and reach.function_of(r.node) in reach.reachable]
+
+
+def _owners(state: State, layer: Origin) -> dict[Origin, list[Origin]]:
+    """A layer and all modules that it is a part of, each with those that have it directly."""
+    found: dict[Origin, list[Origin]] = {}
+    pending = [layer]
+    while pending:
+        part = pending.pop()
+        if part not in found:
+            found[part] = [one for one, parts in state.parts.items() if part in parts and isinstance(one, Origin)]
+            pending += found[part]
+    return found
+
+
+def _models(record: CallRecord) -> list[Origin]:
+    return origins(record.receiver, Role.MODEL)
+
+
+def _at_birth(reach: Reach, training: Training, model: Origin, switched: CallRecord) -> bool:
+    """Whether a model's mode is set by the code that builds it, before that trains anything."""
+    made = reach.state.calls.get(model.place) if isinstance(model.place, cst.Call) else None
+    code, names = reach.function_of(switched.node), switched.unit.names
+    if made is None or reach.function_of(made.node) is not code:
+        return False
+    before = (c for c in names.calls if names.function(c) is code and names.order(c) < names.order(switched.node))
+    trained = {record.node for record in training.backwards}
+    return not any(node in trained for call in before for node in reach.runs(call, switched.unit))
 
 
 def in_training_mode(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:

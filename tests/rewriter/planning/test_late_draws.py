@@ -136,3 +136,108 @@ for seed in range(3):
 
 def test_a_model_that_each_run_makes_anew_is_prepared_anew(trained_project: Project) -> None:
     assert trained_project(train=ANEW)[1] == []
+
+
+GROWING = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from data import data
+
+class Scaled(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        nn.init.normal_(inner.weight)
+        {kept}
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) * self.factor
+
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Scaled(nn.Linear(8, 8))])
+        self.last = nn.Linear(8, 2)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+    def deepen(self):
+        {deepen}
+
+class Trainer:
+    def __init__(self, device):
+        self.device = device
+        self.stack = Stack().to(device)
+        self.optimizer = torch.optim.SGD(self.stack.parameters(), lr=0.1)
+
+    def deepen(self):
+        self.stack.deepen()
+        {moves}
+
+    def fit(self, loader):
+        for stage in range(2):
+            for x, y in loader:
+                x, y = x.to(self.device), y.to(self.device)
+                self.optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(self.stack(x), y).backward()
+                self.optimizer.step()
+            {calls}
+
+Trainer(torch.device("cuda")).fit(DataLoader(data, batch_size=32))
+"""
+APPENDS = "self.blocks.append(Scaled(nn.Linear(8, 8)))"
+BUILDS = "self.blocks = nn.ModuleList([*self.blocks, Scaled(nn.Linear(8, 8))])"
+CONSTANT = "self.factor = 1.0"
+MOVES = "self.stack.to(self.device)"
+
+
+def grown(
+    project: Project, deepen: str = APPENDS, kept: str = CONSTANT, moves: str = MOVES, calls: str = "self.deepen()"
+) -> tuple[str, list[str]]:
+    texts, findings = project(train=GROWING.format(kept=kept, deepen=deepen, moves=moves, calls=calls))
+    return texts["train"], findings
+
+
+@pytest.mark.parametrize("deepen", [APPENDS, BUILDS, "self.skip = nn.Linear(8, 8)", "self.w = nn.Parameter(f())"])
+def test_a_move_that_brings_new_layers_to_the_device_stays(deepen: str, trained_project: Project) -> None:
+    text, findings = grown(trained_project, deepen)
+    assert f"        {MOVES}\n" in text and "Stack().to(" not in text and findings == []
+
+
+def test_so_does_one_after_a_method_that_is_not_known(trained_project: Project) -> None:
+    text, findings = grown(trained_project, "pass", moves=f"self.stack.enlarge()\n        {MOVES}")
+    assert f"        {MOVES}\n" in text and findings == []
+
+
+@pytest.mark.parametrize("deepen", ["self.level = 3", "self.last = self.last.eval()"])
+def test_a_move_of_the_layers_that_prepare_has_placed_goes(deepen: str, trained_project: Project) -> None:
+    text, findings = grown(trained_project, deepen)
+    assert MOVES not in text and findings == []
+
+
+def test_new_layers_that_nothing_moves_are_named(trained_project: Project) -> None:
+    assert grown(trained_project, moves="pass")[1] == ["device_placement"]
+
+
+@pytest.mark.parametrize(
+    ("kept", "named"),
+    [
+        ("self.factor = inner.weight.data.std()", ["late-draw"]),
+        ("self.factor = torch.rand(1)", ["late-draw"]),
+        ("self.factor = nn.Parameter(torch.rand(1))", []),
+        ("self.register_buffer('factor', torch.rand(1))", []),
+    ],
+)
+def test_a_new_layer_that_keeps_what_each_process_draws(kept: str, named: list[str], trained_project: Project) -> None:
+    assert grown(trained_project, kept=kept)[1] == named
+
+
+def test_before_prepare_all_draw_the_same(trained_project: Project) -> None:
+    first = "self.stack = Stack().to(device)\n        self.stack.deepen()"
+    source = GROWING.replace("self.stack = Stack().to(device)", first)
+    source = source.format(kept="self.factor = torch.rand(1)", deepen=APPENDS, moves="pass", calls="pass")
+    assert trained_project(train=source)[1] == []

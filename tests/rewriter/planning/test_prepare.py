@@ -592,3 +592,58 @@ def test_what_numbers_the_batches_is_given_the_prepared_loader(
     texts, findings = trained_project(train=script.replace("for x, y in rows", "for _, (x, y) in rows"))
     assert f"{FIRST}rows = {taking}\n" in texts["train"]
     assert findings == []
+
+
+RIVALS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from data import data
+
+
+def optimizer_of(net, lr):
+    {returned}
+
+
+class Update:
+    def __init__(self, net, optimizer):
+        self.net, self.optimizer = net, optimizer
+
+    def __call__(self, x, sign):
+        self.optimizer.zero_grad()
+        (sign * self.net(x).mean()).backward()
+        self.optimizer.step()
+
+
+class Rivals:
+    def __init__(self):
+        self.one = nn.Linear(8, 1)
+        self.two = nn.Linear(8, 1)
+        self.of_one = optimizer_of(self.one, 0.1)
+        self.of_two = optimizer_of(self.two, 0.2)
+        self.better, self.worse = Update(self.one, self.of_one), Update(self.two, self.of_two)
+
+    def run(self):
+        for x, y in DataLoader(data, batch_size=4):
+            self.better(x, 1.0)
+            self.worse(x, -1.0)
+
+
+Rivals().run()
+"""
+RETURNED = {
+    "one of them": "return torch.optim.SGD(net.parameters(), lr=lr)",
+    "one of two": "if lr:\n        return torch.optim.SGD(net.parameters(), lr=lr)\n"
+    "    return torch.optim.Adam(net.parameters())",
+    "out of a table": "return {'sgd': torch.optim.SGD(net.parameters(), lr=lr)}['sgd']",
+}
+
+
+@pytest.mark.parametrize("returned", RETURNED.values(), ids=RETURNED)
+def test_each_optimizer_that_one_function_makes_is_prepared(
+    returned: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, findings = trained_project(train=RIVALS.format(returned=returned))
+    names = "self.one, self.two, self.of_one, self.of_two"
+    call = f"        {names} = self.accelerator.prepare(\n            {names}\n        )\n        self.better"
+    assert call in texts["train"] and findings == []

@@ -49,6 +49,7 @@ from .layout import (
     mapped,
     meeting,
     of_fixed_size,
+    on_each_path,
     parts,
     reduces,
     settled,
@@ -487,7 +488,10 @@ def _is_shape(layouts: list[Layout]) -> bool:
 
 
 def _length(of: Layout, node: cst.CSTNode) -> Layout:
-    of = settled(of, node)
+    return on_each_path(of, lambda one: _length_of(one, node), node)
+
+
+def _length_of(of: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(of, Shard):
         return ShardSize() if of.dim == 0 else REPLICATED
     if isinstance(of, Each) and of.rows and of.distinct:

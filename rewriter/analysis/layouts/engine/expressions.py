@@ -39,6 +39,7 @@ from .layout import (
     masking,
     normalised,
     of_fixed_size,
+    on_each_path,
     pointwise,
     reduces,
     settled,
@@ -199,14 +200,12 @@ class Expressions(Memory):
         )
 
     def _of_subscript(self, node: cst.Subscript) -> Layout:
-        value = settled(self._eval(node.value), node)
+        value = self._eval(node.value)
         parts = [element.slice for element in node.slice]
         if isinstance(value, Shape):
-            place = integer(parts[0].value) if isinstance(parts[0], cst.Index) else None
-            self._has_dimension(node.value, place)
-            return sized(value.of, place) if isinstance(parts[0], cst.Index) else Unclear("a part of a shape", node)
+            self._has_dimension(node.value, integer(parts[0].value) if isinstance(parts[0], cst.Index) else None)
         layouts = [self._eval(part.value) if isinstance(part, cst.Index) else self._bounds(part) for part in parts]
-        found = indexed(value, parts, layouts, node)
+        found = on_each_path(value, lambda one: _taken(one, parts, layouts, node), node)
         return self._foreign(found) if _picks_rows(parts[0], layouts[0]) else found
 
     def _foreign(self, layout: Layout) -> Layout:
@@ -270,6 +269,14 @@ class Expressions(Memory):
         layout = self._result(node)
         self.given[node] = join(self.given[node], layout) if node in self.given else layout
         return layout
+
+
+def _taken(value: Layout, index: list[cst.BaseSlice], layouts: list[Layout], node: cst.Subscript) -> Layout:
+    """What an index takes from a value on one path, or from its shape."""
+    if not isinstance(value, Shape):
+        return indexed(value, index, layouts, node)
+    first = index[0]
+    return sized(value.of, integer(first.value)) if isinstance(first, cst.Index) else Unclear("a part of a shape", node)
 
 
 def _each_clause(clause: cst.CompFor | None) -> Iterator[cst.CompFor]:

@@ -363,6 +363,16 @@ def settled(layout: Layout, node: cst.CSTNode) -> Layout:
     return layout
 
 
+def on_each_path(layout: Layout, change: Callable[[Layout], Layout], node: cst.CSTNode) -> Layout:
+    """
+    What becomes of a value, asked on each path where paths differ: a list of tensors with rows, and later the tensor
+    that they are stacked to, give the same when one is taken out.
+    """
+    if isinstance(layout, Mixed) and not any(isinstance(one, Whole) for one in (layout.one, layout.other)):
+        return join(on_each_path(layout.one, change, node), on_each_path(layout.other, change, node))
+    return change(settled(layout, node))
+
+
 def masking(layout: Layout) -> Layout:
     """What a comparison gives: where it is of rows, it can choose among them."""
     return replace(layout, mask=True) if isinstance(layout, Shard) else layout

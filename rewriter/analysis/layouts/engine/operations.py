@@ -37,6 +37,7 @@ from .layout import (
     mapped,
     masking,
     normalised,
+    on_each_path,
     pointwise,
     settled,
     varies,
@@ -451,7 +452,10 @@ def losses(layouts: Iterable[Layout], reduced: str, classes: bool, node: cst.CST
 
 def elements(layout: Layout, node: cst.CSTNode) -> Layout:
     """What a loop over a value goes through."""
-    layout = settled(layout, node)
+    return on_each_path(layout, lambda one: _elements(one, node), node)
+
+
+def _elements(layout: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(layout, Shard):
         rank = layout.rank - 1 if layout.rank is not None else None
         return (

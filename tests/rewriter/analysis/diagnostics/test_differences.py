@@ -283,3 +283,23 @@ def test_what_a_mean_is_divided_by_is_found_by_its_position(
     top = f"share = torch.tensor([0.2, 0.8])\ncriterion = {loss}"
     _, found = trained(top=top, loss="loss = criterion(model(x), y)")
     assert ("weighted-mean" in found) is said
+
+
+COMPILED = """\
+import numba
+import numpy as np
+
+@{decorator}
+def jitter():
+    return np.random.rand(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "found"),
+    [("numba.njit", []), ("numba.jit(nopython=True)", []), ("torch.no_grad()", ["same-noise"])],
+)
+def test_numpy_in_what_numba_compiles_has_a_generator_of_its_own(
+    decorator: str, found: list[str], trained: Trained
+) -> None:
+    assert trained(top=COMPILED.format(decorator=decorator), step="noise = jitter()")[1] == found

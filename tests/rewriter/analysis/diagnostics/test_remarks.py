@@ -100,6 +100,52 @@ def test_layers_of_a_class_that_is_never_built(
     assert [one for one in found if one == "batch-norm"] == findings
 
 
+RESTS = """\
+import torch
+from torch.utils.data import DataLoader
+class Features(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.scale = torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8)
+    def forward(self, x):
+        return self.scale(self.first(x))
+def check(features, model):
+    features.eval()
+    model.eval()
+    print(model(features(one)))
+def run():
+    features = Features()
+    {built}
+    model = torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD({trained}, lr=0.1)
+    for epoch in range(2):
+        {epoch}
+        for x, y in DataLoader(data, batch_size=4):
+            torch.nn.functional.cross_entropy(model(features(x)), y).backward()
+            optimizer.step()
+        check(features, model)
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("built", "trained", "epoch", "told"),
+    [
+        ("features.eval()", "model.parameters()", "model.train()", False),
+        ("features.eval()", "model.parameters()", "features.train()", True),
+        ("features.eval()", "model.parameters()", "features.scale.train(epoch > 0)", True),
+        ("pass", "model.parameters()", "model.train()", True),
+        ("features.eval()", "[*model.parameters(), *features.parameters()]", "model.train()", True),
+        ("features.eval()\n    other = Features()", "model.parameters()", "other(one)", True),
+    ],
+    ids=["at rest", "trains again", "a part of it", "evaluated after an epoch", "trained", "another of its class"],
+)
+def test_layers_of_a_model_that_is_evaluated_only(built: str, trained: str, epoch: str, told: bool) -> None:
+    text = RESTS.format(built=built, trained=trained, epoch=epoch)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ("batch-norm" in [one.id for one in file.diagnoses]) is told
+
+
 CHOOSES = """\
 import functools
 import torch

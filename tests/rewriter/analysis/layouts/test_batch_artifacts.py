@@ -223,6 +223,43 @@ def test_a_loader_whose_last_batch_is_decided_by_a_variable(
     assert trained(end=CHOSEN.format(chosen=chosen, part=part))[1] == findings
 
 
+BOTH_MADE_BY_ONE = """\
+def feed(rows, learn{default}):
+    {chosen}
+    return torch.utils.data.DataLoader(rows, batch_size=32, drop_last=fill)
+first = feed(data, True)
+for x, y in first:
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+held = feed(other{given})
+hits = 0
+with torch.no_grad():
+    for x, y in held:
+        hits += (model(x).argmax(1) == y).sum().item()
+print(hits)"""
+
+
+@pytest.mark.hazard("U14")
+@pytest.mark.parametrize(
+    ("default", "given", "chosen", "findings"),
+    [
+        ("", ", False", "if learn:\n        fill = True\n    else:\n        fill = False", []),
+        ("", ", learn=False", "fill = False\n    if learn:\n        fill = True", []),
+        ("=False", "", "fill = learn", []),
+        ("=True", "", "fill = learn", ["dropped-batches"]),
+        ("", ", sys.argv[1]", "fill = learn", ["dropped-batches"]),
+    ],
+    ids=["a branch for each", "a branch", "handed on", "left at its default", "not known"],
+)
+def test_a_loader_is_what_its_own_call_of_a_function_says(
+    default: str, given: str, chosen: str, findings: list[str], trained: Trained
+) -> None:
+    """The training's loader, by the same function, leaves out batches; that of the evaluation may not."""
+    end = BOTH_MADE_BY_ONE.format(default=default, given=given, chosen=chosen)
+    assert trained(top="import sys", end=end)[1] == findings
+
+
 @pytest.mark.hazard("U14")
 @pytest.mark.parametrize(
     ("options", "findings"),

@@ -607,6 +607,41 @@ with torch.no_grad():
     assert "prepare" not in findings
 
 
+OWN_LOSS = """\
+class Weighted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.squash = torch.nn.Sigmoid()
+
+    def forward(self, out, y):
+        near = torch.gather(torch.log_softmax(out, dim=1), 1, y.view(-1, 1))
+        return -{reduced}
+
+measure = Weighted()"""
+WITH_OWN_LOSS = """\
+with torch.no_grad():
+    right, far = 0, 0.0
+    for x, y in test_loader:
+        out = model(x)
+        far += measure(out, y).item()
+        right += (out.argmax(1) == y).sum().item()
+    print(right, far)"""
+
+
+@pytest.mark.parametrize("reduced", ["near.mean()", "self.squash(near).sum()"])
+def test_a_loss_class_of_the_script_is_no_forward_pass(reduced: str, trained: Trained) -> None:
+    """It has no weights, and makes one number of the rows: the model's own output is gathered before it."""
+    text, findings = trained(top=OWN_LOSS.format(reduced=reduced), epoch=WITH_OWN_LOSS)
+    assert "out = model(x)\n            out, y = accelerator.gather_for_metrics((out, y))\n" in text
+    assert "prepare" not in findings
+
+
+def test_a_module_with_weights_that_gives_one_number_is_a_forward_pass(trained: Trained) -> None:
+    top = OWN_LOSS.format(reduced="near.mean()").replace("torch.nn.Sigmoid()", "torch.nn.Linear(2, 2)")
+    text, findings = trained(top=top, epoch=WITH_OWN_LOSS)
+    assert "gather_for_metrics" not in text and "prepare" in findings
+
+
 CHOSEN_ROWS = """\
 with torch.no_grad():
     right, seen = 0, 0

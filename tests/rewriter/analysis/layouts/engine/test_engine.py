@@ -361,3 +361,24 @@ def test_a_loss_against_labels_that_are_made_for_the_rows_is_a_mean(made: str) -
     top = "score = nn.Linear(4, 1)\nKind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor"
     found = layouts(f"y = F.binary_cross_entropy(score(x).view(-1), {made})", top, Shard(0, rank=2))
     assert found["y"] == Partial("mean")
+
+
+STACKED_AGAIN = """\
+held = [x, x]
+for _ in range(3):
+    fresh = []
+    for depth in range(2):
+        fresh.append(layer(held[depth]))
+    held = torch.stack(fresh{dim})
+y = held[0]
+z = [part for part in held]
+n = len(held)
+"""
+
+
+def test_a_list_that_is_stacked_later_gives_the_same_when_one_is_taken_out() -> None:
+    """A list of states before the first step, one tensor afterwards: each path is asked by itself."""
+    found = layouts(STACKED_AGAIN.format(dim=", 0"), "layer = nn.Linear(4, 4)", Shard(0, rank=2))
+    assert (found["y"], found["z"], found["n"]) == (Shard(0, rank=2), Each(Shard(0, rank=2)), REPLICATED)
+    other = layouts(STACKED_AGAIN.format(dim=", 1"), "layer = nn.Linear(4, 4)", Shard(0, rank=2))
+    assert "by their place in the batch" in reason(other["y"])
