@@ -219,6 +219,8 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str
         return "it runs several forward passes in one statement"
     if inline and not set(step.counted_outside(training)[0]).isdisjoint(step.read_inside(training)):
         return "it compares the output of its forward pass with the input"
+    if (compared := step.compares(training)) is not None:
+        return f"`{compared}` compares each row with a figure of its batch, and a last batch is filled up with others"
     if step.copied_off():
         return "it copies something from the batch before its forward pass and reads the copy after it"
     beside = step.of_unknown_rows()

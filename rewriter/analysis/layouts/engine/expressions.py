@@ -297,5 +297,5 @@ def _of_terms(left: Layout, right: Layout, kind: str, node: cst.CSTNode) -> Layo
         if kind == "Multiply" and one.op == "mean":
             return replace(one, op="sum")
     if isinstance(other, Shard):
-        return Unclear("it compares rows with a figure of their batch", node, joint=True)
+        return Unclear("it compares rows with a figure of their batch", node, joint=True, compared=True)
     return Unclear("a figure of the whole batch is changed by a function that is not linear", node, joint=True)

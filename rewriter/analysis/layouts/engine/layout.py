@@ -152,6 +152,8 @@ class Unclear(Layout):
     """It has rows, and perhaps not along the first dimension."""
     fixed: bool = False
     """It is computed from rows in a shape that is written out: more rows do not fit in."""
+    compared: bool = False
+    """It has a value for each row, computed from that row and a figure of its batch."""
 
 
 REPLICATED = Replicated()
@@ -457,5 +459,5 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(one, Partial) and isinstance(other, Partial) and one.op == other.op:
         return _marked(one, one, other)
     if {type(one), type(other)} <= {Shard, Partial}:
-        return Unclear("it compares rows with a figure of their batch", node, joint=True)
+        return Unclear("it compares rows with a figure of their batch", node, joint=True, compared=True)
     return Unclear("it joins values of different kinds", node)

@@ -213,6 +213,8 @@ def sized(rows: Shard, place: int | None) -> Layout:
 
 def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Layout:
     if isinstance(operand, (Replicated, Unclear, Whole, ShardRow, ShardSize, Shape)):
+        if isinstance(operand, Unclear):
+            return replace(operand, compared=False)
         return operand if not isinstance(operand, Shape) else ShardSize()
     asked = given.dimension(transfer.dim, transfer.keyword)
     if isinstance(asked, cst.Name) and asked.value == "None":
