@@ -15,7 +15,7 @@ from ..analysis.dataflow.program_flow import solve
 from ..analysis.dataflow.values import Klass, State, Unit, origins
 from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
-from ..analysis.devices.device_attributes import kept_device
+from ..analysis.devices.device_attributes import given_aims, kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag, unread
 from ..analysis.devices.fed_before_move import fed_before_move
 from ..analysis.devices.gpu_numbers import spread
@@ -297,7 +297,7 @@ class _Analyses(ProgramFacts):
         self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])
         if self.flag is None and self.existing is None:
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
-            aims = gone | self._places_of_models(collected)
+            aims = given_aims(self.state, self.reach, gone | self._places_of_models(collected))
             self.flag = kept_device(self.state, self.reach, gone, aims, plan_.code)
             self.flag = self.flag or kept_choice(self.state, self.reach, self.fields, aims)
         placements = [(unit, p) for unit, part in collected.items() for p in part.placements if p.move in _MOVES]
