@@ -1,0 +1,61 @@
+"""Where rows are only counted, the labels are gathered and not the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Trained = Callable[..., tuple[str, list[str]]]
+
+TWINS = """\
+class Twins(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, one, two):
+        return self.layer(one), self.layer(two)
+
+
+class Gap(torch.nn.Module):
+    def forward(self, one, two, same):
+        return (same * (one - two).square().sum(1)).mean()
+
+
+twins, gap = Twins(), Gap()"""
+COUNTS = "summed += loss.item() * left.size(0)\nrows += len(left)"
+
+
+@pytest.mark.parametrize(
+    ("loss", "name"),
+    [
+        ("one, two = twins(left, right)\nloss = gap(one, two, same)", "same"),
+        ("one, two = twins(left, right)\nloss = torch.nn.functional.cosine_embedding_loss(one, two, same)", "same"),
+        ("one, two = twins(left, same)\nloss = (one - two).square().mean()", "left"),
+        ("one, two = twins(left, same)\nloss = gap(one, two, same)", "left"),
+    ],
+    ids=["own criterion", "one of torch's", "no labels", "the model has them"],
+)
+def test_what_several_inputs_are_counted_by(loss: str, name: str, trained: Trained) -> None:
+    built = "optimizer = torch.optim.SGD(twins.parameters(), lr=0.1)\nsummed, rows = 0.0, 0"
+    text, findings = trained(
+        top=TWINS, built=built, batch="left, right, same", loss=loss, step=COUNTS, epoch="print(summed / rows)"
+    )
+    assert f"{name} = accelerator.gather_for_metrics({name})\n" in text
+    assert f"rows += len({name})\n" in text and text.count("gather_for_metrics") == 1
+    assert findings == ["filled-batch"]
+
+
+@pytest.mark.parametrize("flat", ["same = same.view(-1)", "same = torch.flatten(same)"])
+def test_labels_that_were_flattened_may_have_other_rows(flat: str, trained: Trained) -> None:
+    """The labels of a language model: one for each word, and a text has several."""
+    text, _ = trained(
+        top=TWINS,
+        built="optimizer = torch.optim.SGD(twins.parameters(), lr=0.1)\nsummed, rows = 0.0, 0",
+        batch="left, right, same",
+        loss=f"{flat}\none, two = twins(left, right)\nloss = torch.nn.functional.mse_loss(one, same)",
+        step=COUNTS,
+        epoch="print(summed / rows)",
+    )
+    assert "left = accelerator.gather_for_metrics(left)\n" in text and text.count("gather_for_metrics") == 1
