@@ -61,7 +61,7 @@ from .loop_step import bound, bound_by, entry, is_loss_entry, plain
 from .losses import assigned, is_loss_name, is_tensor, read_off, reduced
 from .padding import ragged
 from .reductions import reduction_of
-from .row_counts import counted
+from .row_counts import counted, only_counted
 from .rowwise import by_rows
 from .single_rows import of_any_shape
 
@@ -293,6 +293,7 @@ class _Loop:
             return None
         names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
+        gather = gather._replace(sized=only_counted(self.layouts, self.training, self.loop, gather, names))
         self.shape = of_any_shape(self.state, self.reach, self.layouts, self.loop, [gather])
         cut = self.path.cuts(self.unit, gather)
         return None if cut or self.shape or ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather

@@ -32,7 +32,7 @@ from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
-from .row_counts import counted
+from .row_counts import counted, only_counted
 from .rowwise import by_rows
 from .single_rows import of_any_shape
 
@@ -158,6 +158,7 @@ def _evaluation(
         return answer(None, False, _COUNTED)
     names = tuple(b.name for b in rows)
     gather = Gather(_behind(unit, forward), names, because, figures=figures, counts=counts, recounts=recounts)
+    gather = gather._replace(sized=only_counted(layouts, training, loop, gather, rows))
     return answer(gather, True, because, parts)
 
 

@@ -2,7 +2,7 @@
 How many rows a batch has, asked of its inputs: ``losses.update(loss.item(), images.size(0))``.
 
 To gather images only to count them would be dear. Where the labels that the criterion holds against the model's output
-have as many rows, they are asked in their place.
+have as many rows, they are asked in their place; else a number for each row is gathered.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from ...facts.module import Gather, Side
 from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import method_name
@@ -19,6 +20,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import is_row_count
+from .loop_layouts import LoopLayouts
 from .rowwise import by_rows
 
 _MOVES = frozenset({"to", "cuda", "cpu"})
@@ -42,6 +44,36 @@ def counted(
             swapped.extend((read, labels.name) for read in sizes)
         kept.append(labels if labels is not None and sizes else binding)
     return list(dict.fromkeys(kept)), tuple(swapped)
+
+
+def only_counted(
+    layouts: LoopLayouts, training: Training, loop: cst.CSTNode, gather: Gather, names: Iterable[Binding]
+) -> tuple[str, ...]:
+    """The inputs of the model, among the variables of a gather, of which nothing is read after it but how many rows
+    they have: tensors that each turn of the loop sets anew, and that nothing outside it reads."""
+    order, inside = layouts.unit.names.order, set(descendants(loop))
+    fed = _inputs(layouts.unit, training, inside)
+    front = set(descendants(gather.node)) if gather.side is Side.AFTER else set()
+    found = []
+    for binding in names:
+        given = isinstance(loop, cst.For) and binding in _set_by(layouts.unit, loop.target)
+        later = [r for r in binding.reads if r not in front and not order(r) < order(gather.node)]
+        given = given and layouts.is_rows(binding) and not fed.isdisjoint(binding.reads)
+        if given and later and inside.issuperset(binding.reads):
+            if all(_is_size(layouts.unit, read) for read in later):
+                found.append(binding.name)
+    return tuple(found)
+
+
+def _inputs(unit: Unit, training: Training, nodes: set[cst.CSTNode]) -> set[cst.CSTNode]:
+    """What is read in forward calls; not in those of a criterion, which are given what others gave."""
+    assigns = [
+        n for n in nodes if isinstance(n, cst.Assign) and not training.forwards.keys().isdisjoint(descendants(n.value))
+    ]
+    outputs = {binding for node in assigns for target in node.targets for binding in _set_by(unit, target.target)}
+    calls = [list(descendants(call)) for call in nodes if call in training.forwards]
+    own = (c for c in calls if not any(isinstance(n, cst.Name) and unit.names.binding(n) in outputs for n in c))
+    return {node for call in own for node in call}
 
 
 def _is_size(unit: Unit, read: cst.Name) -> bool:

@@ -24,6 +24,7 @@ class Gap(torch.nn.Module):
 
 
 twins, gap = Twins(), Gap()"""
+ZEROS = "left = accelerator.gather_for_metrics(left.new_zeros(len(left)))\n"
 COUNTS = "summed += loss.item() * left.size(0)\nrows += len(left)"
 
 
@@ -32,18 +33,20 @@ COUNTS = "summed += loss.item() * left.size(0)\nrows += len(left)"
     [
         ("one, two = twins(left, right)\nloss = gap(one, two, same)", "same"),
         ("one, two = twins(left, right)\nloss = torch.nn.functional.cosine_embedding_loss(one, two, same)", "same"),
-        ("one, two = twins(left, same)\nloss = (one - two).square().mean()", "left"),
-        ("one, two = twins(left, same)\nloss = gap(one, two, same)", "left"),
+        ("one, two = twins(left, right)\nloss = gap(one, two, left.new_zeros(len(left)))", ""),
+        ("one, two = twins(left, same)\nloss = (one - two).square().mean()", ""),
+        ("one, two = twins(left, same)\nloss = gap(one, two, same)", ""),
     ],
-    ids=["own criterion", "one of torch's", "no labels", "the model has them"],
+    ids=["own criterion", "one of torch's", "labels made by the loop", "no labels", "the model has them"],
 )
 def test_what_several_inputs_are_counted_by(loss: str, name: str, trained: Trained) -> None:
     built = "optimizer = torch.optim.SGD(twins.parameters(), lr=0.1)\nsummed, rows = 0.0, 0"
     text, findings = trained(
         top=TWINS, built=built, batch="left, right, same", loss=loss, step=COUNTS, epoch="print(summed / rows)"
     )
-    assert f"{name} = accelerator.gather_for_metrics({name})\n" in text
-    assert f"rows += len({name})\n" in text and text.count("gather_for_metrics") == 1
+    gathered = f"{name} = accelerator.gather_for_metrics({name})\n" if name else ZEROS
+    assert gathered in text and text.count("gather_for_metrics") == 1
+    assert f"rows += len({name or 'left'})\n" in text
     assert findings == ["filled-batch"]
 
 
@@ -58,4 +61,23 @@ def test_labels_that_were_flattened_may_have_other_rows(flat: str, trained: Trai
         step=COUNTS,
         epoch="print(summed / rows)",
     )
-    assert "left = accelerator.gather_for_metrics(left)\n" in text and text.count("gather_for_metrics") == 1
+    assert ZEROS in text and text.count("gather_for_metrics") == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"step": f"{COUNTS}\nlast = left.mean()"},
+        {"step": COUNTS, "epoch": "print(summed / rows)\ntorch.save(left, 'last.pt')"},
+    ],
+    ids=["in the same turn", "after the loop"],
+)
+def test_inputs_that_are_read_again_are_gathered(parts: dict[str, str], trained: Trained) -> None:
+    text, _ = trained(
+        top=TWINS,
+        built="optimizer = torch.optim.SGD(twins.parameters(), lr=0.1)\nsummed, rows = 0.0, 0",
+        batch="left, right",
+        loss="one, two = twins(left, right)\nloss = (one - two).square().mean()",
+        **{"epoch": "print(summed / rows)", **parts},
+    )
+    assert "left = accelerator.gather_for_metrics(left)\n" in text
