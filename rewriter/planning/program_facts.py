@@ -36,7 +36,6 @@ from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.random_evaluations import agreements
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
 from ..analysis.syntax.names import Names
-from ..analysis.syntax.nodes import parameters
 from ..analysis.syntax.scopes import ScopeKind
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
@@ -59,7 +58,7 @@ from .prepared_names import held_last
 from .program import ProgramFacts
 from .reached_module import ReachedModule, roles
 from .routing import Router
-from .shared_code import first_statement, may_be_given
+from .shared_code import chooses_device, first_statement, may_be_given
 
 _MOVES = frozenset({Move.STATEMENT, Move.LINK, Move.RETARGET})
 
@@ -512,9 +511,7 @@ class _Analyses(ProgramFacts):
 
     def _may_make_one(self, init: cst.FunctionDef) -> bool:
         """Whether a constructor that others call may make an accelerator for them: not where they choose the device."""
-        bindings = self.reach.unit(init).names.scopes[init].bindings
-        given = (self.state.binding(bindings[param.name.value]) for param in parameters(init))
-        chosen = any(origins(held, Role.DEVICE, Role.PLACE) for held in given)
+        chosen = chooses_device(self.state, self.reach.unit(init), init)
         return init in self.shared and first_statement(init) is not None and not chosen
 
     def _trainers(self, holders: Holders, plan_: PreparePlan) -> dict[Klass, None]:
