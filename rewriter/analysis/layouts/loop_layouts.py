@@ -55,8 +55,12 @@ class LoopLayouts:
     def is_rows(self, binding: Binding) -> bool:
         """Whether a variable holds a tensor with the rows of the batch along its first dimension, wherever it is
         set."""
-        held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
+        held = self.at_definitions(binding)
         return bool(held) and all(isinstance(layout, Shard) and layout.dim == 0 for layout in held)
+
+    def at_definitions(self, binding: Binding) -> list[Layout]:
+        """What a variable holds wherever it is set."""
+        return [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
 
     def fixes_shape(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Whether one of some calls of the loop gives rows a shape into which only so many fit:

@@ -20,6 +20,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import is_row_count
+from .engine.layout import Shard, inner
 from .loop_layouts import LoopLayouts
 from .rowwise import by_rows
 
@@ -58,11 +59,24 @@ def only_counted(
     for binding in names:
         given = isinstance(loop, cst.For) and binding in _set_by(layouts.unit, loop.target)
         later = [r for r in binding.reads if r not in front and not order(r) < order(gather.node)]
-        given = given and layouts.is_rows(binding) and not fed.isdisjoint(binding.reads)
+        given = given and _is_tensor(layouts, loop, binding) and not fed.isdisjoint(binding.reads)
         if given and later and inside.issuperset(binding.reads):
             if all(_is_size(layouts.unit, read) for read in later):
                 found.append(binding.name)
     return tuple(found)
+
+
+def _is_tensor(layouts: LoopLayouts, loop: cst.CSTNode, binding: Binding) -> bool:
+    """Whether a variable has the rows of a batch along its first dimension: a tensor, and no list or dict of some."""
+    if layouts.is_rows(binding):
+        return True
+    asked = any(layouts.unit.names.parents.get(read) in _shapes(loop) for read in binding.reads)
+    return asked and all(isinstance(inner(layout), Shard) for layout in layouts.at_definitions(binding))
+
+
+def _shapes(loop: cst.CSTNode) -> set[cst.CSTNode]:
+    """``x.size``, ``x.shape`` in a loop."""
+    return {n for n in descendants(loop) if isinstance(n, cst.Attribute) and n.attr.value in ("size", "shape")}
 
 
 def _inputs(unit: Unit, training: Training, nodes: set[cst.CSTNode]) -> set[cst.CSTNode]:

@@ -177,6 +177,8 @@ class Expressions(Memory):
 
     def _of_tensor(self, base: Layout, name: str, node: cst.Attribute) -> Layout:
         held = settled(base, node)
+        if name == "shape" and isinstance(held, Each):
+            held = inner(held)  # no list has a shape: the batch is one tensor
         if isinstance(held, Shard):
             if name == "shape":
                 return Shape(held)

@@ -187,6 +187,8 @@ def _structure(operand: Layout, given: Arguments) -> Layout:
     """``len(x)``, ``x.size()``, ``x.size(0)``, ``x.numel()``."""
     last = method_name(given.node)
     asked = integer(given.plain[0][0]) if given.plain else None
+    if last == "size" and isinstance(operand, Each):
+        operand = inner(operand)  # no list has a size: the batch is one tensor
     if isinstance(operand, Unclear) and (last in ("numel", "nelement") or (last == "size" and not asked)):
         return operand
     if not isinstance(operand, Shard):

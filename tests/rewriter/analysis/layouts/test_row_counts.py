@@ -81,3 +81,26 @@ def test_inputs_that_are_read_again_are_gathered(parts: dict[str, str], trained:
         **{"epoch": "print(summed / rows)", **parts},
     )
     assert "left = accelerator.gather_for_metrics(left)\n" in text
+
+
+PADDED = """\
+def pad(rows):
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+
+net = torch.nn.Linear(3, 3)
+texts = DataLoader(data, batch_size=8, shuffle=True, collate_fn=pad)"""
+
+
+def test_rows_of_any_length_can_be_counted(trained: Trained) -> None:
+    """Texts as long as the longest of one process's batch cannot be gathered; their number can."""
+    text, findings = trained(
+        top=PADDED,
+        built="optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\nsummed, rows = 0.0, 0",
+        batch="left",
+        source="texts",
+        loss="loss = (net(left) - left).square().mean()",
+        step=COUNTS,
+        epoch="print(summed / rows)",
+    )
+    assert ZEROS in text and findings == ["filled-batch"]
