@@ -295,6 +295,19 @@ def test_tests_are_no_program_but_are_named(look: Look) -> None:
     survey = look({**PROGRAM, "tests/test_engine.py": "from engine import evaluate\n"})
     assert set(changed(survey)) == {"train.py", "engine.py"}
     assert findings(survey) == [("engine.py", "tested-module")]
+    (told,) = [d.message for file in survey.files for d in file.diagnoses]
+    assert told.endswith("it now has `evaluate(model, loader, accelerator)`")
+
+
+@pytest.mark.parametrize(
+    "test",
+    ["from engine import rows\n", "import engine\n\n\ndef test_it():\n    assert engine.rows() == []\n"],
+    ids=["imports another function", "calls another function"],
+)
+def test_a_test_whose_calls_still_fit_is_not_named(test: str, look: Look) -> None:
+    rows = ENGINE + "\n\ndef rows():\n    return []\n"
+    survey = look({**PROGRAM, "engine.py": rows, "tests/test_engine.py": test})
+    assert set(changed(survey)) == {"train.py", "engine.py"} and findings(survey) == []
 
 
 ALL_IN_ONE = """\
