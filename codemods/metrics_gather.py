@@ -76,7 +76,7 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield Replace(ID, node, partial(_named, name), reason=f"{name} has as many rows and is gathered anyway")
         kind = InsertBefore if gather.side is Side.BEFORE else InsertAfter
         if gather.names:
-            yield kind(ID, gather.node, _statement(facts, gather.names), reason=gather.because)
+            yield kind(ID, gather.node, _statement(facts, gather), reason=gather.because)
         for line in gather.recounts:
             yield kind(ID, gather.node, line, reason="counted before, it is the number of rows of one process")
         for name, how in gather.figures:
@@ -84,9 +84,10 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield kind(ID, gather.node, text, reason=gather.because)
 
 
-def _statement(facts: ModuleFacts, names: tuple[str, ...]) -> str:
-    listed = ", ".join(names)
-    what = f"({listed})" if len(names) > 1 else listed
+def _statement(facts: ModuleFacts, gather: Gather) -> str:
+    listed = ", ".join(gather.names)
+    values = (f"{name}.new_zeros(len({name}))" if name in gather.sized else name for name in gather.names)
+    what = f"({', '.join(values)})" if len(gather.names) > 1 else next(values)
     return f"{listed} = {facts.accelerator}.gather_for_metrics({what})"
 
 

@@ -198,6 +198,8 @@ class Gather(NamedTuple):
     text, in which no other text can be written."""
     counts: tuple[tuple[cst.Name, str], ...] = ()
     """Names of inputs of which only the rows are counted, and what is counted in their place."""
+    sized: tuple[str, ...] = ()
+    """Names among these of which only the rows are counted: a number for each row is gathered in their place."""
     recounts: tuple[str, ...] = ()
     """For ``GATHER``: statements that count the rows again, because the script counted those of its own batch
     before."""

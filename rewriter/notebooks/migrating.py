@@ -22,6 +22,8 @@ from .shown import unhidden
 from .uses import NotGathered, use
 
 _OF_EVERY_PROCESS = frozenset("main_process downloads checkpoint once unseeded same-noise".split())
+_OF_STARTED_ANEW = frozenset({"set-order"})
+"""What differs between processes that are started anew, and not between the forks of a notebook."""
 _REASON = "a notebook is one process: the launcher starts the others"
 
 
@@ -151,7 +153,8 @@ def _of_processes(file: FileResult) -> FileResult:
     tree = ast.parse(file.source.text)
     alone = [s for s in tree.body if not isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
     lines = {line for s in alone for line in range(s.lineno, (s.end_lineno or s.lineno) + 1)}
-    stay = tuple(found for found in file.diagnoses if found.line not in lines or found.id not in _OF_EVERY_PROCESS)
+    told = (found for found in file.diagnoses if found.id not in _OF_STARTED_ANEW)
+    stay = tuple(found for found in told if found.line not in lines or found.id not in _OF_EVERY_PROCESS)
     return file._replace(diagnoses=stay)
 
 

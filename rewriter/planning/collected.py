@@ -20,6 +20,7 @@ from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.differences import same_noise, same_rows
 from ..analysis.diagnostics.refusals import contradictions
 from ..analysis.diagnostics.remarks import of_apex, remarks
+from ..analysis.diagnostics.set_orders import set_orders
 from ..analysis.distributed.manual_ddp import without_prefix
 from ..analysis.distributed.wrapper_reads import WrapperReads
 from ..analysis.effects import checkpoints
@@ -146,6 +147,7 @@ class Collected:
             *remarks(state, unit, reach, training),
             *same_noise(state, unit, reach, training),
             *same_rows(state, unit, reach),
+            *set_orders(state, unit, reach),
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
             *(checkpoints.of_this_process(unit, s) for s in alone),

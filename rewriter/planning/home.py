@@ -91,13 +91,13 @@ class Homes:
         for unit, name in self.devices:
             code = owner(name)
             if code in among and name.definitions:
-                home = self._instead(unit, name, needs)
+                home = self._instead(unit, name, needs, prepares)
                 if not self._late(unit, code, home, prepares):
                     way.home = (unit, home)
                     return unit, code
         for field_ in self.fields:
             if field_.code in among and field_.code in self.reach.reachable and not self._is_open(field_):
-                home = self._beside(field_, needs)
+                home = self._beside(field_, needs, prepares)
                 if built and not home.arguments:
                     home = self._asked_of(field_, prepares) or home
                 if not self._late(field_.unit, field_.code, home, prepares):
@@ -346,10 +346,10 @@ class Homes:
         places = [p.wraps or p.node for p in prepares]
         return any(0 <= order(p) < order(home.node) for p in places if unit.names.function(p) is code)
 
-    def _instead(self, unit: Unit, name: DeviceName, needs: dict[Code, None]) -> Home:
+    def _instead(self, unit: Unit, name: DeviceName, needs: dict[Code, None], prepares: list[Prepare]) -> Home:
         condition = cpu_condition(self.state, unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
-        first = self._earlier(unit, name, condition, needs)
+        first = self._earlier(unit, name, condition, needs, prepares)
         anchor = _anchor(unit, name)
         if name.binding in self.lent:
             return Home(first or anchor, Side.BEFORE, arguments, "where the device is chosen")
@@ -359,7 +359,7 @@ class Homes:
         because = "replaces the definition of the device"
         return Home(name.definitions[0], Side.INSTEAD, arguments, because, tuple(name.definitions[1:]))
 
-    def _beside(self, field_: DeviceField, needs: dict[Code, None]) -> Home:
+    def _beside(self, field_: DeviceField, needs: dict[Code, None], prepares: list[Prepare]) -> Home:
         """The home before the statement that stores the device in an attribute."""
         same = [f for f in self.fields if f.code is field_.code and f.target.deep_equals(field_.target)]
         name = field_.name(f for f in same if f is not field_)
@@ -368,11 +368,11 @@ class Homes:
             values = {field_.unit.names.parents[f.statement]: f.value for f in same}
             wanted = condition_of_branches(self.state, field_.unit, choice, values, self._before(field_, choice))
             asked = (("cpu", wanted),) if wanted is not None else ()
-            first = self._earlier(field_.unit, name, wanted, needs) or choice
+            first = self._earlier(field_.unit, name, wanted, needs, prepares) or choice
             return Home(first, Side.BEFORE, asked, "before the branches that choose the device")
         condition = cpu_condition(self.state, field_.unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
-        first = self._earlier(field_.unit, name, condition, needs) or field_.statement
+        first = self._earlier(field_.unit, name, condition, needs, prepares) or field_.statement
         return Home(first, Side.BEFORE, arguments, "where the device is chosen")
 
     def _is_open(self, field_: DeviceField) -> bool:
@@ -395,20 +395,28 @@ class Homes:
         return f'{field_.unit.names.module.code_for_node(field_.target)} == "cpu"'
 
     def _earlier(
-        self, unit: Unit, name: DeviceName, condition: str | None, needs: dict[Code, None]
+        self,
+        unit: Unit,
+        name: DeviceName,
+        condition: str | None,
+        needs: dict[Code, None],
+        prepares: list[Prepare],
     ) -> cst.CSTNode | None:
-        """The statement before the device's definition that already needs the accelerator (a print, say), if the names
-        that the constructor's arguments read are defined by then."""
+        """The statement before the device's definition that already needs the accelerator (a print, the optimizer that
+        is prepared after it), if the names that the constructor's arguments read are defined by then."""
         order, definition = unit.names.order, _anchor(unit, name)
         block = getattr(unit.names.parents[definition], "body", ())
         ready = self._defined_by(unit, name, condition)
+        places = {
+            unit.names.statement(p.wraps or p.node) for p in prepares if (p.wraps or p.node) in unit.names.parents
+        }
         for statement in block:
             if order(statement) >= order(definition):
                 return None
             compound = isinstance(statement, (cst.FunctionDef, cst.ClassDef))
             if compound or order(statement) < ready or _is_header(statement):
                 continue
-            if self._runs_need(unit, statement, needs):
+            if statement in places or self._runs_need(unit, statement, needs):
                 found: cst.CSTNode = statement
                 return found
         return None

@@ -12,12 +12,14 @@ from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.loader_wrappers import wraps
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
+from ..analysis.syntax.nodes import parameters
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from .prepare_position import Held, handed_on
+from .shared_code import chooses_device, used_elsewhere
 
 
 def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> tuple[Code | None, Held | None]:
@@ -31,7 +33,34 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
                 if held is not None:
                     return code, held
     code = _holder(state, reach, origin, training)
-    return code, held_in(state, reach, training, code, origin) if code is not None else None
+    held = held_in(state, reach, training, code, origin) if code is not None else None
+    outside = _of_object(state, reach, code, held)
+    return outside if outside is not None else (code, held)
+
+
+def _of_object(state: State, reach: Reach, code: Code | None, held: Held | None) -> tuple[Code, Held] | None:
+    """
+    What a constructor keeps, by its name in the code that makes the object: ``controller.model`` for ``self.model``.
+
+    Only of a constructor that files outside the program call as well, with a device that they choose: it stays as it
+    is, and this program alone prepares what the object has.
+    """
+    if held is None or not isinstance(code, cst.FunctionDef) or code.name.value != "__init__":
+        return None
+    owner, _, attribute = held.name.partition(".")
+    unit, given = reach.unit(code), parameters(code)
+    sites = reach.sites(code)
+    if not given or owner != given[0].name.value or "." in attribute or not attribute or len(sites) != 1:
+        return None
+    if used_elsewhere(unit, code) is None or not chooses_device(state, unit, code):
+        return None
+    above = reach.unit_of(sites[0], unit)
+    assign = above.names.parents.get(sites[0])
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+    maker = above.names.function(sites[0])
+    if not isinstance(target, cst.Name) or maker not in reach.reachable:
+        return None
+    return maker, Held(held.origin, f"{target.value}.{attribute}", [target])
 
 
 def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) -> bool:

@@ -15,7 +15,7 @@ from ..analysis.dataflow.program_flow import solve
 from ..analysis.dataflow.values import Klass, State, Unit, origins
 from ..analysis.devices.constants import Constants
 from ..analysis.devices.cpu_only import cpu_only
-from ..analysis.devices.device_attributes import kept_device
+from ..analysis.devices.device_attributes import given_aims, kept_device
 from ..analysis.devices.device_flags import always_cpu, cpu_flag, unread
 from ..analysis.devices.fed_before_move import fed_before_move
 from ..analysis.devices.gpu_numbers import spread
@@ -36,7 +36,6 @@ from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.random_evaluations import agreements
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
 from ..analysis.syntax.names import Names
-from ..analysis.syntax.nodes import parameters
 from ..analysis.syntax.scopes import ScopeKind
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
@@ -59,7 +58,7 @@ from .prepared_names import held_last
 from .program import ProgramFacts
 from .reached_module import ReachedModule, roles
 from .routing import Router
-from .shared_code import first_statement, may_be_given
+from .shared_code import chooses_device, first_statement, may_be_given
 
 _MOVES = frozenset({Move.STATEMENT, Move.LINK, Move.RETARGET})
 
@@ -300,7 +299,7 @@ class _Analyses(ProgramFacts):
         self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])
         if self.flag is None and self.existing is None:
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
-            aims = gone | self._places_of_models(collected)
+            aims = given_aims(self.state, self.reach, gone | self._places_of_models(collected))
             self.flag = kept_device(self.state, self.reach, gone, aims, plan_.code)
             self.flag = self.flag or kept_choice(self.state, self.reach, self.fields, aims)
         placements = [(unit, p) for unit, part in collected.items() for p in part.placements if p.move in _MOVES]
@@ -515,9 +514,7 @@ class _Analyses(ProgramFacts):
 
     def _may_make_one(self, init: cst.FunctionDef) -> bool:
         """Whether a constructor that others call may make an accelerator for them: not where they choose the device."""
-        bindings = self.reach.unit(init).names.scopes[init].bindings
-        given = (self.state.binding(bindings[param.name.value]) for param in parameters(init))
-        chosen = any(origins(held, Role.DEVICE, Role.PLACE) for held in given)
+        chosen = chooses_device(self.state, self.reach.unit(init), init)
         return init in self.shared and first_statement(init) is not None and not chosen
 
     def _trainers(self, holders: Holders, plan_: PreparePlan) -> dict[Klass, None]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
-from ..analysis.dataflow.values import Unit
-from ..analysis.syntax.nodes import is_docstring
+from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.syntax.nodes import is_docstring, parameters
 from ..facts.module_paths import ENTRY
+from ..facts.roles import Role
 from ..findings import Finding, Severity
 
 
@@ -44,6 +45,13 @@ def first_statement(code: Code) -> cst.CSTNode | None:
     if not isinstance(block, cst.IndentedBlock):
         return None
     return next((statement for statement in block.body if not is_docstring(statement)), None)
+
+
+def chooses_device(state: State, unit: Unit, function: cst.FunctionDef) -> bool:
+    """Whether who calls a function gives it a device."""
+    bindings = unit.names.scopes[function].bindings
+    given = (state.binding(bindings[param.name.value]) for param in parameters(function))
+    return any(origins(held, Role.DEVICE, Role.PLACE) for held in given)
 
 
 def _starts(reach: Reach, unit: Unit, function: cst.CSTNode) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..findings import Severity
 from ..gate.prefilter import parse
 from ..result import Diagnosis, FileResult, Result, Trait
+from .changed_calls import ChangedCall, changed_calls, mentioned
 from .entry_points import Map
 from .import_graph import Program, absolute
 
@@ -215,25 +216,31 @@ def _kept(file: FileResult, clash: tuple[Program, Program] | None, cause: Path |
 
 
 def _tested(files: list[FileResult], results: Iterable[tuple[Program, Result]], map: Map) -> list[FileResult]:
-    """The files, with a finding for each test that calls changed code."""
+    """The files, with a finding for each whose functions a test calls in a way that no longer fits."""
     several = [program for program, _ in results if len(program.files) > 1]
-    changed = {absolute(f.source.path): f for f in files if f.changed}
-    if not several or not changed:
+    changed = {absolute(f.source.path): f for f in files if f.changed and f.source.notebook is None}
+    calls = {path: changed_calls(file.source.data, file.after) for path, file in changed.items()} if several else {}
+    calls = {path: found for path, found in calls.items() if found}
+    if not calls:
         return files
-    users: dict[Path, Path] = {}
-    for test, modules in map.testers(changed, several[0].entry).items():
+    users: dict[Path, tuple[Path, list[ChangedCall]]] = {}
+    for test, modules in map.testers(calls, several[0].entry).items():
+        used = mentioned(map.library.data(test))
         for module in modules:
-            users.setdefault(module, test)
-    return [_noted(file, users.get(absolute(file.source.path))) for file in files]
+            told = [call for call in calls[module] if call.name in used]
+            if told:
+                users.setdefault(module, (test, told))
+    return [_noted(file, *users.get(absolute(file.source.path), (None, []))) for file in files]
 
 
-def _noted(file: FileResult, test: Path | None) -> FileResult:
-    if test is None or not file.changed:
+def _noted(file: FileResult, test: Path | None, calls: Sequence[ChangedCall]) -> FileResult:
+    if test is None:
         return file
+    now = [f"`{call.name}({call.now})`" if call.now else f"no `{call.name}` any more" for call in calls]
     finding = Diagnosis(
         "tested-module",
         Severity.REVIEW,
-        f"{test} imports this file, which has changed",
-        "run the tests, and update their calls where a function now takes the accelerator",
+        f"{test} uses what has changed in this file: it now has {', '.join(now)}",
+        f"run {test}, and update its calls",
     )
     return file._replace(diagnoses=(*file.diagnoses, finding))

@@ -85,7 +85,7 @@ def check(
     named = {text.name for text in texts if text.before is not text.after}
     reads = [v for unit in after.reach.units if unit.name in named for v in _names(unit)]
     cuts = list(gradients.cut(after))
-    figures = tuple(shown_figures.shown(after))
+    figures = (*shown_figures.divided(after), *shown_figures.shown(after))
     if not (found or writes or reads or cuts):
         return Checked(figures=figures)
     before = EmittedProgram(original or solve([(text.name, text.before) for text in texts], assume, layout))

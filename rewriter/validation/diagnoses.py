@@ -17,7 +17,7 @@ from ..facts.module_paths import ModulePaths
 from ..findings import Severity
 from ..result import Diagnosis, Trait
 from .check import ModuleTexts, check
-from .shown_figures import COUNTED, EVALUATION
+from .shown_figures import COUNTED, DIVIDED, EVALUATION
 from .violation import Violation
 
 
@@ -70,8 +70,13 @@ def diagnoses(
     for gap in checked.gaps:
         found[gap.place.unit.name].diagnoses.append(_unchecked(gap, lines))
     named = {trait.name for module in modules for trait in module.traits if trait.kind in ("running", "figure")}
+    named |= {name for figure in checked.figures if figure.invariant == DIVIDED for name in _assigned(figure.place)}
     for figure in checked.figures:
         of = lines[figure.place.unit.name]
+        if figure.invariant == DIVIDED:
+            if not any(figure.words in one.message for module in modules for one in module.told):
+                found[figure.place.unit.name].diagnoses.append(_too_small(figure, of.original(figure.place)))
+            continue
         if of.told(figure.place) or any(figure.words == name or figure.words.startswith(f"{name}.") for name in named):
             continue
         line = of.original(figure.place)
@@ -151,6 +156,26 @@ def _own_count(text: str, line: int) -> Diagnosis:
         "own-figure", Severity.REVIEW,
         f"`{text}` is shown after the loop, and numbers the batches of one process: on N processes it is a part of all",
         "count the rows that accelerator.gather_for_metrics(...) gives, or show len(loader.dataset)",
+        line,
+        1,
+    )  # fmt: skip
+
+
+def _assigned(place: CodePlace) -> list[str]:
+    """What the statement of a place gives its value to."""
+    assign = next(place.unit.names.enclosing(place.node, cst.Assign), None)
+    targets = assign.targets if isinstance(assign, cst.Assign) else ()
+    return [place.unit.names.module.code_for_node(target.target) for target in targets]
+
+
+def _too_small(figure: Violation, line: int) -> Diagnosis:
+    total = _code(figure.other or figure.place)
+    return Diagnosis(
+        "own-figure", Severity.REVIEW,
+        f"`{total}` totals only the rows of one process, and `{figure.words}` divides it by the number of all rows: on "
+        "N processes it is N times too small",
+        f"add up the totals of all processes before this line: {total} = accelerator.reduce(torch.tensor({total}, "
+        'device=accelerator.device), reduction="sum").item()',
         line,
         1,
     )  # fmt: skip

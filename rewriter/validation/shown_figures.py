@@ -12,9 +12,10 @@ import libcst as cst
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import Unit, origins
+from ..analysis.layouts.epoch_quotients import RowTotals, datasets, division
 from ..analysis.layouts.running_figures import is_logged, line_of
 from ..analysis.syntax.nodes import dotted
-from ..analysis.syntax.walk import children
+from ..analysis.syntax.walk import children, descendants
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
 from .own_rows import OwnRows, RowsOf
@@ -23,6 +24,8 @@ from .violation import Violation
 
 TRAINING, EVALUATION, COUNTED = "training-figures", "evaluation-figures", "evaluated-batches"
 """What is shown of the rows that one process trains on, and of those that it evaluates; how many batches these are."""
+DIVIDED = "divided-by-all"
+"""What one process totals of its own rows, divided by the number of all rows."""
 _LEAVE = (EffectKind.PRINT, EffectKind.CONSOLE, EffectKind.WRITE)
 
 
@@ -44,6 +47,26 @@ def shown(program: EmittedProgram) -> Iterator[Violation]:
                 of = rows.of(home, node)
                 kind = EVALUATION if RowsOf.EVALUATION in of else TRAINING if of else COUNTED
                 yield Violation(kind, CodePlace(home, node), text)
+
+
+def divided(program: EmittedProgram) -> Iterator[Violation]:
+    """The quotients, after a loop over a prepared loader, of a total of own rows and the number of all rows; ``other``
+    is the total."""
+    state, reach = program.state, program.reach
+    loaders = [o for loop in state.loaders for o in reach.loaders(loop) if o in program.prepared]
+    counts = RowTotals(reach, datasets(loaders))
+    rows: OwnRows | None = None
+    for unit in reach.units if loaders else ():
+        for node in unit.names.every(cst.BinaryOperation, cst.AugAssign):
+            sides = division(node)
+            if sides is None or not counts.counts(unit, sides[1]) or reach.batch_loops(node, unit):
+                continue
+            rows = rows or OwnRows(program)
+            places = (n for n in descendants(sides[0]) if isinstance(n, (cst.Name, cst.Attribute)))
+            total = next((n for n in places if rows.of(unit, n)), None)
+            if total is not None and unit.names.function(node) in reach.reachable:
+                text = " ".join(unit.names.module.code_for_node(node).split())
+                yield Violation(DIVIDED, CodePlace(unit, node), text, CodePlace(unit, total))
 
 
 def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:

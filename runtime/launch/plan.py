@@ -82,6 +82,8 @@ def plan(job: Job, environment: Mapping[str, str], cores: int | None = None) -> 
     elif job.num_local > 1:
         threads = max(1, (cores or os.cpu_count() or 1) // job.num_local)
         shared.setdefault("OMP_NUM_THREADS", str(threads))
+    if job.num_processes > 1:  # the words of a set come in one order in all of them
+        shared.setdefault("PYTHONHASHSEED", "0")
     first = job.machine_rank * job.num_local
     return [
         PlannedProcess(rank=first + local, command=command, environment={**shared, **_place(job, first + local, local)})

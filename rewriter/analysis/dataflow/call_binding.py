@@ -13,7 +13,7 @@ from ..syntax.nodes import parameters, positional
 from .callees import method_name
 from .containers import element, members
 from .solver import Slot, Thing
-from .values import Bound, CallRecord, Function, Instance, Klass, Mapping, State, Trace, Unit, decorators
+from .values import Bound, CallRecord, Function, Instance, Klass, Mapping, State, Trace, Trail, Unit, decorators
 
 Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
 """Gives the slot of an expression's value. It is passed in, because ``expressions`` imports this module."""
@@ -169,8 +169,8 @@ def tensors(thing: Thing) -> Thing | None:
 
 
 def trailing(thing: Thing) -> Thing | None:
-    """Let only what is followed pass."""
-    return thing if isinstance(thing, Trace) else None
+    """Let only what is followed pass, and no set: what a name is made of it has the order of another one."""
+    return thing if isinstance(thing, Trace) and thing.trail is not Trail.SET else None
 
 
 def host(state: State, thing: Thing) -> Thing | None:

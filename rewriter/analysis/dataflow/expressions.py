@@ -141,7 +141,7 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
     solver = state.solver
     if isinstance(thing, Inner) and name in ("weight", "bias"):
         solver.add(slot, state.origin(Role.PARAMETERS, node, "a parameter of a module of a model", "", thing.model))
-    if isinstance(thing, Trace) and thing.trail is not Trail.FILE:
+    if isinstance(thing, Trace) and thing.trail not in (Trail.FILE, Trail.SET):
         solver.add(slot, thing)
     if isinstance(thing, Unknown) and name == "local_rank":  # an option that launchers of old gave to scripts
         solver.add(slot, ranks.place(state, node, ranks.LOCAL_RANK))
@@ -188,6 +188,8 @@ def _tuple(state: State, unit: Unit, node: cst.Tuple | cst.List | cst.Set, slot:
         else:
             sequence.items.append(value)
     state.solver.add(slot, sequence)
+    if isinstance(node, cst.Set):
+        state.solver.add(slot, state.trace(node, Trail.SET))
 
 
 def _dict(state: State, unit: Unit, node: cst.Dict, slot: Slot) -> None:
@@ -219,6 +221,8 @@ def _comprehension(state: State, unit: Unit, node: cst.BaseComp, slot: Slot) -> 
         sequence = state.sequence(node)
         state.solver.flow(evaluate(state, unit, node.elt), sequence.rest)
         state.solver.add(slot, sequence)
+        if isinstance(node, cst.SetComp):
+            state.solver.add(slot, state.trace(node, Trail.SET))
 
 
 def bind_loop(
@@ -363,6 +367,11 @@ def _listed(thing: Thing) -> Thing | None:
     return thing if isinstance(thing, Sequence) or parameters else None
 
 
+def _sets(thing: Thing) -> Thing | None:
+    """Let sets pass: ``words | more``, ``words - rare``."""
+    return thing if isinstance(thing, Trace) and thing.trail is Trail.SET else None
+
+
 def _arithmetic(state: State, unit: Unit, node: cst.BinaryOperation, slot: Slot) -> None:
     ranks.computed(state, node, evaluate(state, unit, node.left), evaluate(state, unit, node.right), slot)
     for side in (node.left, node.right):
@@ -371,6 +380,8 @@ def _arithmetic(state: State, unit: Unit, node: cst.BinaryOperation, slot: Slot)
         state.solver.flow(value, slot, _listed)
         if not isinstance(node.operator, cst.Subtract):  # the difference of two times is no name
             state.solver.flow(value, slot, trailing)
+        if side is node.left or not isinstance(node.operator, cst.Subtract):
+            state.solver.flow(value, slot, _sets)
 
 
 def _formatted(state: State, unit: Unit, node: cst.FormattedString, slot: Slot) -> None:

@@ -50,6 +50,8 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         _mapped(call)
     elif qualified in _LISTS and not call.args:
         state.solver.add(call.result, state.sequence(call.node))
+        if qualified == "builtins.set":
+            state.solver.add(call.result, state.trace(call.node, Trail.SET))
     elif qualified.startswith("builtins."):
         _builtin(call, last)
     elif questions.passes(qualified):
@@ -202,6 +204,8 @@ def _with_default(call: EvaluatedCall) -> None:
         name = thing.qualified if isinstance(thing, External) else ""
         if name in _LISTS:
             state.solver.add(mapping.rest, state.sequence(call.node, "default"))
+            if name == "builtins.set":
+                state.solver.add(mapping.rest, state.trace(call.node, Trail.SET))
         elif name in _DICTS:
             state.solver.add(mapping.rest, state.mapping(call.node.func))
 
@@ -247,8 +251,10 @@ def _builtin(call: EvaluatedCall, name: str) -> None:
         _rows(call, name, [Slot()], plain[:1])
     elif name == "zip":
         _rows(call, name, [], plain)
-    elif name in ("list", "tuple", "iter", "reversed", "sorted", "set", "filter"):
+    elif name in ("list", "tuple", "iter", "reversed", "sorted", "set", "frozenset", "filter"):
         _passes(call)
+        if name in ("set", "frozenset"):
+            state.solver.add(call.result, state.trace(call.node, Trail.SET))
     elif name == "next":
         state.solver.flow(element(state, call.first()), call.result)
         drawn(call)

@@ -53,9 +53,13 @@ def method_call(call: EvaluatedCall, bound: Bound) -> None:
 
 
 def _followed_method(call: EvaluatedCall, trace: Trace, name: str) -> None:
-    """``now.strftime(...)`` is still a name made from the clock; what is read from a file has nothing to do with it."""
-    if trace.trail is not Trail.FILE:
+    """``now.strftime(...)`` is still a name made from the clock; what is read from a file has nothing to do with it.
+    Some methods of a set give a set."""
+    if trace.trail is not Trail.FILE and (trace.trail is not Trail.SET or name in _SETS):
         call.state.solver.add(call.result, trace)
+
+
+_SETS = frozenset("copy difference intersection symmetric_difference union".split())
 
 
 def _called_back(call: EvaluatedCall, thing: Thing) -> None:

@@ -155,6 +155,8 @@ class Trail(Enum):
     """What differs from process to process: the clock, a process id, random text."""
     LISTING = "listing"
     """The entries of a folder: their number differs, while another process makes one."""
+    SET = "set"
+    """A set: the order of its strings differs from process to process."""
 
 
 @dataclass(eq=False)

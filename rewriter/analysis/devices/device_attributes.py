@@ -59,6 +59,26 @@ def kept_device(
     return None
 
 
+def given_aims(state: State, reach: Reach, aims: set[cst.CSTNode]) -> set[cst.CSTNode]:
+    """
+    The nodes that name where the script moves things, with what calls give to the parameters among them.
+
+    ``net.place(self.device)``, whose ``place(self, device)`` moves the layers of ``net`` to ``device``.
+    """
+    found, pending = set(aims), list(aims)
+    while pending:
+        node = pending.pop()
+        unit = next((u for u in reach.units if node in u.names.parents), None)
+        binding = unit.names.binding(node) if unit is not None and isinstance(node, cst.Name) else None
+        given = binding is not None and any(isinstance(d, cst.Param) for d in binding.definitions)
+        held = origins(state.binding(binding), Role.DEVICE) if binding is not None and given else []
+        for _, value in reach.given(binding) if binding is not None and held else ():
+            new = [part for part in (value, *descendants(value)) if part not in found]
+            found.update(new)
+            pending += new
+    return found
+
+
 def _of_object(
     state: State, reach: Reach, gone: set[cst.CSTNode], aims: Container[cst.CSTNode], anchor: cst.FunctionDef
 ) -> Flag | None:

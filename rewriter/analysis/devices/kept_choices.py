@@ -9,10 +9,11 @@ import libcst as cst
 from ..dataflow.call_constants import NOTHING, CallConstants, decided
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
+from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State
 from .device_fields import DeviceField
 from .device_flags import Flag, always_cpu
-from .device_names import condition_of
+from .device_names import condition_of, condition_of_branches
 
 
 def kept_choice(state: State, reach: Reach, fields: Iterable[DeviceField], aims: Container[cst.CSTNode]) -> Flag | None:
@@ -25,10 +26,11 @@ def kept_choice(state: State, reach: Reach, fields: Iterable[DeviceField], aims:
         aims: nodes that name where the script moves its models and batches.
     """
     constants = CallConstants(reach)
-    found = [_choice(state, constants, field) for field in fields if _is_aim(state, reach, field, aims)]
+    aimed = [field for field in fields if _is_aim(state, reach, field, aims)]
+    found = [_choice(state, constants, field) for field in aimed]
     flags = [flag for flag in found if flag is not None]
     if not flags:
-        return None
+        return next((flag for field in aimed if (flag := _later(state, field, aimed)) is not None), None)
     if all(flag is not None and flag.text == "True" for flag in found):
         return always_cpu(flags[0].unit)
     return flags[0]._replace(settled=len(found) == 1)
@@ -50,6 +52,17 @@ def _choice(state: State, constants: CallConstants, field: DeviceField) -> Flag 
     if not answers or answers == {False} or (text is None and True not in answers):
         return None
     return Flag(field.unit, asked, field.value, kept=True, constructor=code)
+
+
+def _later(state: State, field: DeviceField, fields: Iterable[DeviceField]) -> Flag | None:
+    """The condition by which a method chooses between the CPU and another device, which no other code knows."""
+    choice = choice_around(field.unit, field.statement)
+    if not isinstance(choice, cst.If) or not isinstance(field.code, cst.FunctionDef):
+        return None
+    same = [f for f in fields if f.code is field.code and f.target.deep_equals(field.target)]
+    values = {field.unit.names.parents[f.statement]: f.value for f in same}
+    text = condition_of_branches(state, field.unit, choice, values) if field.code.name.value != "__init__" else None
+    return Flag(field.unit, text, choice.test, kept=True, settled=False) if text not in (None, "True") else None
 
 
 def _parameter(field: DeviceField) -> str | None:

@@ -21,7 +21,7 @@ from ..effects.unseen import is_called
 from ..layouts.engine.layout import Partial, Unclear, held
 from ..layouts.loss_reductions import backward_layout
 from ..layouts.losses import weighted_mean
-from ..syntax.definitions import bindings_value
+from ..syntax.definitions import bindings_value, seen_values
 from ..syntax.nodes import dotted, is_none
 from ..syntax.walk import descendants
 from ..training.modes import is_only_evaluated
@@ -154,14 +154,13 @@ def _behind(unit: Unit, record: CallRecord) -> Iterator[cst.CSTNode]:
 
 
 def _through(unit: Unit, start: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The nodes of an expression, and of what its variables hold."""
+    """The nodes of an expression, and of what its variables hold there."""
     pending: list[cst.CSTNode] = [start]
     seen: set[cst.CSTNode] = set()
     while pending:
         for node in descendants(pending.pop()):
             yield node
-            binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
-            for value in bindings_value(unit.names, binding) if binding is not None else ():
+            for value in seen_values(unit.names, node) if isinstance(node, cst.Name) else ():
                 if value not in seen:
                     seen.add(value)
                     pending.append(value)
@@ -217,13 +216,15 @@ def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Findin
     for record in training.backwards:
         for where, node in _followed(state, unit, record) if record.unit is unit else ():
             if compares_with_batch(state, where, node):
+                text = " ".join(where.names.module.code_for_node(node).split())
                 yield Finding(
                     "in-batch-pairs",
                     node if where is unit else record.node,
-                    "this loss compares each row with a figure of its whole batch, such as a mean: on N processes that "
-                    "is a figure of the rows of one process",
-                    "increase the batch size, or compute the figure from all rows: accelerator.reduce(...) gives their "
-                    "mean where no gradient flows through it",
+                    f"this loss is computed from `{text}`, which compares each row with a figure of its whole batch, "
+                    "such as a mean: on N processes that is a figure of the rows of one process",
+                    "no action needed where each process takes a batch of the script's size, as it does without "
+                    "--keep-global-batch; otherwise increase the batch size, or compute the figure from all rows: "
+                    "accelerator.reduce(...) gives their mean where no gradient flows through it",
                 )
                 return
 

@@ -42,17 +42,27 @@ from .engine.layout import (
     is_figure,
     varies,
 )
-from .epoch_findings import averages_filled, averages_uneven, counts_filled, stays, stays_joint, stays_shaped
+from .epoch_findings import (
+    averaged,
+    averages_filled,
+    averages_uneven,
+    counts_filled,
+    listed,
+    stays,
+    stays_joint,
+    stays_shaped,
+    summed,
+)
 from .epoch_plan import EpochPlan
 from .epoch_quotients import Quotients
-from .epoch_totals import Total, Totals, deciding
+from .epoch_totals import LISTS, Total, Totals, deciding
 from .last_batches import always_drops_last
 from .loop_layouts import layouts_of
 from .loop_step import bound, bound_by, entry, is_loss_entry, plain
 from .loss_reductions import reduction_of
 from .losses import assigned, is_loss_name, is_tensor, read_off, reduced
 from .padding import ragged
-from .row_counts import counted
+from .row_counts import counted, only_counted
 from .rowwise import by_rows
 from .single_rows import of_any_shape
 
@@ -115,7 +125,11 @@ class _Loop:
         plan = EpochPlan({t: list(self._losses(t)) for t in rest})
         others = [t for t in rest if self._tensors_in(t) or self._has_numbers_alone(t, plan)]
         self.joint = {t: f for t in totals if (f := joint_figure(self.layouts, t.value)) is not None}
-        plan.gather_for([t for t in others if self._is_gathered(t)], self._gather)
+        gathered = [t for t in others if self._is_gathered(t)]
+        lists = [t for t in rest if self._lists_rows(t)]
+        if any(t in gathered for t in lists) and any(t not in gathered for t in lists):
+            gathered = []  # lists that one pass fills go together, entry for entry
+        plan.gather_for(gathered, self._gather)
         if any(self._meets(value, plan) for t in others if t not in plan.gathered for value in t.value):
             plan.gather_for([], self._gather)
         for total in (t for t in others if t not in plan.gathered):
@@ -139,10 +153,25 @@ class _Loop:
         if any(total in self.joint for total in joint):
             texts = [self.unit.names.module.code_for_node(self.joint[t]) for t in joint if t in self.joint]
             first = next(total for total in joint if total in self.joint)
-            yield stays_joint(first.node, texts, quotients.told(first))
+            yield stays_joint(first.node, texts, quotients.told(first), self._by_hand(first, quotients))
         for total in (t for t in totals if t not in joint):
             told = quotients.told(total)
-            yield stays_shaped(total.node, self.shape, told) if self.shape else stays(total.node, told)
+            by_hand = self._by_hand(total, quotients)
+            if self.shape:
+                yield stays_shaped(total.node, self.shape, told, by_hand)
+            else:
+                yield stays(total.node, told, by_hand if told or self._lists_rows(total) else "")
+
+    def _by_hand(self, total: Total, quotients: Quotients) -> str:
+        """What makes a total that of all processes, after the loop; it can be run as it is said."""
+        code = self.unit.names.module.code_for_node
+        if isinstance(total.node, cst.Call):
+            lists = method_name(total.node) in LISTS and not isinstance(total.place, cst.Call)
+            return listed(code(total.place)) if lists else averaged("total")
+        if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
+            return averaged("total")
+        names = [code(part.kept_in) for part in quotients.halves(total)]
+        return summed(list(dict.fromkeys(names))) if names else averaged(code(total.kept_in))
 
     def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding | Count]:
         """What counts the repeated rows that fill up the last shards: a finding where it is shown as if it did not, and
@@ -269,6 +298,7 @@ class _Loop:
             return None
         names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
+        gather = gather._replace(sized=only_counted(self.layouts, self.training, self.loop, gather, names))
         self.shape = of_any_shape(self.state, self.reach, self.layouts, self.loop, [gather])
         cut = self.path.cuts(self.unit, gather)
         return None if cut or self.shape or ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather
@@ -402,6 +432,14 @@ class _Loop:
         yield from beside
         for given in self._given(total) if not beside else ():
             yield from (other for other in others if given in self._given(other))
+
+    def _lists_rows(self, total: Total) -> bool:
+        """Whether a list is given rows of each batch: as many entries as the batch has rows, or all of them as one."""
+        if not isinstance(total.node, cst.Call) or method_name(total.node) not in LISTS:
+            return False
+        layouts = [inner(self.layouts.value(value)) for value in total.value]
+        number = any(isinstance(one, (Partial, ShardSize)) for one in layouts)
+        return not number and not any(read_off(value) is not None for value in total.value)
 
     def _given(self, total: Total) -> list[cst.CSTNode]:
         """The returns that read what a total is kept in."""

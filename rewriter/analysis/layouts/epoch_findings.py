@@ -11,49 +11,77 @@ from ...findings import Finding, Severity
 _EXACT = "no action needed if close is good enough; for the exact figure, use --keep-global-batch"
 
 
-def stays(node: cst.CSTNode, figure: str = "") -> Finding:
-    """A total of one process's own rows; ``figure``: what that makes of a quotient, as the end of a sentence."""
+def stays(node: cst.CSTNode, figure: str = "", by_hand: str = "") -> Finding:
+    """
+    A total of one process's own rows.
+
+    Args:
+        node: the statement that collects.
+        figure: what that makes of a quotient, as the end of a sentence.
+        by_hand: what makes it that of all processes.
+    """
     return Finding(
         "metrics_gather",
         node,
         f"each process totals only its own shard of the data here{figure}",
-        "where it adds up rows, gather them in the training step: accelerator.gather_for_metrics(...); where it adds "
-        'up figures of whole batches (a loss, a penalty), average those: accelerator.reduce(..., reduction="mean")',
+        by_hand
+        or "where it adds up rows, gather them in the training step: accelerator.gather_for_metrics(...); where it "
+        "adds up figures of whole batches (a loss, a penalty), average those, in a float tensor: "
+        'accelerator.reduce(..., reduction="mean")',
         Severity.REVIEW,
     )
 
 
-def stays_joint(node: cst.CSTNode, values: Sequence[str], figure: str) -> Finding:
+def stays_joint(node: cst.CSTNode, values: Sequence[str], figure: str, by_hand: str) -> Finding:
     """Totals of figures of whole batches, and what they are divided by: the figures of joined batches are others."""
     names = ", ".join(f"`{value}`" for value in values)
     one = len(values) == 1
     because = f"{names} {'is a figure' if one else 'are figures'} of one whole batch, and joined batches have others"
-    return _stays_own(node, f", because {because}{figure}")
+    return _stays_own(node, f", because {because}{figure}", by_hand)
 
 
-def stays_shaped(node: cst.CSTNode, value: str, figure: str) -> Finding:
+def stays_shaped(node: cst.CSTNode, value: str, figure: str, by_hand: str) -> Finding:
     """A total of what cannot be gathered, and is no number that could be reduced."""
-    return _stays_own(
-        node, f", because `{value}` may have another shape on each process and cannot be gathered{figure}"
-    )
+    because = f", because `{value}` may have another shape on each process and cannot be gathered{figure}"
+    return _stays_own(node, because, by_hand)
 
 
-def _stays_own(node: cst.CSTNode, more: str) -> Finding:
-    total = f"torch.tensor({_total(node)}, device=accelerator.device)"
+def _stays_own(node: cst.CSTNode, more: str, by_hand: str) -> Finding:
     return Finding(
         "metrics_gather",
         node,
         f"each process totals only its own shard of the data here{more}",
-        "no action needed if the figure of one process is enough; otherwise average the result over the processes, "
-        f'after the loop: accelerator.reduce({total}, reduction="mean")',
+        f"no action needed if the figure of one process is enough; otherwise {by_hand}",
         Severity.REVIEW,
     )
 
 
-def _total(node: cst.CSTNode) -> str:
-    """The variable in which a total is kept."""
-    target = node.target if isinstance(node, cst.AugAssign) else None
-    return target.value if isinstance(target, cst.Name) else "total"
+def listed(name: str) -> str:
+    """How the entries of a list become those of all processes."""
+    return (
+        f"join the lists of all processes after the loop: {name} = accelerator.gather_for_metrics({name}, "
+        "use_gather_object=True)"
+    )
+
+
+def summed(names: Sequence[str]) -> str:
+    """How sums over the rows of one process become those over all rows: both halves of a quotient, before it."""
+    targets = ", ".join(names)
+    one = len(names) == 1
+    value, read = (targets, ".item()") if one else (f"[{targets}]", ".tolist()")
+    return (
+        f"add {'it' if one else 'both'} up over the processes after the loop, before the division: {targets} = "
+        f'accelerator.reduce(torch.tensor({value}, device=accelerator.device), reduction="sum"){read}'
+    )
+
+
+def averaged(name: str) -> str:
+    """How a total of figures of batches becomes the mean of those of the processes. The mean of whole numbers is none
+    that a tensor of such could hold."""
+    return (
+        f"average the result over the processes, after the loop: accelerator.reduce(torch.tensor(float({name}), "
+        'device=accelerator.device), reduction="mean")'
+    )
 
 
 def counts_filled(node: cst.CSTNode, quotient: str) -> Finding:

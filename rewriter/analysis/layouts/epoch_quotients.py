@@ -45,6 +45,14 @@ class Quotients:
             if total in quotient.under:
                 yield from quotient.over
 
+    def halves(self, total: Total) -> list[Total]:
+        """What is to be added up over the processes before a total goes into a quotient; empty where it goes into none,
+        or is divided by what is no sum over rows."""
+        quotient = next((q for q in self.found if total in q.over or total in q.under), None)
+        return (
+            [*quotient.over, *quotient.under] if quotient is not None and (quotient.under or quotient.by_rows) else []
+        )
+
     def told(self, total: Total) -> str:
         """What is to be said of the figure that a total of one process's own rows goes into; empty for nothing."""
         quotient = next((q for q in self.found if total in q.over or total in q.under), None)

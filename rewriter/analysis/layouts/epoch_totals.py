@@ -20,7 +20,7 @@ from ..training.step_counts import bars
 from .loop_step import is_synchronised
 from .losses import assigned
 
-_LISTS = frozenset({"append", "extend"})
+LISTS = frozenset({"append", "extend"})
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class Totals:
         """Those below some statements of the loop."""
         nodes = (n for statement in statements for n in descendants(statement))
         for total in collecting(self.state, self.unit, nodes):
-            lists = isinstance(total.node, cst.Call) and method_name(total.node) in _LISTS
+            lists = isinstance(total.node, cst.Call) and method_name(total.node) in LISTS
             if self._outlives(total.place) or (lists and self._has_another_name(total.place)):
                 yield total
 

@@ -67,7 +67,7 @@ class LoopLayouts:
     def is_rows(self, binding: Binding) -> bool:
         """Whether a variable holds a tensor with the rows of the batch along its first dimension, wherever it is
         set."""
-        held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
+        held = self.at_definitions(binding)
         return bool(held) and all(isinstance(layout, Shard) and layout.dim == 0 for layout in held)
 
     def is_tensor(self, binding: Binding) -> bool:
@@ -79,6 +79,10 @@ class LoopLayouts:
         """Whether an expression that the walk went through gives rows of the batch, or what is computed from them."""
         found = self._walk.held.get(node)
         return found is not None and varies(found)
+
+    def at_definitions(self, binding: Binding) -> list[Layout]:
+        """What a variable holds wherever it is set."""
+        return [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
 
     def fixes_shape(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Whether one of some calls of the loop gives rows a shape into which only so many fit:

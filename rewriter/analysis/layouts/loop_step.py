@@ -25,6 +25,8 @@ from .engine.layout import (
     Partial,
     Several,
     Shard,
+    Unclear,
+    held,
     holds_figure,
     holds_rows_apart,
     is_figure,
@@ -69,6 +71,14 @@ class Step:
         calls = (node for node in descendants(self.forward) if node in training.forwards)
         names = [n for call in calls for n in descendants(call) if isinstance(n, cst.Name)]
         return [b for n in names if (b := self.unit.names.binding(n)) is not None and self.is_tensor(b)]
+
+    def compares(self, training: Training) -> str | None:
+        """What the forward pass is given that has a figure of its batch in each row: ``x - x.mean()``."""
+        calls = [call for call in descendants(self.forward) if isinstance(call, cst.Call) and call in training.forwards]
+        for value in (arg.value for call in calls for arg in call.args):
+            if any(isinstance(one, Unclear) and one.compared for one in held(self.layouts.value(value))):
+                return " ".join(self.unit.names.module.code_for_node(value).split())
+        return None
 
     def is_tensor(self, binding: Binding) -> bool:
         """Whether a variable holds a tensor of the batch."""

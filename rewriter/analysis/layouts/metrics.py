@@ -33,7 +33,7 @@ from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
-from .row_counts import counted
+from .row_counts import counted, only_counted
 from .rowwise import by_rows
 from .single_rows import of_any_shape
 
@@ -160,6 +160,7 @@ def _evaluation(
         return answer(None, False, _COUNTED)
     names = tuple(b.name for b in rows)
     gather = Gather(_behind(unit, forward), names, because, figures=figures, counts=counts, recounts=recounts)
+    gather = gather._replace(sized=only_counted(layouts, training, loop, gather, rows))
     return answer(gather, True, because, parts)
 
 
@@ -223,6 +224,8 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str
     both = next((b.name for b in step.counted_outside(training)[0] if b in fed), None)
     if both is not None:
         return f"`{both}` goes into its forward pass, and is used beside what that gives"
+    if (compared := step.compares(training)) is not None:
+        return f"`{compared}` compares each row with a figure of its batch, and a last batch is filled up with others"
     if step.copied_off():
         return "it copies something from the batch before its forward pass and reads the copy after it"
     beside = step.of_unknown_rows()

@@ -45,7 +45,9 @@ def ragged(state: State, reach: Reach, unit: Unit, loop: cst.CSTNode, gathers: I
         return False
     places = dict(_places(loop))
     for gather in gathers:
-        found = [places[name] for name in gather.names if name in places]
+        if gather.names and not gather.inline and set(gather.sized).issuperset(gather.names):
+            continue  # a number for each row, however long that is
+        found = [places[name] for name in gather.names if name in places and name not in gather.sized]
         found += [key for part in gather.inline if (key := _key(part)) is not None]
         if not found or any(p.places is None or not p.places.isdisjoint(found) for p in paddings):
             return True

@@ -237,6 +237,13 @@ def takes_shape(last: str) -> bool:
     return any(_takes_shape(prefix + last) for prefix in ("torch.", _TENSOR))
 
 
+@cache
+def changes_shape(method: str) -> bool:
+    """Whether a method of tensors can give another number of rows, the values being the same: ``view``, ``flatten``."""
+    shape = transfer(_TENSOR + method, tensors.Reshape)
+    return shape is not None and shape.how not in ("squeeze", "unsqueeze")
+
+
 def is_tensor_type(name: str) -> bool:
     """Whether a type makes tensors of values, or of sizes: ``torch.FloatTensor(rows, columns)``."""
     return transfer(name, tensors.Convert) is not None and name.rpartition(".")[2][:1].isupper()

@@ -295,6 +295,19 @@ def test_tests_are_no_program_but_are_named(look: Look) -> None:
     survey = look({**PROGRAM, "tests/test_engine.py": "from engine import evaluate\n"})
     assert set(changed(survey)) == {"train.py", "engine.py"}
     assert findings(survey) == [("engine.py", "tested-module")]
+    (told,) = [d.message for file in survey.files for d in file.diagnoses]
+    assert told.endswith("it now has `evaluate(model, loader, accelerator)`")
+
+
+@pytest.mark.parametrize(
+    "test",
+    ["from engine import rows\n", "import engine\n\n\ndef test_it():\n    assert engine.rows() == []\n"],
+    ids=["imports another function", "calls another function"],
+)
+def test_a_test_whose_calls_still_fit_is_not_named(test: str, look: Look) -> None:
+    rows = ENGINE + "\n\ndef rows():\n    return []\n"
+    survey = look({**PROGRAM, "engine.py": rows, "tests/test_engine.py": test})
+    assert set(changed(survey)) == {"train.py", "engine.py"} and findings(survey) == []
 
 
 ALL_IN_ONE = """\
@@ -601,3 +614,69 @@ def test_one_whose_device_the_others_choose_makes_none(look: Look) -> None:
     other = 'import torch\nfrom trainer import Trainer\nprint(Trainer(0.1, torch.device("cpu")).net)\n'
     survey = look({"train.py": trains, "trainer.py": trainer, "rows.py": "rows = []\n", "other.py": other}, "train.py")
     assert changed(survey) == {}
+
+
+HOLDER = """\
+import torch
+
+
+class Reader:
+    def __init__(self, net):
+        self.net = net
+
+
+class Holder:
+    def __init__(self, width, device):
+        self.place = device
+        self.net = torch.nn.Linear(width, 1).to(device)
+        self.reader = Reader(self.net)
+
+    def loss(self, rows):
+        return self.net(rows).square().mean()
+"""
+HOLDS = """\
+import torch
+from torch.utils.data import DataLoader
+from holder import Holder
+from rows import rows
+
+
+def weights(held):
+    return held.net.parameters()
+
+
+device = torch.device("cuda")
+holder = Holder(4, device)
+optimizer = torch.optim.SGD(holder.net.parameters(), lr=0.1)
+for batch in DataLoader(rows, batch_size=8):
+    optimizer.zero_grad()
+    holder.loss(batch.to(device)).backward()
+    optimizer.step()
+"""
+BY_HAND = """\
+import torch
+import torch.distributed
+from holder import Holder
+
+torch.distributed.init_process_group("gloo")
+held = Holder(4, torch.device("cuda", torch.distributed.get_rank()))
+held.net = torch.nn.parallel.DistributedDataParallel(held.net)
+"""
+
+
+@pytest.mark.parametrize("asked", ["holder.net.parameters()", "weights(holder)"])
+def test_what_others_build_on_their_own_device_is_prepared_where_it_is_built(asked: str, look: Look) -> None:
+    """The class stays as it is: a file that joins its processes by hand has its own device, and wraps the model."""
+    train = HOLDS.replace("holder.net.parameters()", asked)
+    files = {"train.py": train, "holder.py": HOLDER, "rows.py": "rows = []\n", "by_hand.py": BY_HAND}
+    after = changed(look(files, "train.py"))
+    assert set(after) == {"train.py"}
+    assert "holder = Holder(4, accelerator.device)\n" in after["train.py"]
+    assert "holder.net, optimizer" in after["train.py"] and "accelerator.prepare(\n" in after["train.py"]
+
+
+def test_without_others_the_class_itself_prepares_what_it_builds(look: Look) -> None:
+    train = HOLDS.replace("holder.net.parameters()", "weights(holder)")
+    after = changed(look({"train.py": train, "holder.py": HOLDER, "rows.py": "rows = []\n"}, "train.py"))
+    assert set(after) == {"train.py", "holder.py"}
+    assert "self.net = accelerator.prepare(self.net)\n" in after["holder.py"]

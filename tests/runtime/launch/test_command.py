@@ -230,5 +230,8 @@ def test_the_plan_is_pure():
     assert plan(job, {"OMP_NUM_THREADS": "3"}, cores=8)[0].environment["OMP_NUM_THREADS"] == "3"
     alone = plan(Job(num_processes=1, command=("x.py",), port=1), {}, cores=8)
     assert "OMP_NUM_THREADS" not in alone[0].environment, "one process has the machine to itself"
+    assert first.environment["PYTHONHASHSEED"] == second.environment["PYTHONHASHSEED"] == "0"
+    assert plan(job, {"PYTHONHASHSEED": "7"}, cores=8)[0].environment["PYTHONHASHSEED"] == "7"
+    assert "PYTHONHASHSEED" not in alone[0].environment, "one process orders its sets as Python does"
     with pytest.raises(LaunchError):
         plan(Job(num_processes=0, command=("x",), port=1), {})

@@ -92,7 +92,7 @@ class Calls(Expressions):
         given = self._given(node)
         if origins(self.state.values.get(node.func), Role.MODEL):
             self.fed.setdefault(node, []).extend(given.layouts())
-            if self.seeds.models and any(isinstance(inner(layout), Shard) for layout in given.layouts()):
+            if self.seeds.models and any(_is_of_rows(inner(layout)) for layout in given.layouts()):
                 return self._rows_for_rows(record, given)
         functions = self.reach.called(node)
         if functions:
@@ -472,7 +472,12 @@ def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assum
 
 
 def _rows_if_unclear(layout: Layout) -> Layout:
-    return Shard(0) if isinstance(layout, Unclear) and not layout.joint else layout
+    return Shard(0) if isinstance(layout, Unclear) and (layout.compared or not layout.joint) else layout
+
+
+def _is_of_rows(layout: Layout) -> bool:
+    """Whether a model that is given something gives rows for it: its rows, also beside a mean of their batch."""
+    return isinstance(layout, Shard) or (isinstance(layout, Unclear) and layout.compared)
 
 
 def _is_one_row(layout: Layout) -> bool:

@@ -184,6 +184,8 @@ class Expressions(Memory):
 
     def _of_tensor(self, base: Layout, name: str, node: cst.Attribute) -> Layout:
         held = settled(base, node)
+        if name == "shape" and isinstance(held, Each):
+            held = inner(held)  # no list has a shape: the batch is one tensor
         if isinstance(held, Shard):
             if name == "shape":
                 return Shape(held)
@@ -322,5 +324,5 @@ def _of_terms(left: Layout, right: Layout, kind: str, node: cst.CSTNode) -> Layo
         if kind == "Multiply" and one.op == "mean":
             return replace(one, op="sum")
     if isinstance(other, Shard):
-        return Unclear("it compares rows with a figure of their batch", node, joint=True)
+        return Unclear("it compares rows with a figure of their batch", node, joint=True, compared=True)
     return bent(node, *(part for part in (left, right) if isinstance(part, Partial)))

@@ -12,6 +12,7 @@ import libcst as cst
 from ...dataflow.values import Instance, Unit
 from ...syntax.nodes import is_none, positional
 from ...syntax.scopes import Binding
+from ...syntax.walk import descendants
 from .calls import Calls, is_method
 from .layout import (
     NEUTRAL,
@@ -22,6 +23,7 @@ from .layout import (
     Replicated,
     Shard,
     ShardRow,
+    Unclear,
     across_rows,
     inner,
     join_all,
@@ -101,6 +103,8 @@ class Interpreter(Calls):
             self._assign(node.target, self._eval(node.value))
         elif isinstance(node, cst.AugAssign):
             left, right = self._eval(node.target), self._eval(node.value)
+            if self._counts_rows(node, left, right):
+                return False
             added = isinstance(node.operator, cst.AddAssign) and isinstance(inner(right), ShardRow)
             if added and (left == Partial("sum") or (isinstance(left, Replicated) and left.neutral)):
                 self._assign(node.target, Partial("sum"))  # term by term, in a loop over the rows
@@ -113,6 +117,28 @@ class Interpreter(Calls):
                 self._returned[-1].append(self._eval(node.value) if node.value is not None else NEUTRAL)
             return True
         return isinstance(node, (cst.Return, cst.Raise, cst.Continue, cst.Break))
+
+    def _counts_rows(self, node: cst.AugAssign, left: Layout, right: Layout) -> bool:
+        """``hits += 1`` in a loop over the rows, begun outside it: a sum over the rows, whichever of them count."""
+        binding = self._unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
+        begun = self._begun.get(binding) if binding is not None else None
+        if binding is None or begun is None or begun[0] >= self._rows_deep:
+            return False
+        number = isinstance(left, Replicated) or (isinstance(left, Partial) and left.op == "sum" and left.host is True)
+        if not isinstance(node.operator, cst.AddAssign) or not number or not isinstance(right, Replicated):
+            return False
+        reason = "which rows are counted depends on what several rows have in common"
+        found = Partial("sum", host=True) if self._by_row(node) else Unclear(reason, node, joint=True)
+        self._assign(node.target, found)
+        self._begun[binding] = begun
+        return True
+
+    def _by_row(self, node: cst.CSTNode) -> bool:
+        """Whether each row decides for itself what a loop over the rows does with it."""
+        loops = [loop for loop, _ in self._unit.names.outwards(node) if isinstance(loop, cst.For)]
+        tests = [part.test for part in descendants(loops[-1].body) if isinstance(part, cst.If)] if loops else []
+        found = [inner(self._eval(test)) for test in tests]
+        return all(isinstance(one, (ShardRow, Replicated)) for one in found)
 
     def _branches(self, node: cst.If) -> bool:
         chooses = varies(self._eval(node.test))

@@ -161,6 +161,8 @@ class Unclear(Layout):
     them."""
     bent: bool = False
     """It is a mean or a sum over the rows, changed by a function that is not linear."""
+    compared: bool = False
+    """It has a value for each row, computed from that row and a figure of its batch."""
 
 
 REPLICATED = Replicated()
@@ -523,5 +525,5 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(one, Partial) and isinstance(other, Partial):
         return summed_and_averaged(node)
     if {type(one), type(other)} <= {Shard, Partial}:
-        return Unclear("it compares rows with a figure of their batch", node, joint=True)
+        return Unclear("it compares rows with a figure of their batch", node, joint=True, compared=True)
     return Unclear("it joins values of different kinds", node)

@@ -210,6 +210,8 @@ def _structure(operand: Layout, given: Arguments) -> Layout:
     """``len(x)``, ``x.size()``, ``x.size(0)``, ``x.numel()``."""
     last = method_name(given.node)
     asked = integer(given.plain[0][0]) if given.plain else None
+    if last == "size" and isinstance(operand, Each):
+        operand = inner(operand)  # no list has a size: the batch is one tensor
     if isinstance(operand, Unclear) and (last in ("numel", "nelement") or (last == "size" and not asked)):
         return operand
     if not isinstance(operand, Shard):
@@ -241,7 +243,7 @@ def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Lay
     if isinstance(asked, cst.Name) and asked.value == "None":
         asked = None
     if isinstance(operand, Unclear):
-        whole = asked is None and not operand.near
+        operand, whole = replace(operand, compared=False), asked is None and not operand.near
         return replace(operand, near=transfer.op) if whole and transfer.op in ("sum", "mean") else operand
     if isinstance(operand, Partial):
         return operand if transfer.op in ("sum", "mean") else _nonlinear(given)

@@ -115,3 +115,69 @@ def test_a_device_that_nothing_is_moved_to_decides_nothing() -> None:
         decode(text.encode(), Path("network.py")),
     ]
     assert "accelerator = Accelerator()\n" in migrate(sources, CATALOGUE, Config()).files[0].after.decode()
+
+
+PLACED = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Scorer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def go_to(self, device):
+        self.device = device
+        self.layer.to(device)
+
+    def forward(self, x):
+        return self.layer(x.to(self.device)).square().mean()
+
+
+class Fit:
+    def __init__(self, scorer, rows, fast=False):
+        self.scorer = scorer
+        self.loader = DataLoader(rows, batch_size=8)
+        self.optimizer = torch.optim.SGD(scorer.parameters(), lr=0.1)
+CHOICE
+    def run(self):
+        for x in self.loader:
+            self.optimizer.zero_grad()
+            loss = self.scorer(x)
+            loss.backward()
+            self.optimizer.step()
+
+
+fit = Fit(Scorer(), torch.randn(32, 4), fast=False)
+START
+fit.run()
+"""
+WAYS = """\
+        if fast:
+            self.device = torch.device("cuda:0")
+        else:
+            self.device = torch.device("cpu")
+        PLACE
+"""
+LATER = f"    def choose(self, fast):\n{WAYS}"
+
+
+@pytest.mark.parametrize("place", ["self.scorer.go_to(self.device)", "self.scorer.to(self.device)"])
+def test_a_choice_after_the_optimizer_is_built(place: str) -> None:
+    """The accelerator is made before the optimizer then, and knows the choice, however the model gets the device."""
+    text = PLACED.replace("CHOICE\n", WAYS.replace("PLACE", f"{place}\n")).replace("START", "")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "accelerator = Accelerator(cpu=not " in file.after.decode()
+    assert [found.id for found in file.diagnoses] == []
+
+
+@pytest.mark.parametrize(
+    ("branch", "told"), [('torch.device("cpu")', True), ('torch.device("cuda:0")', False)], ids=["the CPU", "no CPU"]
+)
+def test_a_choice_that_a_method_makes_later_is_told(branch: str, told: bool) -> None:
+    later = LATER.replace("PLACE", "self.scorer.go_to(self.device)\n").replace('torch.device("cpu")', branch)
+    text = PLACED.replace("CHOICE\n", f"\n{later}").replace("START", "fit.choose(False)")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    messages = [found.message for found in file.diagnoses if found.id == "device-flag"]
+    assert ["fast decides whether the CPU is used" in message for message in messages] == [True] * told

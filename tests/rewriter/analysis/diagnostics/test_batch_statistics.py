@@ -50,3 +50,20 @@ def test_products_of_all_rows_with_all_rows_are_told(product: str, trained: Trai
 def test_a_product_with_a_matrix_of_its_own_is_not(trained: Trained) -> None:
     loss = LOSS.format("torch.nn.functional.cross_entropy(torch.mm(out, centres.t()), y)")
     assert "in-batch-pairs" not in trained(built="centres = torch.nn.Linear(2, 2).weight", loss=loss)[1]
+
+
+EVALUATES = """\
+total = 0.0
+for x, y in test_loader:
+    {}
+    total += torch.nn.functional.cross_entropy(model(x), y).item()
+print(total / len(test_loader))"""
+
+
+def test_a_batch_that_is_normalised_for_the_evaluation_is_no_loss(trained: Trained) -> None:
+    """The evaluation stays whole: a last batch that is filled up has another mean."""
+    evaluation = EVALUATES.format("x = (x - x.mean()) / x.std()").replace("\n", "\n    ")
+    text, found = trained(epoch=f"with torch.no_grad():\n    {evaluation}".replace("\n    print", "\nprint"))
+    assert "in-batch-pairs" not in found and "test_loader = accelerator" not in text
+    _, found = trained(loss="x = x - x.mean()\nloss = torch.nn.functional.cross_entropy(model(x), y)")
+    assert found == ["in-batch-pairs"]

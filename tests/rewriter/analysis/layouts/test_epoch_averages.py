@@ -8,6 +8,7 @@ from textwrap import indent
 from typing import Any
 
 import pytest
+import torch
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config, Target
@@ -280,6 +281,86 @@ def test_what_a_loop_over_the_rows_compares_with_figures_stays(counted: str, tra
     assert "metrics_gather" in findings
 
 
+COUNTING = """\
+def {name}(scores, y):
+    {begun}
+    best = scores.argmax(1)
+    {loop}
+    return {given}"""
+HITS = "for row in range(len(best)):\n        if best[row] == y[row]:\n            hits += 1"
+
+
+@pytest.mark.parametrize(
+    ("begun", "loop", "given", "step", "emitted"),
+    [
+        ("hits = 0", HITS, "hits", "found += count(scores, y)", "scores, y = accelerator.gather_for_metrics("),
+        (
+            "hits = 0",
+            "for guess, wanted in zip(best.tolist(), y.tolist()):\n        if guess != wanted:\n            continue\n"
+            "        hits += 1",
+            "hits", "found += count(scores, y)", "scores, y = accelerator.gather_for_metrics(",
+        ),
+        (
+            "hits, misses = 0, 0", f"{HITS}\n        else:\n            misses += 1", "hits, misses",
+            "hits, misses = count(scores, y)\nfound += hits - misses",
+            'accelerator.reduce(torch.tensor(hits - misses, device=accelerator.device), reduction="sum").item()',
+        ),
+    ],
+    ids=["by index", "passed over", "two numbers"],
+)  # fmt: skip
+def test_what_a_function_counts_row_by_row_is_that_of_all(
+    begun: str, loop: str, given: str, step: str, emitted: str, trained: Trained
+) -> None:
+    top = COUNTING.format(name="count", begun=begun, loop=loop, given=given)
+    text, findings = trained(
+        top=top, built="found = 0", loss=SCORED, step=step, epoch="print(found / len(loader.dataset))"
+    )
+    assert emitted in text
+    assert [found for found in findings if found != "filled-batch"] == []
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for row in best:\n        for k in range(3):\n            hits += 1",
+        "for row in best:\n        hits = 0\n        for k in range(3):\n            hits += 1",
+        "for k in range(3):\n        hits += 1",
+    ],
+    ids=["of each row", "anew for each row", "of no row"],
+)
+def test_what_is_counted_of_no_rows_is_equal_everywhere(loop: str, trained: Trained) -> None:
+    top = COUNTING.format(name="count", begun="hits = 0", loop=loop, given="hits")
+    text, _ = trained(top=top, built="found = 0", loss=SCORED, step="found += count(scores, y)", epoch="print(found)")
+    assert ("gather" in text) is ("hits = 0\n        for k" not in loop and "for row" in loop)
+
+
+WHILE = "row = 0\n    while row < len(best):\n        if best[row] == y[row]:\n            hits += 1\n        row += 1"
+
+
+@pytest.mark.parametrize(
+    ("divisor", "findings"),
+    [("len(loader.dataset)", ["own-figure"]), ("size['all']", ["own-figure"]), ("50", [])],
+    ids=["the data", "a table of sizes", "a number"],
+)
+def test_a_count_of_own_rows_that_all_rows_divide_is_told(divisor: str, findings: list[str], trained: Trained) -> None:
+    """It is not that of the main process's rows: on two processes it is half of the truth."""
+    top = COUNTING.format(name="count", begun="hits = 0", loop=WHILE, given="hits")
+    epoch = f"score = found / {divisor}\nprint(score)"
+    built = "size = {'all': len(data)}\nfound = 0"
+    _, told = trained(top=top, built=built, loss=SCORED, step="found += count(scores, y)", epoch=epoch)
+    assert told == findings
+
+
+def test_rows_that_are_counted_by_a_figure_of_their_batch_stay(trained: Trained) -> None:
+    loop = "for row in range(len(best)):\n        if (best == y).any():\n            hits += 1"
+    top = COUNTING.format(name="count", begun="hits = 0", loop=loop, given="hits")
+    text, findings = trained(
+        top=top, built="found = 0", loss=SCORED, step="found += count(scores, y)", epoch="print(found)"
+    )
+    assert "gather" not in text and "reduce(" not in text
+    assert findings == ["metrics_gather"]
+
+
 def test_a_loop_over_something_else_is_none_over_the_rows(trained: Trained) -> None:
     step = "for k in range(scores.shape[1]):\n    turns += 1"
     text, findings = trained(built="turns = 0", loss=SCORED, step=step, epoch="print(turns)")
@@ -423,8 +504,80 @@ def test_a_figure_of_one_batch_is_not_taken_of_joined_batches(more: str) -> None
     assert any("`share(out, y)` is a figure of one whole batch" in one for one in messages)
     assert all("`total / rows` is the figure of its own rows, not of all" in one for one in messages)
     remedies = " ".join(found.remedy for found in file.diagnoses)
-    assert "gather_for_metrics" not in remedies and "average the result over the processes" in remedies
-    assert "torch.tensor(total, device=accelerator.device)" in remedies, "the reader's own variable"
+    assert "gather_for_metrics" not in remedies and "add both up over the processes" in remedies
+    assert "total, rows = accelerator.reduce(torch.tensor([total, rows], " in remedies, "the reader's own variables"
+
+
+class _Alone:
+    """An accelerator of one process, that refuses what the real one refuses."""
+
+    device = "cpu"
+
+    def reduce(self, tensor: torch.Tensor, reduction: str) -> torch.Tensor:
+        assert reduction == "sum" or tensor.is_floating_point(), "the mean of whole numbers would be truncated"
+        return tensor
+
+    def gather_for_metrics(self, values: list[int], use_gather_object: bool) -> list[int]:
+        return [*values] * use_gather_object
+
+
+@pytest.mark.parametrize(
+    ("step", "epoch", "after"),
+    [
+        (RATIO.replace("n +=", "rows +="), "print(total / rows)", {"total": 4, "rows": 2}),
+        ("total += share(out, y)", "print(total)", {"total": 4}),
+        ("kept.append((out == out.max()).tolist())\nlabels.append(y.tolist())", "use(kept, labels)", {"kept": [1]}),
+    ],
+    ids=["a quotient", "a number", "a list"],
+)
+def test_what_is_advised_for_totals_can_be_run(step: str, epoch: str, after: dict[str, object]) -> None:
+    loss = "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)"
+    text = LOOP.replace("total = ", "kept, labels = [], []\nrows = total = ").format(
+        step=indent(f"{loss}\n{SHARE}\n{step}", "    "), epoch=epoch, options=""
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    remedies = [found.remedy for found in file.diagnoses if found.id == "metrics_gather"]
+    assert remedies
+    values: dict[str, object] = {"total": 4, "rows": 2, "kept": [1], "labels": [2]}
+    for remedy in remedies:
+        exec(remedy.rpartition(": ")[2], {"accelerator": _Alone(), "torch": torch}, values)
+    assert after.items() <= values.items()
+
+
+LISTS = """kept.append({kept})
+labels.append(y.cpu())
+hits += (out.argmax(1) == y).sum().item()"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "gathered"),
+    [
+        ("out.argmax(1).cpu()", True),
+        ("(out - out.mean(0)).argmax(1).cpu()", False),
+        ("(out.argmax(1) == out.argmax(1).mode().values).cpu()", False),
+    ],
+    ids=["rows", "beside a mean", "beside another figure"],
+)
+def test_lists_of_one_pass_are_gathered_together_or_not_at_all(kept: str, gathered: bool, trained: Trained) -> None:
+    """Entry for entry one belongs to the other; numbers beside them are reduced then."""
+    text, findings = trained(
+        built="kept, labels, hits = [], [], 0",
+        loss="out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)",
+        step=LISTS.format(kept=kept), epoch="print(hits)\nuse(torch.cat(kept), torch.cat(labels))",
+    )  # fmt: skip
+    assert ("out, y = accelerator.gather_for_metrics((out, y))" in text) is gathered
+    assert ("hits += accelerator.reduce(" in text) is not gathered
+    assert findings.count("metrics_gather") == (0 if gathered else 2)
+
+
+def test_a_model_gives_a_row_for_each_row_of_a_normalised_batch(trained: Trained) -> None:
+    text, findings = trained(
+        built="kept, labels, hits = [], [], 0",
+        loss="x = (x - x.mean()) / x.std()\nout = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)",
+        step=LISTS.format(kept="out.argmax(1).cpu()"), epoch="print(hits)\nuse(torch.cat(kept), torch.cat(labels))",
+    )  # fmt: skip
+    assert "out, y = accelerator.gather_for_metrics((out, y))" in text
+    assert findings == ["in-batch-pairs"]
 
 
 def test_figures_of_one_batch_are_told_in_one_finding(trained: Trained) -> None:
