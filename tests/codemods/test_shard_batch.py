@@ -380,7 +380,7 @@ def test_folds_are_no_loader_and_an_evaluation_of_whole_rows_is_no_obstacle(resu
     assert [found.id for found in file.diagnoses] == ["sharded-batch"]
 
 
-EVALUATED = """\
+WITHOUT_GRADIENT = """\
 from torch.utils.data import DataLoader, TensorDataset
 valid = DataLoader(TensorDataset(x, y), 16)
 for step in range(9):
@@ -394,5 +394,5 @@ for step in range(9):
 
 @pytest.mark.parametrize("off", ["torch.no_grad()", "torch.set_grad_enabled(False)", "torch.inference_mode()"])
 def test_an_evaluation_without_gradients_is_no_part_of_the_training(off: str, migrated: Migrated) -> None:
-    text = migrated(script(EVALUATED.format(off=off)))
+    text = migrated(script(WITHOUT_GRADIENT.format(off=off)))
     assert "i = accelerator.shard_batch(torch.randint(100, (16,)))" in text

@@ -86,10 +86,11 @@ def test_the_training_itself_under_the_rank_is_named(trained: Trained) -> None:
     assert findings == ["local-decision"]
 
 
-def test_batches_that_only_one_process_reads_are_moved_by_the_script(trained: Trained) -> None:
+def test_batches_that_only_one_process_reads_go_to_the_device_as_they_come(trained: Trained) -> None:
     top = TOP.format(rank=READ).replace("        a, b = a.to(device), b.to(device)\n", "")
-    _, findings = trained(top=top, epoch="if rank == 0:\n    print(hits(test_loader))")
-    assert findings == ["prepare"]
+    text, findings = trained(top=top, epoch="if rank == 0:\n    print(hits(test_loader))")
+    assert "        a, b = send_to_device((a, b), accelerator.device)\n" in text
+    assert findings == []
 
 
 @pytest.mark.parametrize(
