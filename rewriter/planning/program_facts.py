@@ -255,7 +255,7 @@ class _Analyses(ProgramFacts):
             shared=self.shared,
         )
         collected = {unit: Collected(self, unit, plan_, evaluations, mover) for unit in self.reach.units}
-        for placement in placed_models(mover):
+        for placement in placed_models(mover, partial(self._early, plan_)):
             collected[self.reach.unit_of(placement.node, self.reach.units[0])].placements.append(placement)
         if self.existing is None:
             for unit, placement in fed_before_move(mover, self.reach, self.training, partial(self._early, plan_)):

@@ -71,7 +71,8 @@ class _Writer:
         setup = [*self.data(), *self.model(), self.criterion, self.choices.pick("optimizer", pieces.OPTIMIZERS)]
         evaluates = self.choices.word("evaluates", ["no", "yes", "yes "]) != "no"
         evaluation, decision = self.evaluation() if evaluates else ("", ("", ""))
-        setup += [self.choices.pick("wrapped", pieces.WRAPPED), self.choices.pick("resumed", pieces.RESUMES)]
+        setup += [self.choices.pick("wrapped", pieces.WRAPPED)] if self.has_device else []
+        setup.append(self.choices.pick("resumed", pieces.RESUMES))
         plateau = evaluates and self.choices.word("plateau", ["no", "yes", "no "]) == "yes"
         scheduler = pieces.PLATEAU if plateau else self.choices.pick("scheduler", pieces.SCHEDULERS)
         phases = evaluates and not self.by_hand and not self.named_rows

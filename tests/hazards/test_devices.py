@@ -364,3 +364,50 @@ class Trainer:
 Trainer().fit()
 """)
     assert "            x = x.to(device=self.device)\n" in text
+
+
+AVERAGED = """
+import copy
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 2)
+    def forward(self, x):
+        return self.body(x)
+model = Net(){placed}
+{before}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=16)
+for epoch in range(3):
+    {late}
+    for x, y in loader:
+        {moved}
+        STEP
+        with torch.no_grad():
+            for kept, p in zip(average.parameters(), model.parameters()):
+                kept.mul_(0.9).add_(p, alpha=0.1)
+"""
+
+
+@pytest.mark.hazard("D8")
+def test_a_copy_whose_weights_meet_those_of_the_model_is_where_the_model_is(migrated: Migrated) -> None:
+    parts = {"placed": "", "moved": "pass", "late": "pass", "before": "average = copy.deepcopy(model)"}
+    assert "average = copy.deepcopy(model).to(accelerator.device)\n" in migrated(AVERAGED.format(**parts))
+
+
+def test_a_copy_of_a_prepared_model_is_there_already(migrated: Migrated) -> None:
+    parts = {"placed": "", "moved": "pass", "before": "", "late": "average = copy.deepcopy(model)"}
+    assert "average = copy.deepcopy(model)\n" in migrated(AVERAGED.format(**parts))
+
+
+def test_a_copy_of_a_model_that_the_script_moves_is_there_already(migrated: Migrated) -> None:
+    parts = {"placed": ".cuda()", "moved": "x, y = x.cuda(), y.cuda()", "before": "average = copy.deepcopy(model)"}
+    text = migrated(AVERAGED.format(late="pass", **parts))
+    assert "average = copy.deepcopy(model)\n" in text
+    assert "model = Net().to(accelerator.device)\n" in text
+
+
+@pytest.mark.parametrize("asks", ["is_available()", "device_count()", "get_device_name(0)", "manual_seed_all(3)"])
+def test_who_only_asks_for_a_gpu_names_no_device(asks: str, migrated: Migrated) -> None:
+    text = CPU.format(built=PLAIN, use="x = x + torch.ones(8)")
+    assert "Accelerator(cpu=True)" in migrated(f"print(torch.cuda.{asks})\n{text}")

@@ -7,10 +7,11 @@ from collections.abc import Callable, Container, Iterator
 import libcst as cst
 
 from ...facts.roles import SHARES, Origin, Role
+from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import State, Unit, origins
+from ..dataflow.values import External, State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
@@ -87,12 +88,19 @@ def _has_device(state: State) -> bool:
     for node, slot in state.values.items():
         if node in said or (isinstance(node, cst.SimpleString) and is_host(node)):
             continue
+        if any(isinstance(thing, External) and _chooses_none(thing.qualified) for thing in slot.things):
+            continue
         if isinstance(node, cst.Attribute) and (node.attr.value in ("device", "dev") or _of_cuda(node)):
             if node.attr.value != "device" or not origins(slot, Role.DEVICE):
                 return True
         if any(o.qualified != "follows" for o in origins(slot, Role.DEVICE)):
             return True
     return False
+
+
+def _chooses_none(name: str) -> bool:
+    """``torch.cuda.is_available()`` and the like, by which nothing is put on a GPU."""
+    return name == "torch.cuda" or (name.startswith("torch.cuda.") and questions.asks_only(name))
 
 
 def _of_cuda(node: cst.Attribute) -> bool:

@@ -7,7 +7,7 @@ and a teacher, a feature extractor, a net that is made anew for a test must be t
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 
 import libcst as cst
 
@@ -22,18 +22,23 @@ from ..training.training import Training, whole
 from .moved_batches import moved_batches
 from .moves import Mover
 
+_WEIGHTS = frozenset({"parameters", "named_parameters", "buffers", "named_buffers"})
+"""Methods that give a model's tensors, each to meet one of another model."""
+Early = Callable[[cst.Call, Origin], bool]
 _LIBRARIES = ("torchvision.models.", "timm.")
 """Where models with weights come from."""
 
 
 def resting_models(
-    state: State, reach: Reach, training: Training, prepared: Container[Origin]
+    state: State, reach: Reach, training: Training, prepared: Container[Origin], early: Early
 ) -> Iterator[tuple[CallRecord, Origin]]:
     """
-    The models that a loop over batches on the device runs, and that nothing puts there, each with its first call.
+    The models that a loop over batches on the device runs, and that nothing puts there, each with its first call; and
+    the copies whose weights it joins with those of a prepared model.
 
     Batches of a prepared loader are there, and those that the script moves: an original that moves them, and not its
-    model, is broken already. Layers of a model are a part of it.
+    model, is broken already. Layers of a model are a part of it. ``early``: whether a call that copies a model comes
+    before its ``prepare``; later copies are where the model is.
     """
     moved = {
         whole(state, origin)
@@ -46,20 +51,38 @@ def resting_models(
         if not any(loader in arriving or loader in prepared for loader in reach.loaders(loop)):
             continue
         for call in reach.runs_in(loop):
-            model = training.forwards.get(call) if isinstance(call, cst.Call) else None
             record = state.calls.get(call) if isinstance(call, cst.Call) else None
-            if model is None or record is None or _in_class(record):
+            if record is None or not isinstance(call, cst.Call):
                 continue
-            model = whole(state, model)
-            if model not in moved and model not in told and model not in prepared and weighs(state, model):
+            run = training.forwards.get(call)
+            used = [] if run is None or _in_class(record) else [run]
+            if method_name(call) in _WEIGHTS:
+                used += [model for model in origins(record.receiver, Role.MODEL) if model.source is not None]
+            for model in (whole(state, each) for each in used):
+                if model in moved or model in told or model in prepared or not weighs(state, model):
+                    continue
+                if model.source in moved or _copied_late(model, prepared, early):
+                    continue
                 told.add(model)
                 yield record, model
 
 
-def placed_models(mover: Mover) -> Iterator[Placement]:
+def _copied_late(model: Origin, prepared: Container[Origin], early: Early) -> bool:
+    """Whether a model is a copy of one that was on the device already."""
+    copied = model.source
+    return (
+        copied is not None
+        and copied.role is Role.MODEL
+        and copied in prepared
+        and isinstance(model.node, cst.Call)
+        and not early(model.node, copied)
+    )
+
+
+def placed_models(mover: Mover, early: Early) -> Iterator[Placement]:
     """Those that are put on the device where they are made."""
     trained = {whole(mover.state, model) for model in mover.training.models}
-    resting = () if mover.existing else resting_models(mover.state, mover.reach, mover.training, mover.placed)
+    resting = () if mover.existing else resting_models(mover.state, mover.reach, mover.training, mover.placed, early)
     for _, model in resting:
         if isinstance(model.node, cst.Call) and model not in trained:
             yield Placement(model.node, Move.PLACE, "nothing moves it, and it computes with what is on the device")
@@ -73,6 +96,8 @@ def _in_class(record: CallRecord) -> bool:
 def weighs(state: State, model: Origin, seen: frozenset[Origin] = frozenset()) -> bool:
     """Whether a model has layers: a loss of the script may be a module without any, made of others without any, and
     need no device."""
+    if model.source is not None and model.source.role is Role.MODEL and model.source not in seen:
+        return weighs(state, model.source, seen | {model})  # a copy
     parts = [part for part in state.parts.get(model, {}) if isinstance(part, Origin)]
     for part in parts:
         if part.role is Role.MODEL and part not in seen:

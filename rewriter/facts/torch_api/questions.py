@@ -125,6 +125,12 @@ def passes(name: str) -> bool:
     return found is not None and isinstance(found.transfer, (tensors.Passes, outside.Bar))
 
 
+def asks_only(name: str) -> bool:
+    """Whether a call says something of the accelerator, or seeds its generator, and puts nothing on it."""
+    found = row(name)
+    return found is not None and isinstance(found.transfer, (processes.Available, outside.PerProcess, training.Seed))
+
+
 def places(name: str) -> bool:
     """Whether a call puts the tensors of a whole batch on a device, and returns it."""
     found = transfer(name, tensors.Same)

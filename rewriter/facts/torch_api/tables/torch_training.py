@@ -124,6 +124,7 @@ ROWS: Table = {
     "torch.cuda.set_device": ("pin", {}),
     "torch.accelerator.set_device_index": ("pin", {}),
     "torch.accelerator.set_device": ("pin", {"until": "2.6"}),
+    "torch.cuda.get_device_name": ("per_process", {"why": "the name of its device"}),
     "torch.cuda.max_memory_allocated": ("per_process", {"why": "the memory of its device"}),
     "torch.cuda.memory_allocated": ("per_process", {"why": "the memory of its device"}),
     "torch.cuda.max_memory_reserved": ("per_process", {"why": "the memory of its device"}),
