@@ -50,6 +50,8 @@ class Pretended(TorchFunctionMode):
             return 0 if _pretended(args[0]) else func(*args)
         if name in _HOST_ONLY and _pretended(args[0]):
             raise NotOnHost(f"can't convert {DEVICE} device type tensor to numpy. Use Tensor.cpu() first.")
+        if name == "__deepcopy__":  # beside it are the copies that were made before
+            return mark(func(*args, **named), _pretended(args[0]))
         if name in _TO and args and isinstance(args[0], torch.Tensor):
             return _moved(func, name, args, named)
         return _computed(func, name, args, named)
@@ -205,6 +207,12 @@ def install() -> None:
     # Loaders pin in a thread of their own, where no mode is active.
     torch.Tensor.pin_memory = lambda tensor, *_: tensor  # type: ignore[method-assign]
     torch.Tensor.record_stream = lambda tensor, *_: None  # type: ignore[method-assign]
+    made = torch.nn.Parameter.__new__
+
+    def made_there(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:  # of a copied module, too
+        return mark(made(cls, data, requires_grad), _pretended(data))
+
+    setattr(torch.nn.Parameter, "__new__", made_there)  # noqa: B010
     load = torch.load
 
     def load_there(file: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
