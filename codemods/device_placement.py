@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
-from ..rewriter.editing.edits import AddImport, Edit, InsertBefore, Made, Remove, Replace, speaks_of_moving
+from ..rewriter.editing.edits import AddImport, Edit, InsertAfter, InsertBefore, Made, Remove, Replace, speaks_of_moving
 from ..rewriter.facts.module import Arrival, ModuleFacts, Move, Placement
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
@@ -83,7 +83,10 @@ def _arrives(facts: ModuleFacts, arrival: Arrival) -> Iterator[Edit]:
     reason = "its loader is not prepared, and the model is on the device"
     yield AddImport(ID, facts.module, f"{facts.abilities.module}.utils", "send_to_device", reason=reason)
     text = f"{names} = send_to_device({batch}, {facts.accelerator}.device)"
-    yield InsertBefore(ID, first, text, reason=reason)
+    if arrival.after is not None:
+        yield InsertAfter(ID, arrival.after, text, reason=reason)
+    else:
+        yield InsertBefore(ID, first, text, reason=reason)
 
 
 def _opened(node: cst.CSTNode) -> Made:

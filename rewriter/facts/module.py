@@ -85,6 +85,8 @@ class Arrival(NamedTuple):
     loop: cst.For
     names: tuple[str, ...]
     """The variables of the loop that hold what a loader yields."""
+    after: cst.CSTNode | None = None
+    """The statement that sets them, ``x, y = next(batches)``; the loop itself without one."""
 
 
 class WrapperRead(NamedTuple):

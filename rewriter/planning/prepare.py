@@ -14,7 +14,7 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.own_iterators import own_iterator
 from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
-from ..analysis.devices.arrivals import arrival
+from ..analysis.devices.arrivals import arrivals
 from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.layouts.metrics import Evaluation
@@ -147,13 +147,11 @@ def _wanted(
         if evaluation.understood or as_written:  # what the script prepares is shared as its author wants
             loaders.update(dict.fromkeys(evaluation.loaders))
         elif all(o not in trained or one_of_several(reach, o) for o in evaluation.loaders):
-            coming = (
-                arrival(state, evaluation.unit, evaluation.loop, evaluation.loaders, moved) if not by_script else None
-            )
-            if coming is not None:
-                result.arrivals.append((evaluation.unit, coming))
+            unit, loop = evaluation.unit, evaluation.loop
+            coming = arrivals(state, unit, loop, evaluation.loaders, moved) if not by_script else []
+            result.arrivals.extend((unit, one) for one in coming)
             if not evaluation.alone:
-                stays = coming is not None or moved.issuperset(evaluation.loaders)
+                stays = bool(coming) or moved.issuperset(evaluation.loaders)
                 result.findings.append((evaluation.unit, _unprepared(evaluation, stays)))
         else:
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))

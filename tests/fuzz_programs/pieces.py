@@ -147,7 +147,7 @@ STEPS = {
     "zero last": "FORWARD\nLOSS\nloss.backward()\nAFTER\noptimizer.step()\noptimizer.zero_grad()",
     "closure": (
         "def closure():\n    optimizer.zero_grad()\n    FORWARD\n    LOSS\n    loss.backward()\n    return loss\n"
-        "loss = optimizer.step(closure)"
+        "loss = optimizer.step(closure)\nwith torch.no_grad():\n    FORWARD"
     ),
     "scaler": (
         "optimizer.zero_grad()\nwith torch.autocast('cuda', enabled=torch.cuda.is_available()):\n    FORWARD\n    LOSS\n"

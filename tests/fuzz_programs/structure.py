@@ -46,7 +46,7 @@ def reads(statements: Sequence[ast.stmt], known: frozenset[str]) -> list[str]:
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, (ast.FunctionDef, ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
-            inner = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            inner: set[str] = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
             inner |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
             for n in ast.walk(node):
                 if isinstance(n, ast.Name) and n.id not in inner | bound | known:
@@ -224,7 +224,9 @@ class _OnSelf(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        return node  # a function in a method: its own variables stay
+        inner = _OnSelf(self.kept - sets(node.body) - {a.arg for a in node.args.args})
+        node.body = [inner.visit(statement) for statement in node.body]
+        return node
 
 
 def _on_self(statements: Block, kept: set[str]) -> Block:

@@ -300,6 +300,13 @@ def test_batches_of_an_evaluation_that_stays_whole_go_to_the_device_as_they_come
     assert [d.severity.value for d in file.diagnoses if d.id == "prepare"] == ["note"]
 
 
+def test_batches_that_next_gives_go_there_too(migrated: Migrated) -> None:
+    kept = "(both[0] - both[1]).std().item()"
+    text = WHOLE.format(target="k", source="range(len(valid))", unpacked="x, y = next(batches)", kept=kept)
+    text = migrated(text.replace("total = 0.0", "total, batches = 0.0, iter(valid)"))
+    assert "    x, y = next(batches)\n    x, y = send_to_device((x, y), accelerator.device)\n    both = " in text
+
+
 def test_what_numpy_reads_of_them_is_taken_to_the_cpu(migrated: Migrated) -> None:
     text = migrated(WHOLE.format(target="x, y", source="valid", unpacked="pass", kept="x.numpy().std()"))
     assert "total += x.cpu().numpy().std()" in text

@@ -15,9 +15,11 @@ _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 
 def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """The definitions that a read can see: those before it, and those of an earlier iteration of its loops, unless
-    the loop is left after them."""
+    the loop is left after them. A function in the function sees those of the places where it is run."""
     if names.scopes.get(names.function(read)) is not binding.scope.function:
-        return tuple(binding.definitions)
+        runs = _runs(names, binding, names.function(read))
+        seen = None if runs is None else {d for run in runs for d in unshadowed(names, binding, run)}
+        return tuple(d for d in binding.definitions if seen is None or d in seen)
     order, here = names.order, names.order(read)
     turns = [(loop, order(loop), names.end(loop)) for loop in names.enclosing(read, cst.For, cst.While)]
     return tuple(
@@ -25,6 +27,23 @@ def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CST
         for d in binding.definitions
         if order(d) < here or any(start < order(d) <= end and not _ends(names, d, loop) for loop, start, end in turns)
     )
+
+
+def _runs(names: Names, binding: Binding, function: cst.CSTNode) -> list[cst.CSTNode] | None:
+    """The places in a variable's scope where a function of that scope is run: it is called there, or an optimizer's
+    step is given it. None where it may be run elsewhere."""
+    own = binding.scope.bindings.get(function.name.value) if isinstance(function, cst.FunctionDef) else None
+    if own is None or len(own.definitions) != 1 or names.function(own.definitions[0]) is not names.function(function):
+        return None
+    for read in own.reads:
+        argument = names.parents[read]
+        given = isinstance(argument, cst.Arg)
+        call = names.parents[argument] if given else argument
+        if names.function(read) is not names.function(function) or not isinstance(call, cst.Call):
+            return None
+        if given and not (isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"):
+            return None
+    return list(own.reads)
 
 
 def _ends(names: Names, node: cst.CSTNode, loop: cst.CSTNode) -> bool:

@@ -141,8 +141,8 @@ def _computed(func: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]
 def _check(name: str, args: tuple[Any, ...], given: list[torch.Tensor]) -> None:
     if name in _MAY_MIX:
         return
-    if name in _ANY_INDEX and _pretended(args[0]):
-        return  # an index may be on the CPU
+    if name in _ANY_INDEX and (_pretended(args[0]) or not any(_pretended(t) and t.dim() > 0 for t in given)):
+        return  # an index may be on the CPU, and a single number anywhere
     home = [t for t in given if not _pretended(t) and t.dim() > 0]
     if home:
         raise MixedDevices(

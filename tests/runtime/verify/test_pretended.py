@@ -49,6 +49,7 @@ ALLOWED = [
     "torch.save(net.state_dict(), 'w.pt'); assert torch.load('w.pt', map_location='cuda')['weight'].is_cuda",
     "import copy; assert copy.deepcopy(net).weight.is_cuda and not copy.deepcopy(nn.Linear(3, 2)).weight.is_cuda",
     "import copy; assert copy.deepcopy(nn.BatchNorm1d(3).cuda()).running_mean.is_cuda and copy.deepcopy(there).is_cuda",
+    "here[there[0, 0].long(), there[1, 1].long()] += 1",
     "assert nn.Parameter(there).is_cuda and not nn.Parameter(here).is_cuda",
     "assert not torch.ones(2, device=there.device).cpu().is_cuda and there.type(torch.cuda.FloatTensor).is_cuda",
 ]

@@ -188,3 +188,26 @@ def test_a_loader_and_its_data_have_no_gradient() -> None:
 """
     text = program("loss = F.mse_loss(out, y) + sum(p.pow(2).sum() for p in model.parameters())") + evaluation
     migrated(text.replace("model = ", "valid = DataLoader(Rows(inputs.numpy()), batch_size=32)\nmodel = ", 1))
+
+
+def test_a_closure_sees_its_variables_as_they_are_where_the_step_runs_it() -> None:
+    """What is gathered behind the step, under the name of the batch, is no part of its loss."""
+    closure = """\
+def closure():
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(x), y)
+    loss.backward()
+    return loss
+loss = optimizer.step(closure)
+total += loss.item() * x.size(0)"""
+    text = program(closure).replace("        optimizer.zero_grad()\n        out = model(x)\n", "", 1)
+    text = text.replace("        loss.backward()\n        optimizer.step()\n        total += loss.item()\n", "", 1)
+    new = migrated(text)
+    assert "            accelerator.backward(loss)\n" in new
+    assert "accelerator.gather_for_metrics(" in new
+
+
+@pytest.mark.parametrize("runs", ["later.append(closure)", "optimizer.step(lambda: closure())"])
+def test_a_closure_that_is_kept_may_be_run_whenever(runs: str) -> None:
+    closure = f"def closure():\n    return F.mse_loss(model(x), y)\n{runs}\nloss = closure()\nx = x + 1"
+    migrated("later = []\n" + program(closure))
