@@ -211,10 +211,13 @@ def keep(name: str, title: str, rows: Sequence[Row]) -> None:
 
 def machine() -> str:
     """The machine in words."""
+    import torch
+
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
         named = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         model = named[0].partition(": ")[2] if named else model
     load = f", load {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
-    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}{load}"
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{model}, {os.cpu_count()} cores{gpu}, {platform.system()}, Python {platform.python_version()}{load}"
