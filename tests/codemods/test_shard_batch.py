@@ -51,6 +51,15 @@ CUT = {
         "        a, b = x[k : k + 16], y[k : k + 16]\n    loss = F.cross_entropy(model(a), b)",
         "a, b = accelerator.shard_batch(x[k:]), accelerator.shard_batch(y[k:])",
     ),
+    "a part of the data, the same in each step": (
+        "for step in range(9):\n    a, b = x[:80], y[:80]\n    loss = F.cross_entropy(model(a), b)",
+        "a, b = accelerator.shard_batch(x[:80]), accelerator.shard_batch(y[:80])",
+    ),
+    "a part of what is computed of the data": (
+        "z = (x[:, :1] + x[:, 1:2] > 0).float()\nfor step in range(9):\n    a, b = x[:80], z[:80]\n"
+        "    loss = torch.clamp(1 - model(a) * (2 * b - 1), min=0).mean()",
+        "a, b = accelerator.shard_batch(x[:80]), accelerator.shard_batch(z[:80])",
+    ),
     "the whole data": (
         "for step in range(9):\n    loss = F.cross_entropy(model(x), y)",
         "x, y = accelerator.shard_batch((x, y))\nfor step in range(9):",

@@ -78,6 +78,8 @@ def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]
         return any(is_data(state, unit, e.value, seen) for e in value.elements)
     if isinstance(value, (cst.Subscript, cst.UnaryOperation)):
         return is_data(state, unit, value.value if isinstance(value, cst.Subscript) else value.expression, seen)
+    if isinstance(value, cst.Comparison):
+        return is_data(state, unit, value.left, seen)
     if isinstance(value, cst.BinaryOperation):
         return is_data(state, unit, value.left, seen) or is_data(state, unit, value.right, seen)
     if isinstance(value, cst.Attribute):

@@ -61,6 +61,9 @@ class Suggestions:
         slices = list(self._slices())
         if slices:
             yield slices
+        parts = list(self._parts())
+        if parts:
+            yield parts
         names = list(self._whole())
         windows = [pair for pair in names if self._is_argument(pair[0])]
         for dim, tables in ((0, (names, windows)), (1, (windows,))):
@@ -144,6 +147,20 @@ class Suggestions:
                     if counters and (last is None or counters & self._counters(last)):
                         ends = set(spelled(last) if last is not None else ()) - {b.name for b in counters}
                         yield Cut(node, self.unit, Shard(0), frozenset(ends))
+
+    def _parts(self) -> Iterator[Cut]:
+        """``X[:n]`` in the loop's own code, the same rows in every turn."""
+        for node in self.nodes:
+            if not isinstance(node, cst.Subscript) or not self._is_own(node) or self._is_evaluated(node):
+                continue
+            part, base = node.slice[0].slice, node.value
+            binding = self.unit.names.binding(base) if isinstance(base, cst.Name) else None
+            if len(node.slice) != 1 or not isinstance(part, cst.Slice) or part.step is not None or binding is None:
+                continue
+            fixed = not any(d in self.inside for d in binding.definitions) and not self._counters(part)
+            rows = any(is_data(self.state, self.unit, made, set()) for made in self._made(binding)[-1:])
+            if fixed and rows and not without_gradient(self.unit, node):
+                yield Cut(node, self.unit, Shard(0), frozenset(spelled(part.upper) if part.upper is not None else ()))
 
     def _is_evaluated(self, node: cst.CSTNode) -> bool:
         """Whether a node is in a loop of its own, beside the steps, in which a model runs and nothing is trained: it is
