@@ -67,7 +67,7 @@ from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .prepare import PreparePlan
 from .program import ProgramFacts
-from .wrapped import hidden
+from .wrapped import hidden, kept_before
 
 _OF_LOSSES = frozenset({"weighted-mean", "in-batch-pairs"})
 """Findings that say already how a loss is no mean over the rows."""
@@ -132,6 +132,7 @@ class Collected:
         plain = checkpoints.plain_models(state, unit, reach, plan_.stands, saved)
         wraps = not program.abilities.transparent_models
         seen = list(hidden(state, unit, reach, training, plan_.stands)) if wraps else []
+        seen += kept_before(state, unit, reach, training, plan_.stands) if wraps else ()
         hides = [a for a in seen if not isinstance(a, Finding)]
         self.plain_models = list(dict.fromkeys([*plain, *hides])) if wraps else []
         self.findings = [

@@ -310,7 +310,14 @@ class _Placer:
         code, origin = self.unit.names.module.code_for_node, held.origin
         taken = (one for one in self.taken if one.loader is origin)
         taking = [one.node for one in taken if one.target is None or code(one.target) != held.name]
-        return any(0 <= block.index(node) <= touched for node in (*self.kept.get(origin, ()), *taking))
+        kept = [node for node in self.kept.get(origin, ()) if not self._is_object_of(held, node)]
+        return any(0 <= block.index(node) <= touched for node in (*kept, *taking))
+
+    def _is_object_of(self, held: Held, call: cst.CSTNode) -> bool:
+        """Whether a call makes the object that is given the prepared thing: ``bag`` of ``bag.optimizer``."""
+        assign = self.unit.names.parents.get(call)
+        target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+        return isinstance(target, cst.Name) and held.name.rpartition(".")[0] == target.value
 
     def _inside(self, statement: cst.CSTNode, held: list[Held]) -> tuple[cst.CSTNode, Side, list[Held]] | None:
         """A place in the blocks of a statement that builds things and uses them itself: an epoch, a fold."""

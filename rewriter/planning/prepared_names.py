@@ -10,7 +10,7 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.loader_wrappers import wraps
-from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.dataflow.values import Instance, State, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.nodes import parameters
 from ..analysis.syntax.scopes import Binding
@@ -31,11 +31,10 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
             if code is not None and _used_below(reach, training, code, origin):
                 held = held_in(state, reach, training, code, origin)
                 if held is not None:
-                    return code, held
+                    return _of_object(state, reach, code, held) or (code, held)
     code = _holder(state, reach, origin, training)
     held = held_in(state, reach, training, code, origin) if code is not None else None
-    outside = _of_object(state, reach, code, held)
-    return outside if outside is not None else (code, held)
+    return _of_object(state, reach, code, held) or (code, held)
 
 
 def _of_object(state: State, reach: Reach, code: Code | None, held: Held | None) -> tuple[Code, Held] | None:
@@ -60,6 +59,9 @@ def _of_object(state: State, reach: Reach, code: Code | None, held: Held | None)
     maker = above.names.function(sites[0])
     if not isinstance(target, cst.Name) or maker not in reach.reachable:
         return None
+    keepers = (keeper for keeper, kept in state.fields() if held.origin in origins(kept))
+    if held.origin.role is not Role.MODEL and any(isinstance(k, Instance) and k.node is not sites[0] for k in keepers):
+        return None  # another object, too, would keep it as it was before
     return maker, Held(held.origin, f"{target.value}.{attribute}", [target])
 
 

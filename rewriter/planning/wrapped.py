@@ -13,7 +13,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Reach
 from ..analysis.dataflow.callees import outside_name
-from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.dataflow.values import Instance, State, Unit, origins
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.training.training import Training
@@ -56,6 +56,63 @@ def hidden(
         if record is not None and call.args and outside_name(record) in ("builtins.isinstance", "builtins.len"):
             if _is_wrapped(state, unit, reach, stands, call, call.args[0].value):
                 yield call.args[0].value
+
+
+def kept_before(
+    state: State, unit: Unit, reach: Reach, training: Training, stands: Mapping[Origin, Stands]
+) -> Iterator[Finding]:
+    """Findings for training that calls a model by an object which was given it before it was wrapped."""
+    for call in unit.names.calls:
+        func = call.func
+        if call not in training.forwards or not isinstance(func, cst.Attribute):
+            continue
+        if not any(loop in training.train_loops for loop in reach.batch_loops(call, unit)):
+            continue
+        keepers = state.values.get(func.value)
+        for model in origins(state.values.get(func), Role.MODEL):
+            for keeper in keepers.things if keepers is not None and model in stands else ():
+                if isinstance(keeper, Instance) and _is_kept(state, reach, stands[model], keeper, func.attr.value):
+                    text = " ".join(unit.names.module.code_for_node(func).split())
+                    yield _kept(call, text)
+                    break
+
+
+def _kept(call: cst.Call, text: str) -> Finding:
+    return Finding(
+        "wrapped-model",
+        call,
+        f"`{text}` is the model as it was before prepare(...), because its object was made before that: Accelerate "
+        "averages gradients only for calls of what prepare(...) gives, and these would stay local to each process",
+        "make the object after prepare(...), or give it the prepared model, or migrate with --target torchlift, which "
+        "wraps nothing",
+        Severity.BLOCKED,
+    )
+
+
+def _is_kept(state: State, reach: Reach, stands: Stands, keeper: Instance, attribute: str) -> bool:
+    """Whether an object is made before the model is wrapped, and nothing outside its class gives it the model again."""
+    maker = next((unit for unit in reach.units if keeper.node in unit.names.parents), None)
+    if maker is None or not in_front(stands, maker, reach, keeper.node):
+        return False
+    scope = stands.unit.names.scopes[stands.unit.names.function(stands.prepare.node)]
+    for name in stands.prepare.names:
+        root, _, own = name.rpartition(".")
+        binding = scope.lookup(root) if root else None
+        if own == attribute and binding is not None and keeper in state.binding(binding).things:
+            return False
+    return not any(_gives_again(state, unit, keeper, attribute) for unit in reach.units)
+
+
+def _gives_again(state: State, unit: Unit, keeper: Instance, attribute: str) -> bool:
+    """Whether an assignment outside the class of an object sets such an attribute of it."""
+    for target in unit.names.every(cst.AssignTarget):
+        one = target.target if isinstance(target, cst.AssignTarget) else None
+        parts = [e.value for e in one.elements] if isinstance(one, (cst.Tuple, cst.List)) else [one]
+        own = [part for part in parts if isinstance(part, cst.Attribute) and part.attr.value == attribute]
+        if any((slot := state.values.get(part.value)) is not None and keeper in slot.things for part in own):
+            if keeper.klass.node not in unit.names.ancestors(target):
+                return True
+    return False
 
 
 def _apart(call: cst.Call, cause: str, remedy: str) -> Finding:

@@ -12,6 +12,7 @@ from ..result import Diagnosis, FileResult, Result, Trait
 from .changed_calls import ChangedCall, changed_calls, mentioned
 from .entry_points import Map
 from .import_graph import Program, absolute
+from .joined_users import with_joined_users
 
 _NOBODY = "no-entry-point"
 
@@ -68,6 +69,7 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
     entry = {absolute(program.entry) for program, _ in results} - pair
     files = [_kept(file, clashes.get(key), left.get(key), key in entry) for key, (_, file) in found.items()]
     files = _tested(files, [(p, r) for p, r in results if absolute(p.entry) not in left], map)
+    files = with_joined_users(files, {absolute(path) for program, _ in results for path in program.paths}, map)
     entries = {program.entry for program, _ in results}
     shown = [f for f in files if every or f.changed or f.diagnoses or f.source.path in entries]
     return _with_traits(shown, results)

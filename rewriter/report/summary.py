@@ -77,16 +77,18 @@ def summary(
     total = _total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
     if result.changed:
         _done(page, result, verb)
+    if refused and page.lines:
+        page.lines.append("")
+    for error in refused:  # before the findings, whose remedies lead nowhere while a file of the program cannot be read
+        page.entry(f"error: {error}")
     _findings(page, result)
     if result.changed:
         page.heading("What changes at run time")
         for text in expectations(result):
             page.item(text, first="  - ")
-    if page.lines:
-        page.lines.append("")
-    for error in refused:
-        page.entry(f"error: {error}")
     if result.files or not refused:
+        if page.lines:
+            page.lines.append("")
         page.entry(total)
         for line in hint.splitlines():
             page.entry(line)

@@ -169,7 +169,7 @@ def tensors(thing: Thing) -> Thing | None:
 
 
 def trailing(thing: Thing) -> Thing | None:
-    """Let only what is followed pass, and no set: what a name is made of it has the order of another one."""
+    """Let only what is followed pass, and no set: what a function computes from a set has an order of its own."""
     return thing if isinstance(thing, Trace) and thing.trail is not Trail.SET else None
 
 

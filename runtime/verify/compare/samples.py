@@ -15,7 +15,7 @@ Rows = Counter[str]
 def samples(about: About) -> Promise:
     """Between two optimizer steps the processes read, together, exactly the rows that the original reads."""
     wanted = together(about.original)
-    if not wanted:
+    if not any(wanted):
         return about.untestable("samples", "no batch of a loader reaches a backward pass")
     per_rank = [by_step(rank, about.by_hand) for rank in about.migrated.ranks]
     made = max(map(len, per_rank))
@@ -35,7 +35,8 @@ def together(trace: RunTrace) -> list[Rows]:
 
 def by_step(rank: RankTrace, repeated: bool = False) -> list[Rows]:
     """
-    The rows of training batches that each optimizer step uses.
+    The rows of training batches that each optimizer step uses; none for a step of which the process has only a row that
+    others have as well.
 
     Args:
         rank: the process.
@@ -43,14 +44,15 @@ def by_step(rank: RankTrace, repeated: bool = False) -> list[Rows]:
     """
     training = rank.training_passes()
     steps: list[Rows] = []
-    rows: Rows = Counter()
+    rows, read = Rows(), False
     for event in rank.events:
         if event["e"] == "batch" and event["p"] in training:
+            read = True
             rows.update(event["rows"][: None if repeated else event["valid"]])
         elif event["e"] == "step":
-            if rows:
+            if read:
                 steps.append(rows)
-            rows = Counter()
+            rows, read = Rows(), False
     return steps
 
 

@@ -137,3 +137,51 @@ net.fit(loader, optimizer)
 def test_a_method_that_runs_the_training_passes_by_a_wrapper(target: Target) -> None:
     (file,) = migrate([decode(FITS.encode(), Path("train.py"))], CATALOGUE, Config(target=target)).files
     assert [d.id for d in file.diagnoses] == (["wrapped-model"] if target is Target.ACCELERATE else [])
+
+
+KEEPS = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Scorer:
+    def __init__(self, net):
+        self.net = net
+
+    def score(self, x, y):
+        return torch.nn.functional.cross_entropy(self.net(x), y)
+
+net = torch.nn.Linear(8, 2)
+{before}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=32)
+{behind}
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = {loss}
+    loss.backward()
+    optimizer.step()
+{end}
+"""
+DIRECT = "torch.nn.functional.cross_entropy(net(x), y)"
+
+
+@pytest.mark.parametrize("target", Target)
+def test_an_object_that_trains_the_model_as_it_was_before(target: Target) -> None:
+    text = KEEPS.format(before="scorer = Scorer(net)", behind="", loss="scorer.score(x, y)", end="")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(target=target)).files
+    assert [d.id for d in file.diagnoses] == (["wrapped-model"] if target is Target.ACCELERATE else [])
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"behind": "scorer = Scorer(net)", "loss": "scorer.score(x, y)"},
+        {"before": "scorer = Scorer(net)", "behind": "scorer.net = net", "loss": "scorer.score(x, y)"},
+        {"before": "scorer = Scorer(net)", "loss": DIRECT, "end": "print(scorer.score(x, y))"},
+    ],
+    ids=["made after it", "given the model after it", "does not train"],
+)
+def test_an_object_that_has_the_wrapper_or_does_not_train(parts: dict[str, str]) -> None:
+    text = KEEPS.format(**{"before": "", "behind": "", "end": "", **parts})
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(target=Target.ACCELERATE)).files
+    assert not file.blocked and "wrapped-model" not in [d.id for d in file.diagnoses]

@@ -680,3 +680,31 @@ def test_without_others_the_class_itself_prepares_what_it_builds(look: Look) -> 
     after = changed(look({"train.py": train, "holder.py": HOLDER, "rows.py": "rows = []\n"}, "train.py"))
     assert set(after) == {"train.py", "holder.py"}
     assert "self.net = accelerator.prepare(self.net)\n" in after["holder.py"]
+
+
+BOTH = HOLDER.replace(
+    "        self.reader = Reader(self.net)\n",
+    "        self.reader = Reader(self.net)\n        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)\n",
+)
+STEPS = (
+    HOLDS.replace("optimizer = torch.optim.SGD(holder.net.parameters(), lr=0.1)\n", "")
+    .replace("    optimizer", "    holder.optimizer")
+    .replace("(rows, batch", "(rows, shuffle=True, batch")
+)
+
+
+def test_the_optimizer_of_such_a_class_is_prepared_there_too(look: Look) -> None:
+    files = {"train.py": STEPS, "holder.py": BOTH, "rows.py": "rows = []\n", "by_hand.py": BY_HAND}
+    after = changed(look(files, "train.py"))
+    assert set(after) == {"train.py"}
+    assert (
+        "holder.net, holder.optimizer = accelerator.prepare(\n    holder.net, holder.optimizer\n)" in after["train.py"]
+    )
+
+
+def test_an_optimizer_that_another_object_keeps_is_not(look: Look) -> None:
+    kept = BOTH.replace("lr=0.1)\n", "lr=0.1)\n        self.steps = Steps(self.optimizer)\n")
+    kept += "\n\nclass Steps:\n    def __init__(self, optimizer):\n        self.optimizer = optimizer\n"
+    train = STEPS.replace("holder.optimizer.step()", "holder.steps.optimizer.step()")
+    survey = look({"train.py": train, "holder.py": kept, "rows.py": "rows = []\n", "by_hand.py": BY_HAND}, "train.py")
+    assert changed(survey) == {} and "shared-module" in [id for _, id in findings(survey)]

@@ -130,6 +130,15 @@ def test_errors_alone_are_one_line_each() -> None:
     )
 
 
+def test_a_file_that_cannot_be_read_comes_before_the_findings() -> None:
+    """As long as it cannot be read, nothing is gained by what they advise."""
+    error = SourceError("old.py", 2, "not valid Python: Missing parentheses", "Correct the syntax, then migrate")
+    stop = Diagnosis("clip", Severity.BLOCKED, "not understood", "do it by hand", 5, 1)
+    lines = summary(Result((_file("train.py", BEFORE, BEFORE, stop),), 1), [error]).splitlines()
+    assert lines[0].startswith("error: old.py:2: not valid Python") and lines[2] == "1 finding"
+    assert lines[-1] == "nothing to change, 1 blocked, 1 not read; 1 file checked." and lines[-2] == ""
+
+
 def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

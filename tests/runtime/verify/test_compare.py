@@ -143,6 +143,21 @@ def test_duplicates_with_weight_0_are_no_samples() -> None:
     assert samples.samples(about(run([batch("a"), loss(1.0), step()]), run(*ranks))).outcome is Outcome.HELD
 
 
+def test_a_step_without_a_row_of_its_own_is_a_step() -> None:
+    """The rows of the next step belong to the next step."""
+    short = [batch("a", valid=0), loss(0.0), step(), batch("c"), loss(1.0), step(k=2)]
+    ranks = [batch("a"), loss(1.0), step(), batch("b"), loss(1.0), step(k=2)], short
+    wanted = [batch("a"), loss(1.0), step(), batch("b", "c"), loss(1.0), step(k=2)]
+    assert samples.samples(about(run(wanted), run(*ranks))).outcome is Outcome.HELD
+    without = [batch("a"), loss(1.0), step(), batch("b"), loss(1.0), step(k=2)]
+    assert samples.samples(about(run(without), run(*ranks))).step == 2
+
+
+def test_batches_in_which_no_rows_are_seen_are_not_compared() -> None:
+    bare = run([batch(), loss(1.0), step()])
+    assert samples.samples(about(bare, bare)).outcome is Outcome.UNTESTABLE
+
+
 def test_evaluation_batches_are_no_training_samples() -> None:
     evaluated = [*TRAINED, batch("x", "y", number=2), batch("c", number=3), loss(1.0, 3), step(k=2)]
     assert [sum(rows.values()) for rows in samples.by_step(run(evaluated).main)] == [2, 1]

@@ -141,6 +141,15 @@ def test_shape(shape: str, tmp_path: Path, verify: Callable[..., Any]) -> None:
     assert seen.of("samples")["outcome"] == "held"
 
 
+def test_a_last_batch_with_fewer_rows_than_processes(tmp_path: Path, verify: Callable[..., Any]) -> None:
+    """The third process reads a row that does not count, and all go on to the next pass together."""
+    rows = LOADER.replace("data, batch", "TensorDataset(x[:18], y[:18]), batch")
+    seen = verify(*_write(tmp_path, rows, LOOP), options=("--procs", "3"))
+    assert seen.broken() == {}, seen.errors
+    assert seen.of("samples", 3)["detail"] == "36 rows"
+    assert seen.of("weights", 3)["outcome"] == "held"
+
+
 def test_batches_made_by_hand_cannot_be_compared(tmp_path: Path, verify: Callable[..., Any]) -> None:
     loop = """
 for step in range(9):
