@@ -75,7 +75,6 @@ def test_so_are_lines_that_no_print_writes() -> None:
 LEFT = {
     "whose device a flag decides": {"step": "x = x.cuda() if args.cuda else x", "late": "print(args)"},
     "before the environment is set": {"late": 'print(args); os.environ["NCCL_DEBUG"] = "INFO"'},
-    "that workers of a loader may run": {"row": "print(index)"},
 }
 
 
@@ -84,6 +83,12 @@ def test_a_print_is_left_and_reported(parts: dict[str, str]) -> None:
     """Whoever asks first chooses the device, and starts what joins the processes."""
     after, findings = migrated(**parts)
     assert "PartialState" not in after and findings == ["main_process"]
+
+
+def test_a_print_for_a_row_is_that_of_the_process_that_has_it() -> None:
+    """A worker of a loader runs it, and has no place among the processes."""
+    after, findings = migrated(row="print(index)")
+    assert "PartialState" not in after and "accelerator.print" not in after and findings == []
 
 
 def test_an_import_asks_nobody(tmp_path: Path) -> None:
