@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import libcst as cst
 
@@ -113,6 +113,8 @@ class Home(NamedTuple):
     """Further statements that only defined the device, and are removed."""
     gives: str = ""
     """A statement that follows: it stores the device where the script keeps it."""
+    ran_on: Literal["", "cpu", "cuda or cpu"] = ""
+    """What the script ran on before: it named no device, or chose between these two; empty for anything else."""
 
 
 @dataclass(frozen=True)

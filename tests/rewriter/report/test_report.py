@@ -221,6 +221,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("filled", "total", 3)], "total (line 3): collects a mean over the batches of all processes."),
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar counts only the rows of one process"),
         ([Trait("mac", "device", 3)], "On a Mac with a GPU the script now runs on the GPU"),
+        ([Trait("gpu", "device", 3)], "The script names no device, so it ran on the CPU. Where there is a GPU"),
         (
             [Trait("precision", "bf16", 3)],
             "bf16 (line 3): autocast asked for CUDA and had no effect on a machine without CUDA.",
@@ -240,6 +241,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "an average over batches",
         "a bar",
         "a Mac",
+        "no device",
         "autocast for CUDA alone",
     ],
 )
@@ -270,7 +272,7 @@ BLOCKED = LOADER.replace("for x, y in loader:", "for x, y in feed:").replace("ro
 
 def test_a_kept_batch_keeps_the_length_of_loaders() -> None:
     result = _run(LOADER, keep_global_batch=True)
-    assert [trait.kind for trait in result.files[0].traits] == ["batch"]
+    assert [trait.kind for trait in result.files[0].traits] == ["batch", "gpu"]
     assert "len(loader)" in summary(_run(LOADER), []) and "len(loader)" not in summary(result, [])
 
 
