@@ -18,6 +18,7 @@ from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
 from ..analysis.effects.folders import made_by_all, may_be_there
 from ..analysis.layouts.by_hand.plan import ShardedBatches
+from ..analysis.layouts.rows_done import rows_done
 from ..analysis.layouts.running_figures import running_figures
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.nodes import is_docstring
@@ -210,6 +211,7 @@ class ReachedModule:
         """What each process counts, or collects, for itself."""
         found, training = self._found, self._program.training
         yield from counts(self._unit, training, found.loops)
+        yield from rows_done(self._program.state, self._unit, training, found.loops)
         yield from hand_schedules(self._program.reach, self._unit, training, found.loops)
         yield from found.averages
         yield from alike_draws(self._program.state, self._unit, self._program.reach)

@@ -130,6 +130,11 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
             f"{_named(found, many)}: computed from the rows of one process. What is printed, logged or written is the "
             "figure of the main process's own rows."
         )
+    if found := by_kind.get("rows-done"):
+        yield (
+            f"{_named(found, many)}: this counts the rows that one process has gone through: 1/N of those of the data "
+            "set at the end of an epoch."
+        )
     if found := by_kind.get("bar"):
         yield (
             f"{_named(found, many, 'total=')}: this bar counts only the rows of one process, so it stops at 1/N of its "

@@ -268,7 +268,7 @@ def _hands_on(state: State, reach: Reach, call: cst.Call) -> bool:
 
 
 def _shows_given(state: State, unit: Unit, function: FunctionNode) -> bool:
-    """Whether a function logs or prints what it is given: itself, what it goes through in it, what it makes of it."""
+    """Whether a function logs or prints what it is given: itself, an entry of it, or a value computed from it."""
     scope, method = unit.names.scopes[function], isinstance(unit.names.within[function].node, cst.ClassDef)
     known = {scope.bindings[param.name.value] for param in positional(function)[method:]}
     parts = list(descendants(function.body))

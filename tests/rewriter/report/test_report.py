@@ -220,6 +220,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("rate", "step", 3)], "step (line 3): the learning rate follows this count of the steps of one process"),
         ([Trait("filled", "total", 3)], "total (line 3): collects a mean over the batches of all processes."),
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar counts only the rows of one process"),
+        ([Trait("rows-done", "i * len(x)", 3)], "i * len(x) (line 3): this counts the rows that one process has gone"),
         ([Trait("mac", "device", 3)], "On a Mac with a GPU the script now runs on the GPU"),
         ([Trait("gpu", "device", 3)], "The script names no device, so it ran on the CPU. Where there is a GPU"),
         (
@@ -240,6 +241,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "a rate",
         "an average over batches",
         "a bar",
+        "rows of an epoch",
         "a Mac",
         "no device",
         "autocast for CUDA alone",

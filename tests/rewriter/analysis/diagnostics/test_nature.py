@@ -281,6 +281,25 @@ def evaluate():
 """
 
 
+@pytest.mark.parametrize(
+    ("shown", "names"),
+    [
+        ("print((i + 1) * len(x), len(data))", ["(i + 1) * len(x)"]),
+        ("done = i * x.size(0)\n    print(f'{done} of {len(data)}')", ["i * x.size(0)"]),
+        ("print(y.shape[0] * i)", ["y.shape[0] * i"]),
+        ("print(i * len(data))", []),
+        ("print(3 * len(x))", []),
+        ("total += loss.item() * len(x)", []),
+    ],
+    ids=["in a line", "by a variable", "turned", "rows of all", "no step", "a sum"],
+)
+def test_rows_that_a_loop_has_gone_through(shown: str, names: list[str]) -> None:
+    text = RUNNING.replace("COLLECT", "pass").replace("LOG", shown)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
+    assert [trait.name for trait in file.traits if trait.kind == "rows-done"] == names
+
+
 HELPERS = """\
 class Log:
     def keep(self, values):
