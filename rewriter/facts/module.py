@@ -413,6 +413,8 @@ class ModuleFacts(NamedTuple):
     """Functions that do not get the accelerator, and run only when it exists: they use ``PartialState()``."""
     ahead: frozenset[cst.CSTNode] = frozenset()
     """Prints that may come before the accelerator: so do they."""
+    on_cpu: bool = False
+    """The accelerator stays on the CPU, whatever the command line says: what comes before it says so, too."""
     placements: tuple[Placement, ...] = ()
     opened: tuple[cst.If | cst.IfExp, ...] = ()
     """Questions for CUDA that held nothing but moves to the accelerator's device, which are made in any case."""

@@ -72,6 +72,14 @@ def test_so_are_lines_that_no_print_writes() -> None:
     assert "if PartialState().is_local_main_process:\n" in after and findings == []
 
 
+@pytest.mark.parametrize("place", ["early", "late", "first"])
+def test_where_the_script_stays_on_the_cpu_the_print_says_so_too(place: str) -> None:
+    """Whoever asks first chooses the device: an accelerator on the CPU after a state on a GPU would be an error."""
+    after, findings = migrated(**{place: "print(os.getcwd())"}, step="x = x.to('cpu') + torch.zeros(3)")
+    assert "Accelerator(cpu=True)" in after, after
+    assert "PartialState(cpu=True).print(os.getcwd())\n" in after and "main_process" not in findings
+
+
 LEFT = {
     "whose device a flag decides": {"step": "x = x.cuda() if args.cuda else x", "late": "print(args)"},
     "before the environment is set": {"late": 'print(args); os.environ["NCCL_DEBUG"] = "INFO"'},
