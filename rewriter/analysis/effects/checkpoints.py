@@ -22,7 +22,7 @@ from ..layouts.loop_step import bound_by
 from ..syntax.leaving import HANDLERS
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
-from ..training.row_code import for_rows, only_for_rows
+from ..training.row_code import for_rows
 from ..training.training import Training
 from .existing_guards import guarded
 from .handles import asks_existence
@@ -33,7 +33,7 @@ def saves(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iter
     """The ``torch.save`` calls of a module that the script reaches; not those that loaders run for each row."""
     for record in _saved(state, unit, reach):
         call = record.node
-        if not call.args or guarded(state, unit, call) or unit.names.function(call) in only_for_rows(state, reach):
+        if not call.args or guarded(state, unit, call) or unit.names.function(call) in for_rows(state, reach):
             continue
         held = origins(state.values.get(call.args[0].value), Role.MODEL)
         yield Save(call, any(o in prepared for o in held), "every process would write the file")

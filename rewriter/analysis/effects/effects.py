@@ -26,14 +26,14 @@ from ..layouts.random_splits import splits_by_torch
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
-from ..training.row_code import only_for_rows
+from ..training.row_code import for_rows, only_for_rows
 from ..training.training import Training
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
 from .handles import COMMANDS, Handles, once
 from .memory import into_memory
-from .row_files import same_file
+from .row_files import for_rows_too, same_file
 
 
 @dataclass
@@ -74,9 +74,14 @@ class _Search:
         calls = [c for c in calls if not guarded(self.state, self.unit, c)]
         calls = [c for c in calls if not into_memory(self.state, self.unit, self.reach, c)]
         own = only_for_rows(self.state, self.reach)
-        for_rows = [c for c in calls if self.unit.names.function(c) in own]
-        self._write_of_rows(for_rows)
-        calls = [c for c in calls if c not in for_rows]  # each process says what there is to say of its own rows
+        of_rows = [c for c in calls if self.unit.names.function(c) in own]
+        self._write_of_rows(of_rows)
+        too = for_rows(self.state, self.reach) - own
+        both = [c for c in calls if self.unit.names.function(c) in too and self._brings(c)]
+        for call in both:
+            self._add(for_rows_too(self.state, self.unit, call))
+        left = {*of_rows, *both}
+        calls = [c for c in calls if c not in left]  # each process says what there is to say of its own rows
         for call in calls:
             self._fetch(call)
         for call in calls:
@@ -125,6 +130,10 @@ class _Search:
         self.made.add(question)
         if not again and not self.makings.is_done(call):
             self._add(Effect(question, EffectKind.DOWNLOAD, _FIRST, creates=True))
+
+    def _brings(self, call: cst.Call) -> bool:
+        """Whether a call makes a file, or downloads one, for which the other processes would wait."""
+        return self._makes(call) or isinstance(self.fetches.of(call), Effect)
 
     def _write_of_rows(self, calls: list[cst.Call]) -> None:
         """Calls that loaders run for their rows: each process writes what it has of its own."""

@@ -27,6 +27,21 @@ def same_file(state: State, unit: Unit, call: cst.Call) -> Finding | None:
     )
 
 
+def for_rows_too(state: State, unit: Unit, call: cst.Call) -> Finding:
+    """What is said of a call that makes a file for a row, and for other code that calls its function on all processes:
+    for a row no process can wait for the others."""
+    paths = written(state, call)
+    text = f"write `{unit.names.module.code_for_node(paths[0])}`" if paths else "bring this file"
+    return Finding(
+        "once",
+        call,
+        f"loaders run this for the rows of each process, and other code runs it on every process: several may {text} "
+        "at the same time",
+        "let each write a name of its own and rename it with os.replace(...), or make the files before the training",
+        Severity.REVIEW,
+    )
+
+
 def _depends_on_row(unit: Unit, function: cst.CSTNode, value: cst.CSTNode, seen: frozenset[cst.CSTNode]) -> bool:
     """Whether a value depends on what a function is called with, beside its object, or on what a loop goes through."""
     for name in (node for node in descendants(value) if isinstance(node, cst.Name) and node in unit.names.within):

@@ -79,3 +79,33 @@ def test_one_file_for_all_rows_is_named(row: str, trained: Trained) -> None:
 def test_a_helper_that_other_code_calls_too_prints_once(trained: Trained) -> None:
     top = "def say(text):\n    print(text)\n\nsay('start')\n" + ROWS.format(row="        say(place)", more="")
     assert "    accelerator.print(text)\n" in trained(top=top)[0] or "if PartialState()" in trained(top=top)[0]
+
+
+HELPER = """\
+import os, numpy, torch
+
+def bring(number):
+    place = f"{number}.npy"
+    if not os.path.exists(place):
+        WRITE
+    return torch.from_numpy(numpy.load(place)).float()
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, number):
+        return bring(number), torch.tensor(1)
+
+data = Rows()
+first = bring(0)
+"""
+
+
+@pytest.mark.parametrize("write", ["numpy.save(place, numpy.ones(8))", "torch.save(torch.ones(8), place)"])
+def test_a_helper_that_rows_share_with_other_code_waits_for_nobody(write: str, trained: Trained) -> None:
+    """In a loader's worker the wait would never end; so the processes may meet at one file, which is said."""
+    top = HELPER.replace("WRITE", write)
+    text, findings = trained(top=top)
+    assert f"    if not os.path.exists(place):\n        {write}\n    return" in text
+    assert findings == ["once"]
