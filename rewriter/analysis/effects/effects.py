@@ -45,9 +45,12 @@ class Output:
     findings: list[Finding] = field(default_factory=list)
 
 
-def output(state: State, unit: Unit, reach: Reach, training: Training, together: Together) -> Output:
-    """The effects of the code of a module that the script reaches."""
-    return _Search(state, unit, reach, training, together).run()
+def output(
+    state: State, unit: Unit, reach: Reach, training: Training, together: Together, *, own_rows: bool = True
+) -> Output:
+    """The effects of the code of a module that the script reaches. ``own_rows``: what loaders run for rows is left out,
+    because each process has rows of its own."""
+    return _Search(state, unit, reach, training, together).run(own_rows)
 
 
 class _Search:
@@ -68,15 +71,15 @@ class _Search:
         self.fetches = Fetches(state, unit, together)
         self.makings = Makings(state, unit, reach, together)
 
-    def run(self) -> Output:
+    def run(self, own_rows: bool) -> Output:
         calls = [c for c in self.unit.names.calls if c in self.state.calls]
         calls = [c for c in calls if self.unit.names.function(c) in self.reach.reachable]
         calls = [c for c in calls if not guarded(self.state, self.unit, c)]
         calls = [c for c in calls if not into_memory(self.state, self.unit, self.reach, c)]
-        own = only_for_rows(self.state, self.reach)
+        own = only_for_rows(self.state, self.reach) if own_rows else set()
         of_rows = [c for c in calls if self.unit.names.function(c) in own]
         self._write_of_rows(of_rows)
-        too = for_rows(self.state, self.reach) - own
+        too = for_rows(self.state, self.reach) - own if own_rows else set()
         both = [c for c in calls if self.unit.names.function(c) in too and self._brings(c)]
         for call in both:
             self._add(for_rows_too(self.state, self.unit, call))
