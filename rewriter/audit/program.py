@@ -52,6 +52,9 @@ class Dialect(Enum):
 class AuditedProgram(EmittedProgram):
     """One analysed program, with the questions that the audit asks."""
 
+    own_rows = False
+    """Its loaders may give all rows to each process."""
+
     def __init__(
         self,
         trees: Sequence[tuple[str, cst.Module]],

@@ -29,7 +29,8 @@ def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
     name, code = facts.accelerator, names.function(edit.node)
     owner = facts.spelled.get(code)
     asked = _asks_state(edit, code, facts)
-    spoken = STATE if asked else f"{owner}.{name}" if owner is not None else None
+    ahead = f"{_STATE}(cpu=True)" if facts.on_cpu and edit.node in facts.ahead else STATE
+    spoken = ahead if asked else f"{owner}.{name}" if owner is not None else None
     if spoken is None or isinstance(edit.node, (cst.Param, cst.FunctionDef, cst.Module)):
         return edit
     if isinstance(edit, Replace):

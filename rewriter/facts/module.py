@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import libcst as cst
 
@@ -123,6 +123,8 @@ class Home(NamedTuple):
     """Further statements that only defined the device, and are removed."""
     gives: str = ""
     """A statement that follows: it stores the device where the script keeps it."""
+    ran_on: Literal["", "cpu", "cuda or cpu"] = ""
+    """What the script ran on before: it named no device, or chose between these two; empty for anything else."""
 
 
 @dataclass(frozen=True)
@@ -430,6 +432,8 @@ class ModuleFacts(NamedTuple):
     """Functions that do not get the accelerator, and run only when it exists: they use ``PartialState()``."""
     ahead: frozenset[cst.CSTNode] = frozenset()
     """Prints that may come before the accelerator: so do they."""
+    on_cpu: bool = False
+    """The accelerator stays on the CPU, whatever the command line says: what comes before it says so, too."""
     placements: tuple[Placement, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
     opened: tuple[cst.If | cst.IfExp, ...] = ()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import libcst as cst
 
 from ..analysis.dataflow.call_binding import argument_of
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.command_lines import option
 from ..analysis.dataflow.modules import starred
 from ..analysis.dataflow.program_flow import choice_around
@@ -24,6 +26,8 @@ from ..analysis.syntax.walk import descendants
 from ..facts.module import Home, Prepare, Side
 from .accelerator_path import Way
 from .holders import Holders, lineage
+
+_DEFAULTS = frozenset({"torch.set_default_device", "torch.set_default_tensor_type"})
 
 
 @dataclass(eq=False, kw_only=True)
@@ -77,12 +81,17 @@ class Homes:
             return None
         behind = any(first is p.node and p.side is Side.AFTER and p.wraps is None for p in prepares)
         side = Side.AFTER if behind and not self._runs_need(unit, first, needs) else Side.BEFORE
-        named = "" if self.moves or self.devices or self.fields else "; the script names no device"
-        way.home = (unit, Home(first, side, (), f"before its first use{named}"))
+        unnamed = not (self.moves or self.devices or self.fields or self._has_default())
+        because = f"before its first use{'; the script names no device' if unnamed else ''}"
+        way.home = (unit, Home(first, side, (), because, ran_on="cpu" if unnamed else ""))
         flagged = self._flagged(unit, anchor, first, prepares)
         if flagged is not None:
             way.home = (unit, flagged)
         return unit, anchor
+
+    def _has_default(self) -> bool:
+        """Whether the script says on which device tensors are made that are given none."""
+        return any(outside_name(record) in _DEFAULTS for record in self.state.calls.values())
 
     def _chosen(
         self, among: Sequence[Code], needs: dict[Code, None], prepares: list[Prepare], way: Way, *, built: bool = False
@@ -158,7 +167,7 @@ class Homes:
             removed = (home.node, *home.removed) if home.side is Side.INSTEAD else home.removed
             because = "before all code that needs it"
             kept = removed if unit is below else ()
-            found.home = (unit, Home(first, Side.BEFORE, tuple(arguments), because, kept))
+            found.home = (unit, Home(first, Side.BEFORE, tuple(arguments), because, kept, ran_on=home.ran_on))
             guarded = any(_is_entry_guard(around) for around in unit.names.ancestors(first))
             found.handed = guarded and isinstance(code, cst.Module) and not self.stamps
         return found
@@ -329,7 +338,7 @@ class Homes:
             return None
         because = "after its flag is known; it replaces the choice of the device"
         arguments = (("cpu", wanted),) if wanted else ()
-        return Home(node, side, arguments, because, gives=self.flag.gives.format(self.name))
+        return Home(node, side, arguments, because, gives=self.flag.gives.format(self.name), ran_on="cuda or cpu")
 
     def _is_given(self, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
         """Whether a parameter has been given the same before, by the same code: ``args = parse_args()`` twice."""
@@ -350,30 +359,31 @@ class Homes:
         condition = cpu_condition(self.state, unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(unit, name, condition, needs, prepares)
-        anchor = _anchor(unit, name)
+        anchor, ran_on = _anchor(unit, name), _ran_on(unit, name.definitions)
         if name.binding in self.lent:
-            return Home(first or anchor, Side.BEFORE, arguments, "where the device is chosen")
+            return Home(first or anchor, Side.BEFORE, arguments, "where the device is chosen", ran_on=ran_on)
         if first is not None or anchor is not name.definitions[0]:
             because = "before the first code that needs it; it replaces the choice of the device"
-            return Home(first or anchor, Side.BEFORE, arguments, because, tuple(name.definitions))
+            return Home(first or anchor, Side.BEFORE, arguments, because, tuple(name.definitions), ran_on=ran_on)
         because = "replaces the definition of the device"
-        return Home(name.definitions[0], Side.INSTEAD, arguments, because, tuple(name.definitions[1:]))
+        return Home(name.definitions[0], Side.INSTEAD, arguments, because, tuple(name.definitions[1:]), ran_on=ran_on)
 
     def _beside(self, field_: DeviceField, needs: dict[Code, None], prepares: list[Prepare]) -> Home:
         """The home before the statement that stores the device in an attribute."""
         same = [f for f in self.fields if f.code is field_.code and f.target.deep_equals(field_.target)]
         name = field_.name(f for f in same if f is not field_)
         choice = choice_around(field_.unit, field_.statement)
+        ran_on = _ran_on(field_.unit, [f.statement for f in same])
         if isinstance(choice, cst.If):  # in its branches the accelerator would be made on some ways alone
             values = {field_.unit.names.parents[f.statement]: f.value for f in same}
             wanted = condition_of_branches(self.state, field_.unit, choice, values, self._before(field_, choice))
             asked = (("cpu", wanted),) if wanted is not None else ()
             first = self._earlier(field_.unit, name, wanted, needs, prepares) or choice
-            return Home(first, Side.BEFORE, asked, "before the branches that choose the device")
+            return Home(first, Side.BEFORE, asked, "before the branches that choose the device", ran_on=ran_on)
         condition = cpu_condition(self.state, field_.unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(field_.unit, name, condition, needs, prepares) or field_.statement
-        return Home(first, Side.BEFORE, arguments, "where the device is chosen")
+        return Home(first, Side.BEFORE, arguments, "where the device is chosen", ran_on=ran_on)
 
     def _is_open(self, field_: DeviceField) -> bool:
         """Whether other statements give the attribute what is not known to be a device, or set it anew on some ways
@@ -455,6 +465,12 @@ class Homes:
 def owner(name: DeviceName) -> Code:
     """The code in which a device variable lives."""
     return name.binding.scope.function.node
+
+
+def _ran_on(unit: Unit, choices: Iterable[cst.CSTNode]) -> Literal["", "cuda or cpu"]:
+    """What the statements that choose a device choose between, where that is CUDA and the CPU alone."""
+    text = "".join(unit.names.module.code_for_node(node) for node in choices)
+    return "cuda or cpu" if "cuda" in text and "cpu" in text and "mps" not in text else ""
 
 
 def _anchor(unit: Unit, name: DeviceName) -> cst.CSTNode:

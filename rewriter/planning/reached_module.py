@@ -18,6 +18,7 @@ from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
 from ..analysis.effects.folders import made_by_all, may_be_there
 from ..analysis.layouts.by_hand.plan import ShardedBatches
+from ..analysis.layouts.rows_done import rows_done
 from ..analysis.layouts.running_figures import running_figures
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.nodes import is_docstring
@@ -39,6 +40,7 @@ from .holders import base_call, receiver
 from .unreachable import unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
 _SHOWN = (EffectKind.PRINT, EffectKind.CONSOLE)
+_ON_CPU = (("cpu", "True"),)
 
 
 class ReachedModule:
@@ -149,6 +151,7 @@ class ReachedModule:
             spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
             behind=frozenset(behind),
             ahead=ahead,
+            on_cpu=way.home is not None and way.home[1].arguments == _ON_CPU,
             placements=placements,
             arrivals=tuple(a for a in found.arrivals if here(a.loop)),
             opened=tuple(guard for guard in guards if not isinstance(guard, Finding)),
@@ -192,12 +195,12 @@ class ReachedModule:
         Whether a process may learn before it creates the accelerator which one it is.
 
         Not where the script chooses the device, or sets the environment, after it; not in the workers of a loader, in
-        code that other files use, or where a module is imported.
+        code that other files use, or where a module is imported. A script that stays on the CPU chooses nothing.
         """
         program, way, code = self._program, self._way, self._unit.names.function(node)
         if program.existing is not None or program.hand is not None or program.config.launched:
             return False
-        if way.home is None or way.home[1].arguments or code in program.shared:
+        if way.home is None or way.home[1].arguments not in ((), _ON_CPU) or code in program.shared:
             return False
         order = self._unit.names.order
         for unit, sets in program.environment:
@@ -212,6 +215,7 @@ class ReachedModule:
         """What each process counts, or collects, for itself."""
         found, training = self._found, self._program.training
         yield from counts(self._unit, training, found.loops)
+        yield from rows_done(self._program.state, self._unit, training, found.loops)
         yield from hand_schedules(self._program.reach, self._unit, training, found.loops)
         yield from found.averages
         yield from alike_draws(self._program.state, self._unit, self._program.reach)

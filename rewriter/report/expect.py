@@ -57,6 +57,11 @@ def expectations(result: Result) -> Iterator[str]:
     yield from _counted(by_kind, many)
     if "mac" in by_kind:
         yield "On a Mac with a GPU the script now runs on the GPU; to stay on the CPU, use Accelerator(cpu=True)."
+    if "gpu" in by_kind:
+        yield (
+            "The script names no device, so it ran on the CPU. Where there is a GPU it now runs on that; to stay on "
+            "the CPU, use Accelerator(cpu=True)."
+        )
     if found := by_kind.get("precision"):
         yield (
             f"{_named(found, many)}: autocast asked for CUDA and had no effect on a machine without CUDA. The "
@@ -117,13 +122,18 @@ def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
         )
     if found := by_kind.get("figure"):
         yield (
-            f"{_named(found, many)}: shown for a step of the training loop. What is printed or logged is the figure of "
-            "the main process's own rows."
+            f"{_named(found, many)}: shown for a step of the training loop. What is printed, logged or saved is the "
+            "figure of the main process's own rows."
         )
     if found := by_kind.get("shown"):
         yield (
             f"{_named(found, many)}: computed from the rows of one process. What is printed, logged or written is the "
             "figure of the main process's own rows."
+        )
+    if found := by_kind.get("rows-done"):
+        yield (
+            f"{_named(found, many)}: this counts the rows that one process has gone through: 1/N of those of the data "
+            "set at the end of an epoch."
         )
     if found := by_kind.get("bar"):
         yield (

@@ -62,12 +62,16 @@ class EmittedProgram:
         outside = [call for call in calls if not self.in_class(self.state.calls[call])]
         return list(dict.fromkeys(whole(self.state, training.forwards[call]) for call in outside))
 
+    own_rows = True
+    """Each process has rows of its own: the loaders are prepared."""
+
     @cached_property
     def outputs(self) -> dict[Unit, Output]:
         """What the reached code of each module prints, writes and downloads."""
         state, reach, training = self.state, self.reach, self.training
         together = Together(state, reach, training, ())
-        return {unit: output(state, unit, reach, training, together) for unit in reach.units}
+        own = self.own_rows
+        return {unit: output(state, unit, reach, training, together, own_rows=own) for unit in reach.units}
 
     @cached_property
     def records(self) -> list[CallRecord]:

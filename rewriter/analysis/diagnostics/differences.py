@@ -14,13 +14,14 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.constant_values import Values, constants_of
-from ..dataflow.values import CallRecord, Function, Instance, Klass, State, Unit, origins
+from ..dataflow.values import CallRecord, Function, Klass, State, Unit, origins
 from ..effects.existing_guards import guarded
 from ..layouts.loss_reductions import reduction_of
 from ..layouts.losses import weighted_mean
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
 from ..training.draws import compiled
+from ..training.row_code import has_workers, loaders_of
 from ..training.training import Training
 
 
@@ -139,23 +140,6 @@ def _holds_rows(unit: Unit, getter: Function, container: cst.BaseExpression) -> 
     return not taken or any(isinstance(s, cst.Subscript) and s.value.deep_equals(container) for s in indexed)
 
 
-def loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
-    """The calls that make a loader of a class of data sets, as far as that is seen."""
-    for record in state.calls.values():
-        made = any(origin.node is record.node for origin in origins(record.result, Role.LOADER))
-        data = keyword(record.node, "dataset", 0) if made else None
-        held = state.values.get(data) if data is not None else None
-        for thing in held.things if held is not None else ():
-            if klass in (state.klass.get(thing), thing.klass if isinstance(thing, Instance) else None):
-                yield record
-
-
-def has_workers(loader: CallRecord, state: State) -> bool:
-    """Whether a loader certainly has workers."""
-    counts = constants_of(state).argument(loader.unit, loader.node, "num_workers", 5)
-    return bool(counts) and all(isinstance(count, int) and count > 0 for count in counts or ())
-
-
 def _seeds_workers(state: State, reach: Reach, loader: CallRecord) -> cst.Call | None:
     """The call by which a loader's `worker_init_fn` seeds Python's or NumPy's generator alike on all processes."""
     given = keyword(loader.node, "worker_init_fn")
@@ -215,7 +199,7 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
                 call,
                 "NumPy's generator is kept equal on all processes because control flow may depend on it, so every "
                 "process draws the same numbers here",
-                "draw them with torch, whose generators differ between processes: torch.randn(..., "
-                "device=accelerator.device)",
+                "draw them with a function of torch (torch.rand, torch.randn, torch.randint), whose generators differ "
+                "between processes, with device=accelerator.device",
                 Severity.REVIEW,
             )

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
-from ...facts.module import ModuleFacts, Side
+from ...facts.module import ModuleFacts
 from ...facts.roles import Role
 from ..syntax.names import Names
 from ..syntax.nodes import dotted
@@ -26,8 +26,8 @@ def nature(
 ) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
-    ``early-length``, ``steps``, ``cadence``, ``interval``, ``limit``, ``rate``, ``bar``, ``running``, ``figure``,
-    ``alike``, ``reseeded``, ``mac``, ``precision``;
+    ``early-length``, ``steps``, ``cadence``, ``interval``, ``limit``, ``rate``, ``bar``, ``rows-done``, ``running``,
+    ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     ``whole``: where the length of a loader is asked for that stays as it is; ``unbuilt``: the calls of ``by_nature``
     that the program never makes.
@@ -37,9 +37,8 @@ def nature(
         first = facts.unwrapped[0].node if facts.unwrapped else facts.by_hand[0].node
         yield first, "by-hand", "distributed before"
     yield from facts.counts
-    if _takes_mac(facts):
-        assert facts.home is not None
-        yield facts.home.node, "mac", "device"
+    if facts.home is not None and facts.home.ran_on and dict(facts.home.arguments).get("cpu") != "True":
+        yield facts.home.node, "mac" if facts.home.ran_on == "cuda or cpu" else "gpu", "device"
     yield from _cuda_only(facts)
     loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
     prepared = {name for prepare in facts.prepares for name in prepare.names}
@@ -78,15 +77,6 @@ def _steps(names: Names, loaders: set[str]) -> Iterator[tuple[cst.CSTNode, str, 
         rows = names.module.code_for_node(node.left)
         if _ROWS.search(rows) and not any(f"len({loader})" in rows for loader in loaders):
             yield node, "steps", " ".join(text.split())
-
-
-def _takes_mac(facts: ModuleFacts) -> bool:
-    """Whether the accelerator takes the place of a choice between CUDA and the CPU: on a Mac it finds a third."""
-    home = facts.home
-    if home is None or home.side is not Side.INSTEAD or home.arguments:
-        return False
-    text = "".join(facts.module.code_for_node(node) for node in (home.node, *home.removed))
-    return "cuda" in text and "cpu" in text and "mps" not in text
 
 
 def _cuda_only(facts: ModuleFacts) -> Iterator[tuple[cst.CSTNode, str, str]]:

@@ -22,6 +22,7 @@ from ..layouts.loop_step import bound_by
 from ..syntax.leaving import HANDLERS
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
+from ..training.row_code import for_rows
 from ..training.training import Training
 from .existing_guards import guarded
 from .handles import asks_existence
@@ -29,10 +30,10 @@ from .memory import into_memory
 
 
 def saves(state: State, unit: Unit, reach: Reach, prepared: set[Origin]) -> Iterator[Save]:
-    """The ``torch.save`` calls of a module that the script reaches."""
+    """The ``torch.save`` calls of a module that the script reaches; not those that loaders run for each row."""
     for record in _saved(state, unit, reach):
         call = record.node
-        if not call.args or guarded(state, unit, call):
+        if not call.args or guarded(state, unit, call) or unit.names.function(call) in for_rows(state, reach):
             continue
         held = origins(state.values.get(call.args[0].value), Role.MODEL)
         yield Save(call, any(o in prepared for o in held), "every process would write the file")
@@ -144,6 +145,7 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
         path = _path(unit, call, 0)
         may_be = path is not None and any(_may_be_same(path, other) for other in written)
         may_be = may_be and not into_memory(state, unit, reach, call)
+        may_be = may_be and unit.names.function(call) not in for_rows(state, reach)
         statement = _before_questions(unit, call) if may_be else None
         if statement is not None and before_training(unit, reach, training, call):
             statement = None  # an earlier run wrote it

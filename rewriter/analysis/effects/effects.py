@@ -26,12 +26,14 @@ from ..layouts.random_splits import splits_by_torch
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
+from ..training.row_code import for_rows, only_for_rows
 from ..training.training import Training
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
 from .handles import COMMANDS, Handles, once
 from .memory import into_memory
+from .row_files import for_rows_too, same_file
 
 
 @dataclass
@@ -43,9 +45,12 @@ class Output:
     findings: list[Finding] = field(default_factory=list)
 
 
-def output(state: State, unit: Unit, reach: Reach, training: Training, together: Together) -> Output:
-    """The effects of the code of a module that the script reaches."""
-    return _Search(state, unit, reach, training, together).run()
+def output(
+    state: State, unit: Unit, reach: Reach, training: Training, together: Together, *, own_rows: bool = True
+) -> Output:
+    """The effects of the code of a module that the script reaches. ``own_rows``: what loaders run for rows is left out,
+    because each process has rows of its own."""
+    return _Search(state, unit, reach, training, together).run(own_rows)
 
 
 class _Search:
@@ -66,11 +71,20 @@ class _Search:
         self.fetches = Fetches(state, unit, together)
         self.makings = Makings(state, unit, reach, together)
 
-    def run(self) -> Output:
+    def run(self, own_rows: bool) -> Output:
         calls = [c for c in self.unit.names.calls if c in self.state.calls]
         calls = [c for c in calls if self.unit.names.function(c) in self.reach.reachable]
         calls = [c for c in calls if not guarded(self.state, self.unit, c)]
         calls = [c for c in calls if not into_memory(self.state, self.unit, self.reach, c)]
+        own = only_for_rows(self.state, self.reach) if own_rows else set()
+        of_rows = [c for c in calls if self.unit.names.function(c) in own]
+        self._write_of_rows(of_rows)
+        too = for_rows(self.state, self.reach) - own if own_rows else set()
+        both = [c for c in calls if self.unit.names.function(c) in too and self._brings(c)]
+        for call in both:
+            self._add(for_rows_too(self.state, self.unit, call))
+        left = {*of_rows, *both}
+        calls = [c for c in calls if c not in left]  # each process says what there is to say of its own rows
         for call in calls:
             self._fetch(call)
         for call in calls:
@@ -119,6 +133,16 @@ class _Search:
         self.made.add(question)
         if not again and not self.makings.is_done(call):
             self._add(Effect(question, EffectKind.DOWNLOAD, _FIRST, creates=True))
+
+    def _brings(self, call: cst.Call) -> bool:
+        """Whether a call makes a file, or downloads one, for which the other processes would wait."""
+        return self._makes(call) or isinstance(self.fetches.of(call), Effect)
+
+    def _write_of_rows(self, calls: list[cst.Call]) -> None:
+        """Calls that loaders run for their rows: each process writes what it has of its own."""
+        for call in calls:
+            if self._makes(call):
+                self._add(same_file(self.state, self.unit, call))
 
     def _makes(self, call: cst.Call) -> bool:
         """Whether a call makes a file that others may read."""

@@ -19,6 +19,7 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
+from ..training.row_code import for_rows
 from .checkpoints import waits
 from .existing_guards import guarded
 from .file_uses import FileUse, FileUses
@@ -90,7 +91,9 @@ class ReadBack:
         why: dict[cst.CSTNode, str] = {}
         for each in met:
             why.setdefault(each.node, _TAKEN if each in left else _WROTE)
-        return [Wait(node, because) for node, because in why.items() if not waits(unit, node)]
+        rows = for_rows(self.state, self.reach)  # of which other processes have others
+        open_ = [node for node in why if not waits(unit, node) and unit.names.function(node) not in rows]
+        return [Wait(node, why[node]) for node in open_]
 
     def unsure(self) -> Iterator[tuple[Unit, Finding]]:
         """What is said of a folder that is listed after something was written, where only a run tells whether that is

@@ -21,7 +21,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.held_code import held_code
 from ..dataflow.solver import Slot
-from ..dataflow.values import Instance, Mapping, Sequence, State, Unit, origins
+from ..dataflow.values import Bound, Function, Instance, Klass, Mapping, Sequence, State, Unit, origins
 from ..syntax.definitions import plain_values, unshadowed
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.scopes import Binding
@@ -256,7 +256,8 @@ class _Receiver:
         """The first of what is decided on that can be sent: where a variable gets it, or else where all processes
         decide. Others may be settled with it."""
         for unit, found in left:
-            held = [name for name in random.local_names(unit, found.value) if not self.plain.is_local(unit, name)]
+            local = [name for name in random.local_names(unit, found.value) if not self.plain.is_local(unit, name)]
+            held = [name for name in local if not self._is_code(name)]
             made = {self._set_by(unit, name) for name in held}
             line = made.pop() if len(made) == 1 else None
             sent = not _has_tensors(self.state, held) and not any(map(self._is_object, held))
@@ -265,6 +266,11 @@ class _Receiver:
             if self._all_come(unit, found.value, random) and not _has_tensors(self.state, [found.value]):
                 return [(unit, self._gather(found.value, ()))]
         return []
+
+    def _is_code(self, name: cst.Name) -> bool:
+        """Whether a variable holds a function or a class: what it gives differs, and not the variable itself."""
+        slot = self.state.values.get(name)
+        return slot is not None and any(isinstance(thing, (Function, Klass, Bound)) for thing in slot.things)
 
     def _is_object(self, name: cst.Name) -> bool:
         """Whether a variable holds an object of the script's own: it is made before it has seen any figure, and what it

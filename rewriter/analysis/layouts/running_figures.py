@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import libcst as cst
 
@@ -11,11 +12,13 @@ from ...facts.module import Count, Gather
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name, outside_name
+from ..dataflow.callees import made_names, method_name, outside_name
+from ..dataflow.containers import members
 from ..dataflow.open_modes import may_write
 from ..dataflow.solver import Slot
 from ..dataflow.values import Function, State, Trail, Unit, Unknown, origins, traces
 from ..syntax.definitions import bindings_value
+from ..syntax.nodes import FunctionNode, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
@@ -38,7 +41,7 @@ def running_figures(
     state: State, reach: Reach, unit: Unit, training: Training, effects: Iterable[Effect], gathers: Iterable[Gather]
 ) -> Iterator[Count]:
     """Those that only the loop reads: nothing makes them whole, since nothing but a log line depends on them."""
-    shown = list(dict.fromkeys(_shown(state, unit, effects)))
+    shown = list(dict.fromkeys(_shown(state, reach, unit, effects)))
     gathered = list(gathers)
     for loop in training.train_loops:
         if loop in unit.names.parents:
@@ -58,7 +61,7 @@ class _FiguresOf:
         gathers: list[Gather],
         shown: list[cst.Name],
     ) -> None:
-        self.state, self.unit, self.training, self.loop = state, unit, training, loop
+        self.state, self.reach, self.unit, self.training, self.loop = state, reach, unit, training, loop
         self.inside = set(descendants(loop))
         self.layouts = layouts_of(state).loop(unit, loop) if isinstance(loop, cst.For) else None
         self.joined = Joined(state, unit, loop, gathers)
@@ -130,11 +133,19 @@ class _FiguresOf:
         sums = (total.node for total in self.collected if isinstance(total.node, (cst.AugAssign, cst.Assign)))
         inside = self.inside - {n for node in sums for n in descendants(node)}
         for name in self.shown:
-            if name not in inside or name.value in told or not (self._is_own(name) or self._is_figure(name)):
+            if name not in inside or name.value in told or self._is_written_out(name):
+                continue
+            if not self._is_own(name) and not self._is_figure(name):
                 continue
             if not any(_is_part(text, other) for text in self._read(name) for other in totals):
                 told.add(name.value)
                 yield Count(name, "figure", name.value)
+
+    def _is_written_out(self, name: cst.Name) -> bool:
+        """Whether a variable is a dict that is written out: its parts are what is shown."""
+        binding = self.unit.names.binding(name)
+        values = bindings_value(self.unit.names, binding) if binding is not None else []
+        return any(isinstance(value, cst.Dict) for value in values)
 
     def _is_figure(self, name: cst.Name) -> bool:
         """Whether a variable holds what the rows of this process's batch make together: a loss, a mean, a PSNR."""
@@ -160,8 +171,18 @@ class _FiguresOf:
 
     def _is_own(self, name: cst.Name) -> bool:
         """Whether a name holds a loss or a number of the loop's own rows, and not of those of an evaluation."""
-        held = origins(self.state.values.get(name), Role.LOSS, Role.LOCAL)
+        held = origins(self.state.values.get(name), Role.LOSS, Role.LOCAL) or self._given(name)
         return bool(held) and self._is_of_loop(list(self._tensors(name)))
+
+    def _given(self, name: cst.Name) -> list[Origin]:
+        """The losses and numbers in a container that a function gives: of one that is written out its parts count."""
+        slot, binding = self.state.values.get(name), self.unit.names.binding(name)
+        values = bindings_value(self.unit.names, binding) if binding is not None else []
+        if slot is None or not any(isinstance(value, cst.Call) for value in values):
+            return []
+        inside = members(self.state, slot)
+        self.state.solver.run()
+        return origins(inside, Role.LOSS, Role.LOCAL)
 
     def _tensors(self, name: cst.Name) -> Iterator[Origin]:
         """The tensors from which a variable was computed, also in the functions that gave it."""
@@ -175,12 +196,13 @@ class _FiguresOf:
                 if binding is not None and binding not in seen:
                     seen.add(binding)
                     pending += [(unit, value) for value in bindings_value(unit.names, binding)]
-                record = self.state.calls.get(part) if isinstance(part, cst.Call) else None
-                for thing in record.callees if record is not None and part not in self.training.forwards else ():
-                    if isinstance(thing, Function) and thing.node not in seen:
-                        seen.add(thing.node)
-                        given = thing.unit.names.returns.get(thing.node, ())
-                        pending += [(thing.unit, r.value) for r in given if r.value is not None]
+                call = part if isinstance(part, cst.Call) and part not in self.training.forwards else None
+                for function in self.reach.called(call) if call is not None else ():
+                    if function not in seen:
+                        seen.add(function)
+                        home = self.reach.unit(function)
+                        given = home.names.returns.get(function, ())
+                        pending += [(home, r.value) for r in given if r.value is not None]
 
     def _is_of_loop(self, tensors: list[Origin]) -> bool:
         """What an evaluation computes is no figure of the loop: it is gathered there, or a finding says why not."""
@@ -206,13 +228,24 @@ def _is_part(text: str, whole: str) -> bool:
     return text == whole or text.startswith((f"{whole}.", f"{whole}["))
 
 
-def _shown(state: State, unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.Name]:
-    """The names in what is printed or logged, and in the texts that are made for it."""
+def _shown(state: State, reach: Reach, unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.Name]:
+    """
+    The names in what is printed, logged or saved, and in the texts that are made for it.
+
+    So is what a function is handed that logs or prints what it is given.
+    """
     lines: list[cst.CSTNode] = []
     for effect in effects:
         if effect.node in unit.names.parents and effect.kind in (EffectKind.PRINT, EffectKind.CONSOLE):
             lines.append(line_of(unit, effect))
-    lines += [call for call in unit.names.calls if method_name(call) in _ON_BARS or is_logged(state, call)]
+    for call in unit.names.calls:
+        if (
+            method_name(call) in _ON_BARS
+            or is_logged(state, call)
+            or _is_saved(state, call)
+            or _hands_on(state, reach, call)
+        ):
+            lines.append(call)
     for line in lines:
         for name in (n for n in descendants(line) if isinstance(n, cst.Name)):
             yield name
@@ -221,6 +254,46 @@ def _shown(state: State, unit: Unit, effects: Iterable[Effect]) -> Iterator[cst.
                 parts = list(descendants(value))
                 if any(isinstance(part, _TEXTS) for part in parts):
                     yield from (n for n in parts if isinstance(n, cst.Name))
+
+
+def _is_saved(state: State, call: cst.Call) -> bool:
+    record = state.calls.get(call)
+    return record is not None and outside_name(record) == "torch.save"
+
+
+def _hands_on(state: State, reach: Reach, call: cst.Call) -> bool:
+    """Whether a call hands something to a function of the script that logs or prints what it is given."""
+    functions = reach.called(call) if call.args else []
+    return any(state.once((_hands_on, f), partial(_shows_given, state, reach.unit(f), f)) for f in functions)
+
+
+def _shows_given(state: State, unit: Unit, function: FunctionNode) -> bool:
+    """Whether a function logs or prints what it is given: itself, an entry of it, or a value computed from it."""
+    scope, method = unit.names.scopes[function], isinstance(unit.names.within[function].node, cst.ClassDef)
+    known = {scope.bindings[param.name.value] for param in positional(function)[method:]}
+    parts = list(descendants(function.body))
+    lines = [part for part in parts if isinstance(part, cst.Call) and (is_logged(state, part) or _prints(state, part))]
+    size = 0
+    while lines and size < len(known):
+        size = len(known)
+        reads = {read for binding in known for read in binding.reads}
+        for part in parts:
+            if isinstance(part, cst.For):
+                source, targets = part.iter, [part.target]
+            elif isinstance(part, cst.Assign):
+                source, targets = part.value, [target.target for target in part.targets]
+            else:
+                continue
+            if not reads.isdisjoint(descendants(source)):
+                names = (n for target in targets for n in descendants(target) if isinstance(n, cst.Name))
+                known.update(b for name in names if (b := unit.names.binding(name)) is not None)
+    reads = {read for binding in known for read in binding.reads}
+    return any(not reads.isdisjoint(descendants(arg)) for line in lines for arg in line.args)
+
+
+def _prints(state: State, call: cst.Call) -> bool:
+    record = state.calls.get(call)
+    return record is not None and outside_name(record) == "builtins.print"
 
 
 def line_of(unit: Unit, effect: Effect) -> cst.CSTNode:
@@ -236,7 +309,7 @@ def is_logged(state: State, call: cst.Call) -> bool:
     called, last = outside_name(record), method_name(call)
     held = record.receiver.things if record.receiver is not None else ()
     made = [thing for thing in held if isinstance(thing, Unknown)]
-    names = [thing.qualified for thing in made]
+    names = [name.rpartition(".")[0] for name in made_names(record)]
     if last in _LOGGING and any(name.partition(".")[0] in _LOGGERS for name in (called, *names)):
         return True
     if any(questions.tracker(name) is not None for name in names) or _is_open(record.receiver):

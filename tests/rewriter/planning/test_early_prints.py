@@ -72,10 +72,17 @@ def test_so_are_lines_that_no_print_writes() -> None:
     assert "if PartialState().is_local_main_process:\n" in after and findings == []
 
 
+@pytest.mark.parametrize("place", ["early", "late", "first"])
+def test_where_the_script_stays_on_the_cpu_the_print_says_so_too(place: str) -> None:
+    """Whoever asks first chooses the device: an accelerator on the CPU after a state on a GPU would be an error."""
+    after, findings = migrated(**{place: "print(os.getcwd())"}, step="x = x.to('cpu') + torch.zeros(3)")
+    assert "Accelerator(cpu=True)" in after, after
+    assert "PartialState(cpu=True).print(os.getcwd())\n" in after and "main_process" not in findings
+
+
 LEFT = {
     "whose device a flag decides": {"step": "x = x.cuda() if args.cuda else x", "late": "print(args)"},
     "before the environment is set": {"late": 'print(args); os.environ["NCCL_DEBUG"] = "INFO"'},
-    "that workers of a loader may run": {"row": "print(index)"},
 }
 
 
@@ -84,6 +91,12 @@ def test_a_print_is_left_and_reported(parts: dict[str, str]) -> None:
     """Whoever asks first chooses the device, and starts what joins the processes."""
     after, findings = migrated(**parts)
     assert "PartialState" not in after and findings == ["main_process"]
+
+
+def test_a_print_for_a_row_is_that_of_the_process_that_has_it() -> None:
+    """A worker of a loader runs it, and has no place among the processes."""
+    after, findings = migrated(row="print(index)")
+    assert "PartialState" not in after and "accelerator.print" not in after and findings == []
 
 
 def test_an_import_asks_nobody(tmp_path: Path) -> None:

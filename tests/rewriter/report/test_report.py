@@ -229,7 +229,9 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("rate", "step", 3)], "step (line 3): the learning rate follows this count of the steps of one process"),
         ([Trait("filled", "total", 3)], "total (line 3): collects a mean over the batches of all processes."),
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar counts only the rows of one process"),
+        ([Trait("rows-done", "i * len(x)", 3)], "i * len(x) (line 3): this counts the rows that one process has gone"),
         ([Trait("mac", "device", 3)], "On a Mac with a GPU the script now runs on the GPU"),
+        ([Trait("gpu", "device", 3)], "The script names no device, so it ran on the CPU. Where there is a GPU"),
         (
             [Trait("precision", "bf16", 3)],
             "bf16 (line 3): autocast asked for CUDA and had no effect on a machine without CUDA.",
@@ -248,7 +250,9 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "a rate",
         "an average over batches",
         "a bar",
+        "rows of an epoch",
         "a Mac",
+        "no device",
         "autocast for CUDA alone",
     ],
 )
@@ -279,7 +283,7 @@ BLOCKED = LOADER.replace("for x, y in loader:", "for x, y in feed:").replace("ro
 
 def test_a_kept_batch_keeps_the_length_of_loaders() -> None:
     result = _run(LOADER, keep_global_batch=True)
-    assert [trait.kind for trait in result.files[0].traits] == ["batch"]
+    assert [trait.kind for trait in result.files[0].traits] == ["batch", "gpu"]
     assert "len(loader)" in summary(_run(LOADER), []) and "len(loader)" not in summary(result, [])
 
 

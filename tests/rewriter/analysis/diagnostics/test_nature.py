@@ -281,6 +281,65 @@ def evaluate():
 """
 
 
+@pytest.mark.parametrize(
+    ("shown", "names"),
+    [
+        ("print((i + 1) * len(x), len(data))", ["(i + 1) * len(x)"]),
+        ("done = i * x.size(0)\n    print(f'{done} of {len(data)}')", ["i * x.size(0)"]),
+        ("print(y.shape[0] * i)", ["y.shape[0] * i"]),
+        ("print(i * len(data))", []),
+        ("print(3 * len(x))", []),
+        ("total += loss.item() * len(x)", []),
+    ],
+    ids=["in a line", "by a variable", "turned", "rows of all", "no step", "a sum"],
+)
+def test_rows_that_a_loop_has_gone_through(shown: str, names: list[str]) -> None:
+    text = RUNNING.replace("COLLECT", "pass").replace("LOG", shown)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
+    assert [trait.name for trait in file.traits if trait.kind == "rows-done"] == names
+
+
+HELPERS = """\
+class Log:
+    def keep(self, values):
+        for name, value in values.items():
+            print(name, value)
+    def count(self, values):
+        print("one more")
+def note(value):
+    text = f"loss: {value}"
+    print(text)
+def again(out, y):
+    return {"loss": torch.nn.functional.cross_entropy(out, y).item()}
+book = Log()
+"""
+
+
+@pytest.mark.hazard("E6")
+@pytest.mark.parametrize(
+    ("collect", "kept", "names"),
+    [
+        ("pass", "torch.save({'loss': loss.item()}, 'a.pt')", ["loss"]),
+        ("entry = {'loss': loss.item(), 'step': i}", "torch.save(entry, 'a.pt')", ["loss"]),
+        ("pass", "torch.save({'step': i, 'model': model.state_dict()}, 'a.pt')", []),
+        ("pass", "note(loss.item())", ["loss"]),
+        ("values = again(model(x), y)", "book.keep({**values, 'step': i})", ["values"]),
+        ("values = again(model(x), y)", "book.count(values)", []),
+    ],
+    ids=["saved", "saved in a dict", "a state", "by a function", "a dict by a method", "what shows nothing of it"],
+)
+def test_a_figure_of_a_step_that_is_kept(collect: str, kept: str, names: list[str]) -> None:
+    text = (
+        RUNNING.replace("COLLECT", collect)
+        .replace("LOG", kept)
+        .replace("import torch\n", f"import torch\n{HELPERS}", 1)
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
+    assert [trait.name for trait in file.traits if trait.kind == "figure"] == names
+
+
 @pytest.mark.hazard("E6")
 def test_what_an_evaluation_gives_is_of_all_rows() -> None:
     collect = "rate = evaluate()\n    best = max(best, rate)"

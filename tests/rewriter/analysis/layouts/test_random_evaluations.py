@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config
+from torchlift.rewriter.config import Config, RawConfig
 from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.project.scan import Surveyor
 from torchlift.rewriter.result import FileResult
 from torchlift.rewriter.source import decode
 
@@ -471,3 +472,47 @@ def test_what_an_object_says_is_received_and_not_the_object() -> None:
     text = _text(HEAD + LOOP + KEEPS + VALID + TRAIN + SCORED)
     assert "broadcast_object_list([patience])" not in text
     assert "    if broadcast_object_list([patience.over])[0]:\n" in text
+
+
+CHECKS = """\
+import torch
+from torch.utils.data import DataLoader
+
+def worse(model, rows, limit):
+    total = 0.0
+    for x in DataLoader(rows, batch_size=4):
+        noise = torch.randn(8).to(x.device)
+        for part in x.split(2):
+            total += (model(part + noise) - part).square().mean().item()
+    return total > limit
+"""
+STOPS = """\
+import torch
+from torch.utils.data import DataLoader
+from checks import worse
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(8, 8).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    for x in DataLoader(rows, batch_size=4):
+        x = x.to(device)
+        (model(x) - x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    if worse(model, held, 9.0):
+        break
+"""
+
+
+def test_a_function_that_was_imported_is_not_sent_but_what_it_gives(tmp_path: Path) -> None:
+    """Another script calls it, too: so the decision is that of the main process where it is read."""
+    (tmp_path / "checks.py").write_text(CHECKS)
+    (tmp_path / "train.py").write_text(STOPS)
+    (tmp_path / "show.py").write_text(
+        "import torch\nfrom checks import worse\nprint(worse(torch.nn.Linear(8, 8), [], 1))\n"
+    )
+    files = Surveyor(CATALOGUE, RawConfig()).look([tmp_path / "train.py"]).files
+    train = next(file for file in files if file.source.path.name == "train.py")
+    assert b"    if broadcast_object_list([worse(model, held, 9.0)])[0]:\n" in train.after
+    assert "local-decision" not in [found.id for found in train.diagnoses]

@@ -1,0 +1,127 @@
+"""Code that loaders run for the rows of a data set: each process runs it for its own rows, in its workers or itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from ...facts.roles import Origin, Role
+from ..dataflow.call_graph import Reach
+from ..dataflow.constant_values import constants_of
+from ..dataflow.solver import Slot, Thing
+from ..dataflow.values import CallRecord, Function, Instance, Klass, Sequence, State, Unknown, origins
+from ..syntax.nodes import FunctionNode, keyword
+
+
+def for_rows(state: State, reach: Reach) -> set[FunctionNode]:
+    """The functions that loaders run for their rows, whoever else calls them: no process can wait there for others."""
+    return state.once(for_rows, lambda: set(_for_rows(state, reach)))
+
+
+def only_for_rows(state: State, reach: Reach) -> set[FunctionNode]:
+    """Those of them that no other code calls."""
+    return state.once(only_for_rows, lambda: _only_for_rows(reach, for_rows(state, reach)))
+
+
+def _for_rows(state: State, reach: Reach) -> Iterator[FunctionNode]:
+    for functions, nodes in run_for_rows(state, reach, lambda loader: True):
+        yield from functions
+        for node in nodes:
+            yield from reach.called(node) if isinstance(node, cst.Call) else ()
+
+
+def _only_for_rows(reach: Reach, found: set[FunctionNode]) -> set[FunctionNode]:
+    while True:
+        left = {f for f in found if all(reach.function_of(s.node) in found for s in reach.reached_sites(f))}
+        if left == found:
+            return found
+        found = left
+
+
+def run_for_rows(
+    state: State, reach: Reach, asked: Callable[[CallRecord], bool]
+) -> Iterator[tuple[list[FunctionNode], list[cst.CSTNode]]]:
+    """
+    What runs for the rows of each class of data sets.
+
+    Args:
+        state: the program.
+        reach: its call graph.
+        asked: which loaders count.
+
+    Yields:
+        The functions that a loader calls, and every node that runs in them.
+    """
+    made = [r for r in state.calls.values() if any(o.node is r.node for o in origins(r.result, Role.LOADER))]
+    for klass in [klass for unit in reach.units for klass in unit.classes.values()]:
+        getter = klass.method("__getitem__")
+        loaders = list(loaders_of(state, klass)) if getter is not None else []
+        counted = [loader for loader in loaders or made if asked(loader)]
+        if getter is None or not counted or not _is_set_of_rows(klass):
+            continue
+        pending = [getter, *(f for loader in counted for f in _collating(state, loader))]
+        seen: set[Function] = set()
+        found: list[cst.CSTNode] = []
+        while pending:
+            function = pending.pop()
+            if function not in seen:
+                seen.add(function)
+                nodes = list(reach.runs(function.node.body, function.unit))
+                found += nodes
+                names = {node.attr.value for node in nodes if isinstance(node, cst.Attribute)}
+                pending += [f for slot in _kept(state, klass, names) for f in _functions(state, slot)]
+        yield [function.node for function in seen], found
+
+
+def _is_set_of_rows(klass: Klass) -> bool:
+    return klass.role is Role.DATASET or klass.method("__len__") is not None
+
+
+def _collating(state: State, loader: CallRecord) -> Iterator[Function]:
+    given = keyword(loader.node, "collate_fn")
+    yield from _functions(state, state.values.get(given) if given is not None else None)
+
+
+def _kept(state: State, klass: Klass, names: set[str]) -> Iterator[Slot]:
+    """What the objects of a class keep under some names: the transforms that are called for each row."""
+    made = (t for record in state.calls.values() if klass in record.callees for t in record.result.things)
+    for thing in {thing for thing in made if isinstance(thing, (Instance, Origin))}:
+        yield from (state.field(thing, name) for name in names)
+
+
+def _functions(state: State, slot: Slot | None) -> Iterator[Function]:
+    """What may be called of what a slot holds, or by it: by a composition of transforms, which was made with them."""
+    slots, seen = [slot], set[Thing]()
+    while slots:
+        held = slots.pop()
+        for thing in held.things if held is not None else ():
+            if thing in seen:
+                continue
+            seen.add(thing)
+            if isinstance(thing, Function):
+                yield thing
+            elif isinstance(thing, Instance):
+                call = thing.klass.method("__call__")
+                yield from [call] if call is not None else []
+            elif isinstance(thing, Sequence):
+                slots += [*thing.items, thing.rest]
+            elif isinstance(thing, Unknown):
+                slots += [state.values.get(arg.value) for arg in getattr(thing.node, "args", ())]
+
+
+def loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
+    """The calls that make a loader of a class of data sets, as far as that is seen."""
+    for record in state.calls.values():
+        made = any(origin.node is record.node for origin in origins(record.result, Role.LOADER))
+        data = keyword(record.node, "dataset", 0) if made else None
+        held = state.values.get(data) if data is not None else None
+        for thing in held.things if held is not None else ():
+            if klass in (state.klass.get(thing), thing.klass if isinstance(thing, Instance) else None):
+                yield record
+
+
+def has_workers(loader: CallRecord, state: State) -> bool:
+    """Whether a loader certainly has workers."""
+    counts = constants_of(state).argument(loader.unit, loader.node, "num_workers", 5)
+    return bool(counts) and all(isinstance(count, int) and count > 0 for count in counts or ())
