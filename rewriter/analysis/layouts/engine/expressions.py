@@ -34,6 +34,7 @@ from .layout import (
     bent,
     beside,
     inner,
+    is_count,
     join,
     join_all,
     masking,
@@ -252,7 +253,9 @@ class Expressions(Memory):
         lost = unclear((left, right))
         if lost is not None and kind == "Divide":
             own = left.near if isinstance(left, Unclear) else left.op if isinstance(left, Partial) else ""
-            return replace(lost, near="mean" if own == "sum" and isinstance(right, (ShardSize, Partial)) else own)
+            return replace(
+                lost, near="mean" if own == "sum" and (is_count(right) or isinstance(right, Partial)) else own
+            )
         if lost is not None:
             return lost
         if kind == "MatrixMultiply" and (isinstance(left, Shard) or isinstance(right, Shard)):
