@@ -212,8 +212,10 @@ class Interpreter(Calls):
     def _counted_apart(self) -> Iterator[None]:
         """What is set before a loop, however large, hides nothing of the loop."""
         here, most = self._steps, min(_MOST_OF_A_DEFINITION, max(MOST - self._steps_outside, _MOST_AT_LAST))
-        self._steps = MOST - most
+        self._steps, fields = MOST - most, dict(self.fields)
         yield
+        if self._steps > MOST:
+            self.fields = fields  # what was not gone through to its end has set nothing that can be relied on
         self._steps_outside += self._steps - (MOST - most)
         self._steps = here
 

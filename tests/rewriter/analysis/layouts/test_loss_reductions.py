@@ -111,6 +111,10 @@ MEANS = {
         "def apart(out):\n    n = out.size(0)\n    return (torch.sum(out @ out.t()) - n) / (n * (n - 1))",
         f"({GAP} ** 2).mean() + 0.1 * apart(model(x))",
     ),
+    "of all pairs of rows, by a number of which nothing is known, beside a mean": (
+        "from shapes import flat, pairs\ndef apart(out):\n    return torch.sum(out @ out.t()) / pairs(out)",
+        f"({GAP} ** 2).mean() + 0.1 * apart(flat(model(x)))",
+    ),
     "divided by a dimension": ("", f"{NONE}.sum() / x.size(0)"),
     "what a named tuple was given": (
         "from collections import namedtuple\nTerms = namedtuple('Terms', ['mean', 'total'])\n"
