@@ -97,12 +97,12 @@ SUMS = {
     "divided by a constant": ("SIZE = 10\ncrit = nn.MSELoss(reduction='sum')", "crit(model(x), y) / SIZE"),
 }  # fmt: skip
 LARGE = "def part0():\n    return [0]\n" + "".join(
-    f"def part{n}():\n    return [{', '.join([f'part{n - 1}()'] * 9)}]\n" for n in range(1, 7)
+    f"def part{n}():\n    return [{', '.join([f'part{n - 1}()'] * 17)}]\n" for n in range(1, 5)
 )
-"""Half a million expressions, if all of it is followed."""
+"""A hundred thousand expressions, if all of it is followed."""
 MEANS = {
     "beside what is large and made before": (
-        LARGE + "table = part6()\nhalf = 0.5",
+        LARGE + "table = part4()\nhalf = 0.5",
         "half * F.cross_entropy(model(x), y)\nseen = len(table)\nloss = loss * half",
     ),
     "a constant": ("RED = 'mean'\ncrit = nn.CrossEntropyLoss(reduction=RED)", "crit(model(x), y)"),
