@@ -18,7 +18,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import is_row_count
-from .rowwise import by_rows
+from .loop_layouts import LoopLayouts
 
 _MOVES = frozenset({"to", "cuda", "cpu"})
 
@@ -28,6 +28,7 @@ def counted(
     unit: Unit,
     training: Training,
     loop: cst.CSTNode,
+    layouts: LoopLayouts,
     bindings: Iterable[Binding],
     reads: set[cst.CSTNode],
 ) -> tuple[list[Binding], tuple[tuple[cst.Name, str], ...]]:
@@ -36,7 +37,9 @@ def counted(
     swapped: list[tuple[cst.Name, str]] = []
     for binding in bindings:
         sizes = [read for read in binding.reads if read in reads]
-        labels = _labels(state, unit, training, loop, binding) if all(_is_size(unit, r) for r in sizes) else None
+        labels = (
+            _labels(state, unit, training, loop, layouts, binding) if all(_is_size(unit, r) for r in sizes) else None
+        )
         if labels is not None and sizes:
             swapped.extend((read, labels.name) for read in sizes)
         kept.append(labels if labels is not None and sizes else binding)
@@ -51,7 +54,9 @@ def _is_size(unit: Unit, read: cst.Name) -> bool:
     return is_row_count(above) or is_row_count(around)
 
 
-def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inputs: Binding) -> Binding | None:
+def _labels(
+    state: State, unit: Unit, training: Training, loop: cst.CSTNode, layouts: LoopLayouts, inputs: Binding
+) -> Binding | None:
     """The labels of ``output = model(inputs)`` and ``criterion(output, labels)``, or of both in one expression."""
     names = unit.names
     given = {inputs, *_renamed(unit, loop, inputs)}
@@ -66,7 +71,7 @@ def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inp
             if not isinstance(labels, cst.Name) or method_name(node) == "backward":
                 continue
             held = isinstance(output, cst.Name) and names.binding(output) in outputs
-            direct = by_rows(state, training, output) and _fed(unit, training, _forward(training, output)) in given
+            direct = layouts.gives_rows(output) and _fed(unit, training, _forward(training, output)) in given
             binding = names.binding(labels)
             if (held or direct) and binding is not None and binding is not inputs:
                 return binding
