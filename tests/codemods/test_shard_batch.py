@@ -287,6 +287,16 @@ def test_what_is_totalled_over_such_batches_is_of_all_rows(
     assert "filled-batch" not in [found.id for found in file.diagnoses], "no row of such a batch is repeated"
 
 
+def test_names_that_an_evaluation_uses_again_are_of_rows_in_the_training(result: Callable[..., FileResult]) -> None:
+    batch, total, after = WHOLE["hits and rows"]
+    again = (
+        "    for k in range(0, 100, 16):\n        a, b = x[k : k + 16], y[k : k + 16]\n        out = model(a).mean(0)\n"
+    )
+    training = TOTAL.format(batch=batch, total=total).replace("\n", "\n    ").removesuffix("    ")
+    text = SCRIPT.format(top=DATA, model=MODEL, loop=f"for epoch in range(2):\n    {training}{again}")
+    assert f"    {after}accelerator.print".replace("\n", "\n    ") in result(text).after.decode()
+
+
 TEST = "right += (model(a).argmax(1) == b).sum().item()"
 EVALUATED = {
     "slices": f"for k in range(0, 100, 16):\n        a, b = x[k : k + 16], y[k : k + 16]\n        {TEST}",

@@ -12,7 +12,6 @@ import libcst as cst
 from ...facts.roles import Role
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
-from ..layouts.rowwise import dimension_of
 from ..syntax.definitions import bindings_value
 
 _FIGURES = frozenset("mean std var sum norm median".split())
@@ -58,6 +57,15 @@ def _of_batch(state: State, unit: Unit, node: cst.BaseExpression, depth: int = 0
 
 def _over_rows(call: cst.Call, position: int) -> bool:
     """Whether a reduction goes over the rows: over all dimensions, or the first."""
-    asked = dimension_of(call, position)
+    asked = _dimension_of(call, position)
     dims = [e.value for e in asked.elements] if isinstance(asked, (cst.Tuple, cst.List)) else [asked]
     return any(dim is None or (isinstance(dim, cst.Integer) and dim.evaluated_value == 0) for dim in dims)
+
+
+def _dimension_of(call: cst.Call, position: int | None) -> cst.BaseExpression | None:
+    """The dimension that a call is asked for, by keyword or position; None where it is asked for none."""
+    named = [a.value for a in call.args if a.keyword is not None and a.keyword.value in ("dim", "axis")]
+    plain = [a.value for a in call.args if a.keyword is None]
+    if named or position is None:
+        return named[0] if named else None
+    return plain[position] if len(plain) > position else None

@@ -37,7 +37,7 @@ def value_layouts(state: State, unit: Unit, training: Training) -> Iterator[Beha
 
 
 class _Told:
-    """What is told of the values of one loop."""
+    """What each process holds of the values of one loop, and why."""
 
     def __init__(self, unit: Unit, loop: cst.For | cst.While, layouts: LoopLayouts) -> None:
         self.unit, self.layouts = unit, layouts

@@ -63,7 +63,6 @@ from .loss_reductions import reduction_of
 from .losses import assigned, is_loss_name, is_tensor, read_off, reduced
 from .padding import ragged
 from .row_counts import counted, only_counted
-from .rowwise import by_rows
 from .single_rows import of_any_shape
 
 _EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
@@ -296,7 +295,7 @@ class _Loop:
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
         if any(self._reads(total, names, behind) for total in self.joint):
             return None
-        names, counts = counted(self.state, self.unit, self.training, self.loop, names, behind)
+        names, counts = counted(self.state, self.unit, self.training, self.loop, self.layouts, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
         gather = gather._replace(sized=only_counted(self.layouts, self.training, self.loop, gather, names))
         self.shape = of_any_shape(self.state, self.reach, self.layouts, self.loop, [gather])
@@ -496,12 +495,7 @@ class _Loop:
             return False
         if isinstance(self.loop, cst.For) and binding in bound_by(self.unit, self.loop.target):
             return True
-        if self.layouts.holds_figure(binding):
-            return False
-        if self.layouts.is_rows(binding):
-            return True
-        makers = [v for v in bindings_value(self.unit.names, binding) if v in self.inside]
-        return bool(makers) and all(by_rows(self.state, self.training, value) for value in makers)
+        return not self.layouts.holds_figure(binding) and self.layouts.is_rows(binding)
 
     def _local(self, value: cst.BaseExpression) -> bool:
         return bool(origins(self.state.values.get(value), *SHARES)) or self.layouts.depends_on_rows(value)

@@ -25,6 +25,7 @@ from .engine.layout import (
     holds_figure,
     join,
     join_all,
+    parts,
     varies,
 )
 from .engine.memory import Seeds
@@ -36,11 +37,13 @@ class LoopLayouts:
 
     Args:
         unit: the module of the loop.
+        loop: the loop.
         walk: through the loop, done. Who asks for expressions goes on from there.
     """
 
-    def __init__(self, unit: Unit, walk: Interpreter) -> None:
+    def __init__(self, unit: Unit, loop: cst.CSTNode, walk: Interpreter) -> None:
         self.unit, self._walk = unit, walk
+        self._inside = set(descendants(loop))
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
         """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""
@@ -65,15 +68,24 @@ class LoopLayouts:
         return any(holds_chosen(self._walk.held[d]) for d in binding.definitions if d in self._walk.held)
 
     def is_rows(self, binding: Binding) -> bool:
-        """Whether a variable holds a tensor with the rows of the batch along its first dimension, wherever it is
-        set."""
-        held = self.at_definitions(binding)
-        return bool(held) and all(isinstance(layout, Shard) and layout.dim == 0 for layout in held)
+        """Whether a variable holds a tensor with the rows of the batch along its first dimension, or nothing but such
+        tensors, wherever the loop sets it."""
+        held = [part for layout in self._set_here(binding) for part in parts(layout)]
+        return bool(held) and all(isinstance(part, Shard) and part.dim == 0 for part in held)
+
+    def gives_rows(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression gives a tensor with the rows of the batch along its first dimension."""
+        layout = self.value(node)
+        return isinstance(layout, Shard) and layout.dim == 0 and layout.host is False
 
     def is_tensor(self, binding: Binding) -> bool:
-        """Whether a variable holds a tensor with rows of the batch, wherever it is set."""
-        held = [self._walk.held.get(d, REPLICATED) for d in binding.definitions]
+        """Whether a variable holds a tensor with rows of the batch, wherever the loop sets it."""
+        held = self._set_here(binding)
         return bool(held) and all(isinstance(layout, Shard) and layout.host is False for layout in held)
+
+    def _set_here(self, binding: Binding) -> list[Layout]:
+        """What the code of the loop gives a variable, which other code may have set too."""
+        return [self._walk.held.get(d, REPLICATED) for d in binding.definitions if d in self._inside]
 
     def depends_on_rows(self, node: cst.BaseExpression) -> bool:
         """Whether an expression that the walk went through gives rows of the batch, or what is computed from them."""
@@ -161,7 +173,7 @@ class ProgramLayouts:
 
     def loop(self, unit: Unit, loop: cst.For | cst.While | cst.CompFor) -> LoopLayouts:
         """Those of one loop of a module, over batches; the rows of each are cut into shards."""
-        return LoopLayouts(unit, self._walk(unit, loop).copied())
+        return LoopLayouts(unit, loop, self._walk(unit, loop).copied())
 
     def around(self, unit: Unit, node: cst.CSTNode) -> list[LoopLayouts]:
         """Those of the innermost loops over batches in which a node runs, also by way of the callers of its

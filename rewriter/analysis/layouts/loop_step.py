@@ -64,7 +64,7 @@ class Step:
         tail = ({*descendants(self.forward)} - inside - own) | self.behind
         unique = dict.fromkeys(self.before)
         read = [b for b in unique if self.is_tensor(b) and any(read in tail for read in b.reads)]
-        return counted(self.state, self.unit, training, self.loop, read, tail)
+        return counted(self.state, self.unit, training, self.loop, self.layouts, read, tail)
 
     def read_inside(self, training: Training) -> list[Binding]:
         """Variables that the forward's own arguments read."""
@@ -283,7 +283,7 @@ class Step:
             of = _counted_name(added.value) if isinstance(added, cst.AugAssign) else None
             binding = self.unit.names.binding(of) if of is not None else None
             if of is not None and binding is not None and self.is_tensor(binding):
-                (rows,), counts = counted(self.state, self.unit, training, self.loop, [binding], {of})
+                (rows,), counts = counted(self.state, self.unit, training, self.loop, self.layouts, [binding], {of})
                 swapped = counts if rows in known else ()
                 because = "it counts the rows of a batch, and each process holds only its shard"
                 found[statement] = Gather(statement, (), because, inline=(of,), counts=swapped)

@@ -34,7 +34,6 @@ from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
 from .row_counts import counted, only_counted
-from .rowwise import by_rows
 from .single_rows import of_any_shape
 
 _COLLECTING = frozenset("append extend update add insert put write".split())
@@ -148,7 +147,9 @@ def _evaluation(
     if not later:
         nothing = "nothing of the batch is read after the forward pass"
         return answer(None, True, because if parts else nothing, parts)
-    rows, counts = counted(state, unit, training, loop, [b for b in later if not step.is_scalar(b)], step.behind)
+    rows, counts = counted(
+        state, unit, training, loop, step.layouts, [b for b in later if not step.is_scalar(b)], step.behind
+    )
     beside = step.beside_rows(later)
     if beside is not None:
         return answer(None, False, f"`{beside}` has one number of the batch in it, beside rows or in place of them")
@@ -390,7 +391,7 @@ def _is_named(step: Step, training: Training, call: cst.Call) -> bool:
         if isinstance(around, cst.Assign):
             return all(_only_names(t.target) for t in around.targets)
         method = isinstance(around, cst.Attribute) or (isinstance(around, cst.Call) and around.func is node)
-        function = isinstance(around, cst.Call) and by_rows(step.state, training, around)
+        function = around in training.forwards or (isinstance(around, cst.Call) and step.layouts.gives_rows(around))
         if isinstance(around, cst.Arg):
             pass  # of a function of the rows: torch.sigmoid(model(x))
         elif not (method or function or isinstance(around, (cst.Subscript, cst.BinaryOperation, cst.UnaryOperation))):

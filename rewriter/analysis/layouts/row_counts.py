@@ -22,7 +22,6 @@ from ..training.training import Training
 from .batch_shapes import is_row_count
 from .engine.layout import Shard, inner
 from .loop_layouts import LoopLayouts
-from .rowwise import by_rows
 
 _MOVES = frozenset({"to", "cuda", "cpu"})
 
@@ -32,6 +31,7 @@ def counted(
     unit: Unit,
     training: Training,
     loop: cst.CSTNode,
+    layouts: LoopLayouts,
     bindings: Iterable[Binding],
     reads: set[cst.CSTNode],
 ) -> tuple[list[Binding], tuple[tuple[cst.Name, str], ...]]:
@@ -40,7 +40,9 @@ def counted(
     swapped: list[tuple[cst.Name, str]] = []
     for binding in bindings:
         sizes = [read for read in binding.reads if read in reads]
-        labels = _labels(state, unit, training, loop, binding) if all(_is_size(unit, r) for r in sizes) else None
+        labels = (
+            _labels(state, unit, training, loop, layouts, binding) if all(_is_size(unit, r) for r in sizes) else None
+        )
         if labels is not None and sizes:
             swapped.extend((read, labels.name) for read in sizes)
         kept.append(labels if labels is not None and sizes else binding)
@@ -98,7 +100,9 @@ def _is_size(unit: Unit, read: cst.Name) -> bool:
     return is_row_count(above) or is_row_count(around)
 
 
-def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inputs: Binding) -> Binding | None:
+def _labels(
+    state: State, unit: Unit, training: Training, loop: cst.CSTNode, layouts: LoopLayouts, inputs: Binding
+) -> Binding | None:
     """The labels of ``output = model(inputs)`` and ``criterion(output, labels)``, or of both in one expression; of a
     model with several inputs and outputs, what the criterion is given beside these and the model is not."""
     names = unit.names
@@ -124,7 +128,7 @@ def _labels(state: State, unit: Unit, training: Training, loop: cst.CSTNode, inp
         labels = names.binding(last) if isinstance(last, cst.Name) else None
         if labels is None or labels is inputs or labels in outputs:
             continue
-        read = _fed(unit, training, _forward(training, first[0])) if by_rows(state, training, first[0]) else []
+        read = _fed(unit, training, _forward(training, first[0])) if layouts.gives_rows(first[0]) else []
         held = [b for one in first if isinstance(one, cst.Name) and (b := names.binding(one)) in outputs]
         alone = len(first) == 1 and (len(read) == 1 if read else all(outputs[binding] for binding in held))
         if not (held or not given.isdisjoint(read)) or _reshaped(unit, loop, labels, set()):

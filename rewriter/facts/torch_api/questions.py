@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ..roles import Role
 from .kinds import outside, processes, tensors, training
@@ -208,33 +208,6 @@ def leaves_the_loop(name: str) -> bool:
 # ---------------------------------------------------------------- rows and shapes
 
 _TENSOR = "torch.Tensor."
-_ROW_BY_ROW = (tensors.Pointwise, tensors.Convert, tensors.Same, tensors.Detach)
-
-
-class Along(NamedTuple):
-    """An operation keeps the rows if the dimension it is given is not theirs."""
-
-    position: int | None
-    """The place of the dimension among the arguments of the method; None for by keyword only, or not at all."""
-    reduces: bool
-    """Given none, it makes one value of all."""
-
-
-@cache
-def keeps_rows(method: str) -> Along | bool:
-    """Whether a method of tensors, or the function of that name, gives one result for each row, as a tensor."""
-    name = _TENSOR + method
-    if any(transfer(name, kind) is not None for kind in _ROW_BY_ROW):
-        return True
-    host, shape = transfer(name, tensors.ToHost), transfer(name, tensors.Reshape)
-    if host is not None or shape is not None:
-        return (host is not None and host.gives == "tensor") or (shape is not None and shape.how in _SHAPES)
-    reduces, mixes = transfer(name, tensors.Reduce), transfer(name, tensors.AlongDim)
-    found = reduces or mixes
-    return Along(found.dim, reduces is not None) if found is not None else False
-
-
-_SHAPES = ("view", "flatten", "squeeze")
 
 
 @cache

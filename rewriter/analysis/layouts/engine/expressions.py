@@ -34,6 +34,7 @@ from .layout import (
     bent,
     beside,
     inner,
+    is_count,
     join,
     join_all,
     masking,
@@ -253,7 +254,9 @@ class Expressions(Memory):
         lost = unclear((left, right))
         if lost is not None and kind == "Divide":
             own = left.near if isinstance(left, Unclear) else left.op if isinstance(left, Partial) else ""
-            return replace(lost, near="mean" if own == "sum" and isinstance(right, (ShardSize, Partial)) else own)
+            if own == "sum" and not isinstance(right, Replicated):
+                own = "mean" if is_count(right) or isinstance(right, Partial) else ""
+            return replace(lost, near=own)
         if lost is not None:
             return lost
         if kind == "MatrixMultiply" and (isinstance(left, Shard) or isinstance(right, Shard)):

@@ -7,6 +7,9 @@ to the next is seen. What is defined outside the step is looked up where it is r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import libcst as cst
 
 from ...dataflow.values import Instance, Unit
@@ -14,6 +17,7 @@ from ...syntax.nodes import is_none, positional
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from .calls import Calls, is_method
+from .expressions import MOST
 from .layout import (
     NEUTRAL,
     REPLICATED,
@@ -30,6 +34,11 @@ from .layout import (
     varies,
 )
 from .operations import elements
+
+_MOST_OF_A_DEFINITION = 10_000
+"""Expressions: of what is set before a loop; fewer when all such definitions together have spent as many as a
+program."""
+_MOST_AT_LAST = 500
 
 
 class Interpreter(Calls):
@@ -218,11 +227,23 @@ class Interpreter(Calls):
             if unit is not None:
                 here = self._returned, self._yielded, self._before_turns
                 self._returned, self._yielded, self._before_turns = [], [], True
-                self._looked_up[binding] = join_all(self._defined(binding, d, unit) for d in binding.definitions)
+                with self._counted_apart():
+                    self._looked_up[binding] = join_all(self._defined(binding, d, unit) for d in binding.definitions)
                 self._returned, self._yielded, self._before_turns = here
                 if self._looked_up[binding] == NEUTRAL and not _only_adds(binding, unit):
                     self._looked_up[binding] = REPLICATED
         return self._looked_up[binding]
+
+    @contextmanager
+    def _counted_apart(self) -> Iterator[None]:
+        """What is set before a loop, however large, hides nothing of the loop."""
+        here, most = self._steps, min(_MOST_OF_A_DEFINITION, max(MOST - self._steps_outside, _MOST_AT_LAST))
+        self._steps, fields = MOST - most, dict(self.fields)
+        yield
+        if self._steps > MOST:
+            self.fields = fields  # what was not gone through to its end has set nothing that can be relied on
+        self._steps_outside += self._steps - (MOST - most)
+        self._steps = here
 
     def _defined(self, binding: Binding, definition: cst.CSTNode, unit: Unit) -> Layout:
         if definition in self.seeds.rows:

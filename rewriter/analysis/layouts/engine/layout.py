@@ -163,6 +163,8 @@ class Unclear(Layout):
     """It is a mean or a sum over the rows, changed by a function that is not linear."""
     compared: bool = False
     """It has a value for each row, computed from that row and a figure of its batch."""
+    counts: bool = False
+    """It is computed from the number of rows, and from nothing else that differs."""
 
 
 REPLICATED = Replicated()
@@ -417,7 +419,7 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
         return Unclear(reason, node, whole) if shards else whole
     if not shards:
         if any(isinstance(one, ShardSize) for one in held):
-            return held[0] if len(held) == 1 else Unclear("it is computed from the number of rows", node)
+            return held[0] if len(held) == 1 else Unclear("it is computed from the number of rows", node, counts=True)
         foreign = next((one for one in held if isinstance(one, Foreign)), REPLICATED)
         return NEUTRAL if held and all(isinstance(one, Replicated) and one.neutral for one in held) else foreign
     if any(isinstance(one, ShardSize) for one in held):
@@ -448,7 +450,14 @@ def unclear(held: Sequence[Layout]) -> Unclear | None:
     if first is None or len(held) == 1:
         return first
     words = words_of(held)
-    return replace(first, per_row=False, near=words.pop() if len(words) == 1 else "mixed" if words else "")
+    near = words.pop() if len(words) == 1 else "mixed" if words else ""
+    counts = all(isinstance(one, Replicated) or is_count(one) for one in held)
+    return replace(first, per_row=False, near=near, counts=counts)
+
+
+def is_count(layout: Layout) -> bool:
+    """Whether a value is the number of rows of this process, or a number that is computed from that."""
+    return isinstance(layout, ShardSize) or (isinstance(layout, Unclear) and layout.counts)
 
 
 def words_of(layouts: Iterable[Layout]) -> set[Literal["mean", "sum", "mixed"]]:

@@ -95,6 +95,8 @@ class Memory(ABC):
     _before_turns: bool = False
     """What is evaluated was set before the loop."""
     _steps: int = 0
+    _steps_outside: int = 0
+    """Those that went into what was set before the loop."""
     _rows_deep: int = 0
     """So many loops over rows are around what is evaluated."""
     _choices: int = 0

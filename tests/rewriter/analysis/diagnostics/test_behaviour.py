@@ -125,6 +125,22 @@ def test_the_layout_of_each_value_of_a_loop(body: str, name: str, kind: str, bec
     assert found == kind and because in why
 
 
+LARGE = "def part0():\n    return [0]\n" + "".join(
+    f"def part{n}():\n    return [{', '.join([f'part{n - 1}()'] * 17)}]\n" for n in range(1, 5)
+)
+TABLE = """\
+class Table:
+    def __init__(self, half):
+        self.rows = part4()
+        self.half = half
+table = Table(0.5)
+"""
+
+
+def test_what_is_too_large_to_follow_hides_nothing_that_is_read_beside_it() -> None:
+    assert layouts("scaled = table.half * model(x)", LARGE + TABLE)["scaled"][0] == "shard"
+
+
 def test_values_of_evaluation_loops_have_layouts_too() -> None:
     found = [(b.line, b.name, b.kind) for b in _result().files[0].behaviour if b.kind in LAYOUTS and b.line < 10]
     assert found == [(6, "x", "shard"), (6, "y", "shard"), (7, "output", "shard"), (8, "hits", "sum")]

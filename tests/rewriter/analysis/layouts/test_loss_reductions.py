@@ -96,9 +96,25 @@ SUMS = {
     ),
     "divided by a constant": ("SIZE = 10\ncrit = nn.MSELoss(reduction='sum')", "crit(model(x), y) / SIZE"),
 }  # fmt: skip
+LARGE = "def part0():\n    return [0]\n" + "".join(
+    f"def part{n}():\n    return [{', '.join([f'part{n - 1}()'] * 17)}]\n" for n in range(1, 5)
+)
+"""A hundred thousand expressions, if all of it is followed."""
 MEANS = {
+    "beside what is large and made before": (
+        LARGE + "table = part4()\nhalf = 0.5",
+        "half * F.cross_entropy(model(x), y)\nseen = len(table)\nloss = loss * half",
+    ),
     "a constant": ("RED = 'mean'\ncrit = nn.CrossEntropyLoss(reduction=RED)", "crit(model(x), y)"),
     "divided by the number of rows": ("crit = nn.MSELoss(reduction='sum')", "crit(model(x), y) / len(x)"),
+    "of all pairs of rows, beside a mean": (
+        "def apart(out):\n    n = out.size(0)\n    return (torch.sum(out @ out.t()) - n) / (n * (n - 1))",
+        f"({GAP} ** 2).mean() + 0.1 * apart(model(x))",
+    ),
+    "of all pairs of rows, by a number of which nothing is known, beside a mean": (
+        "from shapes import flat, pairs\ndef apart(out):\n    return torch.sum(out @ out.t()) / pairs(out)",
+        f"({GAP} ** 2).mean() + 0.1 * apart(flat(model(x)))",
+    ),
     "divided by a dimension": ("", f"{NONE}.sum() / x.size(0)"),
     "what a named tuple was given": (
         "from collections import namedtuple\nTerms = namedtuple('Terms', ['mean', 'total'])\n"

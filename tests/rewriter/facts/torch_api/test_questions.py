@@ -114,25 +114,6 @@ def test_what_all_processes_call_on_the_accelerator() -> None:
     assert not {"send", "barrier", "scatter", "pad_across_processes"} & questions.joining_names()
 
 
-@pytest.mark.parametrize(
-    ("name", "kept"),
-    [
-        ("relu", True),
-        ("view", True),
-        ("cpu", True),
-        ("permute", False),
-        ("numpy", False),
-        ("item", False),
-        ("nonsense", False),
-        ("argmax", questions.Along(0, reduces=True)),
-        ("topk", questions.Along(1, reduces=False)),
-        ("equal", questions.Along(None, reduces=True)),
-    ],
-)
-def test_what_keeps_the_rows(name: str, kept: questions.Along | bool) -> None:
-    assert questions.keeps_rows(name) == kept
-
-
 @pytest.mark.parametrize("name", ["view", "reshape", "zeros", "randn", "normal", "new_full", "FloatTensor", "arange"])
 def test_what_is_given_a_shape(name: str) -> None:
     assert questions.takes_shape(name)
