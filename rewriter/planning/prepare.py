@@ -15,7 +15,7 @@ from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.own_iterators import own_iterator
 from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
 from ..analysis.devices.arrivals import arrivals
-from ..analysis.devices.moved_batches import moved_batches
+from ..analysis.devices.moved_batches import moved_batches, moves_tensors
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
@@ -141,14 +141,14 @@ def _wanted(
     trained = set(loaders)
     by_script = _already(state)
     _leave_whole(reach, evaluations, trained | by_script)
-    moved = moved_batches(state, reach) if evaluations else set()
+    moved, moving = moved_batches(state, reach) if evaluations else set(), moves_tensors(state, reach)
     for evaluation in evaluations:
         as_written = by_script.issuperset(evaluation.loaders) and trained.isdisjoint(evaluation.loaders)
         if evaluation.understood or as_written:  # what the script prepares is shared as its author wants
             loaders.update(dict.fromkeys(evaluation.loaders))
         elif all(o not in trained or one_of_several(reach, o) for o in evaluation.loaders):
             unit, loop = evaluation.unit, evaluation.loop
-            coming = arrivals(state, unit, loop, evaluation.loaders, moved) if not by_script else []
+            coming = arrivals(state, unit, loop, evaluation.loaders, moved) if not by_script and not moving else []
             result.arrivals.extend((unit, one) for one in coming)
             if not evaluation.alone:
                 stays = bool(coming) or moved.issuperset(evaluation.loaders)

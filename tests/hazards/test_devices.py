@@ -307,6 +307,15 @@ def test_batches_that_next_gives_go_there_too(migrated: Migrated) -> None:
     assert "    x, y = next(batches)\n    x, y = send_to_device((x, y), accelerator.device)\n    both = " in text
 
 
+def test_a_script_that_moves_by_ways_of_its_own_is_left_to_them(migrated: Migrated) -> None:
+    """What its helper makes of a batch before it moves it must be on the CPU."""
+    helper = "def made(x):\n    return torch.cat([x, torch.zeros(len(x), 1)], 1)[:, :8].cuda()\n"
+    text = WHOLE.format(target="x, y", source="valid", unpacked="x = made(x)", kept="both[0].std().item()")
+    assert "send_to_device" not in migrated(
+        helper + text.replace("    STEP", "    x, y = x.cuda(), y.cuda()\n    STEP")
+    )
+
+
 def test_what_numpy_reads_of_them_is_taken_to_the_cpu(migrated: Migrated) -> None:
     text = migrated(WHOLE.format(target="x, y", source="valid", unpacked="pass", kept="x.numpy().std()"))
     assert "total += x.cpu().numpy().std()" in text

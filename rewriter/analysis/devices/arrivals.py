@@ -30,14 +30,15 @@ def arrivals(
     still = [loader for loader in loaders if loader not in moved]
     if not still or not isinstance(loop, cst.For) or not isinstance(loop.body, cst.IndentedBlock):
         return []
-    names = list(_holding(state, unit, loop.target, still))
+    names = dict.fromkeys(_holding(state, unit, loop.target, still))
     if names:
         return [Arrival(loop, tuple(names))]
     found = []
     for statement in descendants(loop.body):
         line = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
         if isinstance(line, cst.Assign) and isinstance(line.value, cst.Call) and method_name(line.value) == "next":
-            names = [name for target in line.targets for name in _holding(state, unit, target.target, still)]
+            held = (name for target in line.targets for name in _holding(state, unit, target.target, still))
+            names = dict.fromkeys(held)
             if names:
                 found.append(Arrival(loop, tuple(names), statement))
     return found
@@ -45,7 +46,7 @@ def arrivals(
 
 def _holding(state: State, unit: Unit, target: cst.BaseExpression, loaders: Collection[Origin]) -> Iterator[str]:
     """The names in a target that hold what loaders yield; none where it has more than names."""
-    nodes = [target, *descendants(target)]
+    nodes = list(descendants(target))
     if any(isinstance(node, (cst.Attribute, cst.Subscript)) for node in nodes):
         return
     for node in nodes:

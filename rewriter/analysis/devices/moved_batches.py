@@ -11,6 +11,19 @@ from ..dataflow.values import State, origins
 _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 
 
+def moves_tensors(state: State, reach: Reach) -> bool:
+    """Whether the script moves anything but models to a device, in code that it reaches: its batches perhaps, by way of
+    functions in which they are no batches any more."""
+    for call, record in state.calls.items():
+        if reach.function_of(call) not in reach.reachable or origins(record.receiver, Role.MODEL):
+            continue
+        aims = [arg.value for arg in call.args]
+        named = any(origins(state.values.get(aim), Role.DEVICE) for aim in aims)
+        if method_name(call) == "cuda" or (method_name(call) == "to" and named):
+            return True
+    return False
+
+
 def moved_batches(state: State, reach: Reach) -> set[Origin]:
     """The loaders of which some batch is moved, in code that the script reaches."""
     moved = [
