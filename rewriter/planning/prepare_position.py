@@ -18,7 +18,7 @@ from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
 from ..analysis.dataflow.kept_loaders import taken_in
 from ..analysis.dataflow.solver import Thing
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
-from ..analysis.syntax.nodes import is_docstring
+from ..analysis.syntax.nodes import dotted, is_docstring
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators
@@ -69,14 +69,25 @@ def _branches(unit: Unit, code: Code, things: list[Held]) -> dict[cst.CSTNode, l
     for held in things:
         binding = scope.bindings.get(held.name)
         if binding is not None and all(isinstance(d, cst.Name) for d in binding.definitions):
-            nodes = (*binding.definitions, *_own_reads(unit, code, binding))
-            choices = [_choices(unit, node) for node in nodes]
-            shared = frozenset.intersection(*choices)  # of the entry guard, of a mode that all of it belongs to
-            if all(choice > shared for choice in choices):
-                blocks = {unit.names.block(d) for d in held.definitions}
-                if len(blocks) == 1 and not _both(unit, binding):
-                    found.setdefault(blocks.pop(), []).append(held)
+            nodes: list[cst.CSTNode] = [*binding.definitions, *_own_reads(unit, code, binding)]
+        elif "." in held.name and held.definitions:
+            nodes = _spelled(unit, code, held.name)
+        else:
+            continue
+        choices = [_choices(unit, node) for node in nodes]
+        # of the entry guard, of a mode that all of it belongs to
+        shared = frozenset.intersection(*choices) if binding is not None else frozenset()
+        if all(choice > shared for choice in choices):
+            blocks = {unit.names.block(d) for d in held.definitions}
+            if len(blocks) == 1 and (binding is None or not _both(unit, binding)):
+                found.setdefault(blocks.pop(), []).append(held)
     return found
+
+
+def _spelled(unit: Unit, code: Code, name: str) -> list[cst.CSTNode]:
+    """Where some code says ``self.loader``: what it sets in one branch may be bound nowhere else."""
+    attributes = (node for node in unit.names.every(cst.Attribute) if unit.names.function(node) is code)
+    return [node for node in attributes if dotted(node) == name]
 
 
 def _own_reads(unit: Unit, code: Code, binding: Binding) -> list[cst.Name]:

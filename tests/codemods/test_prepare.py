@@ -467,6 +467,40 @@ for x, y in loader:
     assert "\nnet, optimizer, loader = accelerator.prepare(" in migrated(before)
 
 
+def test_an_attribute_that_one_branch_sets_is_prepared_there(migrated: Callable[[str], str]) -> None:
+    text = migrated("""\
+import torch
+from torch.utils.data import DataLoader
+class Study:
+    def __init__(self):
+        self.model = torch.nn.Linear(8, 2)
+    def load(self, what):
+        if what == "train":
+            self.loader = DataLoader(data, batch_size=8)
+        elif what == "test":
+            self.held_out = DataLoader(test_data, batch_size=8)
+    def fit(self):
+        self.load("train")
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+    def test(self):
+        self.load("test")
+        hits = 0
+        with torch.no_grad():
+            for x, y in self.held_out:
+                hits += (self.model(x).argmax(1) == y).sum().item()
+        print(hits)
+study = Study()
+study.fit()
+study.test()
+""")
+    made = "            self.held_out = DataLoader(test_data, batch_size=8)\n"
+    assert f"{made}            self.held_out = accelerator.prepare(self.held_out)\n" in text
+
+
 def test_a_guard_around_all_of_the_training_is_no_branch(migrated: Callable[[str], str]) -> None:
     """The wrapper of several GPUs is a branch inside of it; model and optimizer stay together."""
     before = """\
