@@ -126,8 +126,14 @@ class Constants:
         self.reads = {node for constant in kept for _, node in constant.reads}
         moves = (p.node for p in placements if isinstance(p.node, cst.Call))
         aims = {n for call in moves for arg in call.args for n in descendants(arg)}
-        self.kept = [c for c in kept if any(node in aims for _, node in c.reads)]
-        """Those to which the script moves something."""
+        aimed = {origin for aim in aims for origin in origins(state.values.get(aim), Role.DEVICE)}
+        self.kept = [
+            c
+            for c in kept
+            if any(node in aims for _, node in c.reads)
+            or not aimed.isdisjoint(origins(state.binding(c.name.binding), Role.DEVICE))
+        ]
+        """Those to which the script moves something, by their names or by others: an object keeps ``device=DEVICE``."""
         self.left = {c: [read for read in c.reads if read[1] not in gone] for c in self.kept}
 
     def followed(self, placement: Placement) -> bool:

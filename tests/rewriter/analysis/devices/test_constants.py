@@ -213,3 +213,28 @@ def test_a_class_of_constants_is_given_the_accelerators_device(run: Run) -> None
         in (after["train.py"])
     )
     assert list(after) == ["train.py"] and findings == []
+
+
+def test_a_number_goes_where_only_an_object_has_the_device(run: Run) -> None:
+    """A loss keeps what its constructor's default says: on the second process its tensors would be on the first GPU."""
+    loss = """\
+import torch
+HERE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+
+
+class Loss(torch.nn.Module):
+    def __init__(self, device=HERE):
+        super().__init__()
+        self.device = device
+
+    def forward(self, out, y):
+        truth = torch.zeros(len(y), 2).to(self.device)
+        truth[torch.arange(len(y)), y] = 1
+        return -(truth * out.log_softmax(1)).sum(1).mean()
+"""
+    train = TRAIN.replace("from config import DEVICE", f"from loss import Loss\n{CHOICE}").replace(
+        "torch.nn.functional.cross_entropy(model(x), y)", "Loss()(model(x), y)"
+    )
+    model = MODEL.replace("from config import DEVICE\n", "").replace(" + torch.zeros(2, device=DEVICE)", "")
+    after, _ = run("DEVICE = None\n", train=train, model=model, loss=loss)
+    assert 'HERE = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n' in after["loss.py"]
