@@ -32,6 +32,16 @@ DATA = "x = torch.randn(100, 8, device=device)\ny = torch.randint(2, (100,), dev
 Migrated = Callable[[str], str]
 
 
+def test_a_scaled_loss_is_what_it_was(migrated: Migrated) -> None:
+    loop = (
+        "scaler = torch.amp.GradScaler()\nfor k in range(0, 100, 16):\n    optimizer.zero_grad()\n"
+        "    with torch.autocast('cuda'):\n        loss = F.cross_entropy(model(x[k : k + 16]), y[k : k + 16])\n"
+        "    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()\n"
+    )
+    text = migrated(SCRIPT.format(top=DATA, model=MODEL, loop=loop))
+    assert "model(accelerator.shard_batch(x[k : k + 16])), accelerator.shard_batch(y[k : k + 16])" in text
+
+
 def script(loop: str, top: str = DATA, model: str = MODEL) -> str:
     return SCRIPT.format(top=top, model=model, loop=loop + STEP)
 
@@ -411,7 +421,9 @@ for step in range(9):
     loss = F.cross_entropy(model(x[i]), y[i])"""
 
 
-@pytest.mark.parametrize("off", ["torch.no_grad()", "torch.set_grad_enabled(False)", "torch.inference_mode()"])
-def test_an_evaluation_without_gradients_is_no_part_of_the_training(off: str, migrated: Migrated) -> None:
+@pytest.mark.parametrize(
+    "off", ["open('log')", "torch.no_grad()", "torch.set_grad_enabled(False)", "torch.inference_mode()"]
+)
+def test_an_evaluation_beside_the_steps_is_no_part_of_the_training(off: str, migrated: Migrated) -> None:
     text = migrated(script(WITHOUT_GRADIENT.format(off=off)))
     assert "i = accelerator.shard_batch(torch.randint(100, (16,)))" in text

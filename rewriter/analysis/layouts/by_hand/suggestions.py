@@ -163,16 +163,7 @@ class Suggestions:
                 yield Cut(node, self.unit, Shard(0), frozenset(spelled(part.upper) if part.upper is not None else ()))
 
     def _is_evaluated(self, node: cst.CSTNode) -> bool:
-        """Whether a node is in a loop of its own, beside the steps, in which a model runs and nothing is trained: it is
-        evaluated, on all rows by every process."""
-        if node not in self.inside:
-            return False
-        around = next(iter(self.unit.names.enclosing(node, cst.For, cst.While)), None)
-        steps = [step for step in self._training.steps if step in self.unit.names.parents]
-        if not isinstance(around, (cst.For, cst.While)) or len(steps) < len(self._training.steps):
-            return False
-        beside = not any(a is around for step in steps for a in (step, *self.unit.names.ancestors(step)))
-        return beside and any(run in self.state.forwards for run in self.reach.runs_in(around))
+        return node in self.inside and self._training.evaluates(self.state, self.reach, node)
 
     def _counters(self, node: cst.CSTNode) -> set[Binding]:
         """The variables in an expression that the loop itself sets."""

@@ -34,6 +34,16 @@ class HandTraining(NamedTuple):
         inside = set(descendants(block))
         return [read for read in binding.reads if read in inside] if binding is not None else []
 
+    def evaluates(self, state: State, reach: Reach, node: cst.CSTNode) -> bool:
+        """Whether a node is in a loop of its own, beside the steps, in which a model runs and nothing is trained: it is
+        evaluated, on all rows by every process."""
+        around = next(iter(self.unit.names.enclosing(node, cst.For, cst.While)), None)
+        steps = [step for step in self.steps if step in self.unit.names.parents]
+        if not isinstance(around, (cst.For, cst.While)) or len(steps) < len(self.steps):
+            return False
+        beside = not any(a is around for step in steps for a in (step, *self.unit.names.ancestors(step)))
+        return beside and any(run in state.forwards for run in reach.runs_in(around))
+
 
 def trainings(state: State, reach: Reach, training: Training) -> list[HandTraining]:
     """The loops around the backward passes of a program."""

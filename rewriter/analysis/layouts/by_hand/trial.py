@@ -106,7 +106,8 @@ class Trial:
         """What a loop hands to a model beside the batch that is cut: of its rows nothing is known, and each process
         may have other ones."""
         for call, layouts in held.fed.items():
-            if call in self.inside and without_gradient(self.unit, call):
+            whole = without_gradient(self.unit, call) or self.training.evaluates(self.state, self.reach, call)
+            if call in self.inside and whole:
                 continue  # an evaluation of what all processes have
             if call not in self.inside or any(isinstance(inner(layout), (Shard, ShardRow)) for layout in layouts):
                 continue

@@ -177,6 +177,8 @@ class Calls(Expressions):
             return met
         if self.seeds.cut and (clash := self._clash(node, given)) is not None:
             return clash
+        if name == "scale" and len(given.plain) == 1 and origins(record.receiver, Role.SCALER):
+            return given.plain[0][1]  # times a number that is the same for all rows
         names = [f"torch.Tensor.{name}"] if tensor else [*outside_names(record), f"builtins.{name}"]
         if isinstance(node.func, cst.Name) and name in _BUILTINS and self._unit.names.binding(node.func) is None:
             return self._builtin(name, given)
