@@ -449,8 +449,10 @@ class Homes:
         if not found:
             return None
         first = found[0]
-        if len(found) == 1 and isinstance(first, (cst.If, cst.With)) and getattr(first, "orelse", None) is None:
-            return self._first_use(unit, list(getattr(first.body, "body", ())), needs, prepares) or first
+        holds = isinstance(first, (cst.If, cst.With)) and getattr(first, "orelse", None) is None
+        if len(found) == 1 and holds and first not in beside:  # what stands beside it needs the accelerator as well
+            block = list(getattr(getattr(first, "body", None), "body", ()))
+            return self._first_use(unit, block, needs, prepares) or first
         return first
 
     def _runs_need(self, unit: Unit, statement: cst.CSTNode, needs: dict[Code, None]) -> bool:

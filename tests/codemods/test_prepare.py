@@ -501,6 +501,30 @@ study.test()
     assert f"{made}            self.held_out = accelerator.prepare(self.held_out)\n" in text
 
 
+def test_the_accelerator_is_made_on_all_paths_where_a_branch_loads_the_model(migrated: Callable[[str], str]) -> None:
+    """It was made in the branch that comes first, and the training was refused as built without one."""
+    text = migrated("""\
+import os
+import torch
+from torch.utils.data import DataLoader
+class Study:
+    def __init__(self):
+        self.model = torch.nn.Linear(8, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader = DataLoader(data, batch_size=8)
+        if os.path.exists("last.pt"):
+            self.model.load_state_dict(torch.load("last.pt")["model"])
+        self.best = 1.0
+    def fit(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+Study().fit()
+""")
+    assert '        self.accelerator = Accelerator()\n        if os.path.exists("last.pt"):\n' in text
+
+
 def test_a_guard_around_all_of_the_training_is_no_branch(migrated: Callable[[str], str]) -> None:
     """The wrapper of several GPUs is a branch inside of it; model and optimizer stay together."""
     before = """\
