@@ -256,6 +256,11 @@ class _Renamed(ast.NodeTransformer):
         node.id = self.by.get(node.id, node.id)
         return node
 
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.name = self.by.get(node.name, node.name)
+        self.generic_visit(node)
+        return node
+
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.arg = self.by.get(node.arg, node.arg)
         return node

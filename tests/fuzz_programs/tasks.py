@@ -416,7 +416,7 @@ class Net(nn.Module):
         ),
         "list": (
             "criterion = nn.MSELoss()",
-            "losses = [criterion(head[:, 0], y[:, i]) for i, head in enumerate((first, second))]\nloss = sum(losses)",
+            "parts = [criterion(head[:, 0], y[:, i]) for i, head in enumerate((first, second))]\nloss = sum(parts)",
         ),
         "stacked": (
             "",
