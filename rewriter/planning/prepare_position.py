@@ -70,10 +70,10 @@ def _branches(unit: Unit, code: Code, things: list[Held]) -> dict[cst.CSTNode, l
         binding = scope.bindings.get(held.name)
         if binding is not None and all(isinstance(d, cst.Name) for d in binding.definitions):
             nodes: list[cst.CSTNode] = [*binding.definitions, *_own_reads(unit, code, binding)]
-        elif "." in held.name and held.definitions:
-            nodes = _spelled(unit, code, held.name)
         else:
-            continue
+            nodes = _spelled(unit, code, held.name) if "." in held.name else []
+            if not held.definitions or not set(nodes).issuperset(held.definitions):
+                continue  # another object has set it
         choices = [_choices(unit, node) for node in nodes]
         # of the entry guard, of a mode that all of it belongs to
         shared = frozenset.intersection(*choices) if binding is not None else frozenset()

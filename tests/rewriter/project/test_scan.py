@@ -708,3 +708,35 @@ def test_an_optimizer_that_another_object_keeps_is_not(look: Look) -> None:
     train = STEPS.replace("holder.optimizer.step()", "holder.steps.optimizer.step()")
     survey = look({"train.py": train, "holder.py": kept, "rows.py": "rows = []\n", "by_hand.py": BY_HAND}, "train.py")
     assert changed(survey) == {} and "shared-module" in [id for _, id in findings(survey)]
+
+
+FACTORY = """\
+import torch
+def create(gpus):
+    model = torch.nn.Linear(8, 2).cuda()
+    if len(gpus) > 1:
+        model = torch.nn.DataParallel(model)
+    return model
+"""
+ENTRY_OF_FACTORY = """\
+import torch
+from torch.utils.data import DataLoader
+from factory import create
+model = create("0,1")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=8):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+    optimizer.step()
+"""
+
+
+def test_who_else_takes_a_wrapped_model_from_shared_code_is_named(look: Look) -> None:
+    other = ENTRY_OF_FACTORY + "torch.save(model.module.state_dict(), 'other.pt')\n"
+    files = {"train.py": ENTRY_OF_FACTORY, "other.py": other, "factory.py": FACTORY}
+    (told,) = [d for f in look(files).files for d in f.diagnoses if d.severity.value == "review"]
+    assert told.id == "data_parallel"
+    assert told.message.startswith("other.py takes its model from here as well: without the wrapper ")
+    both = look(files, "train.py", "other.py")
+    assert "accelerator.get_state_dict(model)" in changed(both)["other.py"]
+    assert not [d for f in both.files for d in f.diagnoses if "takes its model from here" in d.message]
