@@ -51,6 +51,7 @@ from ..analysis.precision.scalers import ScalerUse
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_batches
 from ..analysis.training.gradient_path import backward_operand
+from ..analysis.training.hand_schedules import early_horizons
 from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import (
     Behaviour,
@@ -266,6 +267,7 @@ class Collected:
             self.findings.extend(own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare))
             early = list(early_lengths(state, self.unit, equality.shared, self.before_prepare))
             self.findings.extend(early)
+            self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
             self.averages = [a for a in self.averages if a.node not in means] if not early else []
             self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
             self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
