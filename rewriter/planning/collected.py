@@ -112,7 +112,8 @@ class Collected:
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
         self.gathers += [g for u, g in cut.gathers if u is unit]
         self.figures = [figure for e in understood for figure in e.figures]
-        totals = averages(state, unit, reach, training, program.gradient_path)
+        split = program.config.keep_global_batch
+        totals = averages(state, unit, reach, training, program.gradient_path, split=split)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
         self.figures += [a for a in totals if isinstance(a, BatchFigure)]
         self.averages = [a for a in totals if isinstance(a, Count) and not program.config.keep_global_batch]
