@@ -51,6 +51,7 @@ from ..analysis.precision.scalers import ScalerUse
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_batches
 from ..analysis.training.gradient_path import backward_operand
+from ..analysis.training.hand_schedules import early_horizons
 from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import (
     Behaviour,
@@ -111,7 +112,8 @@ class Collected:
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
         self.gathers += [g for u, g in cut.gathers if u is unit]
         self.figures = [figure for e in understood for figure in e.figures]
-        totals = averages(state, unit, reach, training, program.gradient_path)
+        split = program.config.keep_global_batch
+        totals = averages(state, unit, reach, training, program.gradient_path, split=split)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
         self.figures += [a for a in totals if isinstance(a, BatchFigure)]
         self.averages = [a for a in totals if isinstance(a, Count) and not program.config.keep_global_batch]
@@ -266,6 +268,7 @@ class Collected:
             self.findings.extend(own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare))
             early = list(early_lengths(state, self.unit, equality.shared, self.before_prepare))
             self.findings.extend(early)
+            self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
             self.averages = [a for a in self.averages if a.node not in means] if not early else []
             self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
             self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))

@@ -189,7 +189,32 @@ COUNTS: dict[str, tuple[str, list[str]]] = {
         "for i in range(99):\n    out = f'exp{i}'\n    if not os.path.exists(out):\n        break\nmodel.out = out",
         ["out = broadcast_object_list([out])[0]"],
     ),
+    "left in the other branch": (
+        "i = 0\nwhile True:\n    if os.path.isdir(f'exp{i}'):\n        i += 1\n    else:\n        break\nmodel.n = i",
+        ["i = broadcast_object_list([i])[0]"],
+    ),
+    "gone past where it is taken": (
+        "for i in range(99):\n    if os.path.exists(f'exp{i}'):\n        continue\n    break\nmodel.n = i",
+        ["i = broadcast_object_list([i])[0]"],
+    ),
+    "until a variable says so": (
+        "i, free = 0, False\nwhile not free:\n    i += 1\n    if not os.path.exists(f'exp{i}'):\n        free = True\n"
+        "model.n = i",
+        ["i = broadcast_object_list([i])[0]"],
+    ),
+    "asked for in a variable": (
+        "i = 0\nwhile True:\n    i += 1\n    taken = os.path.exists(f'exp{i}')\n    if not taken:\n        break\n"
+        "model.n = i",
+        ["i = broadcast_object_list([i])[0]"],
+    ),
 }
+
+
+def test_a_loop_that_counts_what_is_there_looks_for_no_name(lines: Lines) -> None:
+    built = (
+        "n = 0\nfor i in range(9):\n    if not os.path.exists(f'part{i}'):\n        continue\n    n += 1\nmodel.n = n"
+    )
+    assert lines(imports=IMPORTS, built=built) == ([], [], [])
 
 
 @pytest.mark.parametrize(("built", "new"), COUNTS.values(), ids=COUNTS)

@@ -12,8 +12,9 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import bindings_value
+from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.nodes import dotted
+from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
@@ -47,10 +48,10 @@ def memories(state: State, unit: Unit, reach: Reach, training: Training) -> Iter
 
 
 def _stores(state: State, unit: Unit, training: Training) -> Iterator[cst.CSTNode]:
-    """Assignments in a training loop to a tensor that is made before it."""
+    """Assignments in a training loop to a tensor that is there from before its turn."""
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
-            inside = set(descendants(loop.body))
+            inside = {*descendants(loop.body), *(descendants(loop.target) if isinstance(loop, cst.For) else ())}
             for node in descendants(loop.body):
                 if isinstance(node, cst.Assign) and len(node.targets) == 1 and _remembers(state, unit, node, inside):
                     yield node
@@ -114,14 +115,21 @@ def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNo
         return False
     base = target.value if isinstance(target, cst.Subscript) else target
     binding = unit.names.binding(base) if isinstance(base, cst.Name) else None
-    if binding is None or all(d in inside for d in binding.definitions):
+    again = [n for n in descendants(value) if isinstance(n, cst.Name) and unit.names.binding(n) is binding]
+    read = [base] if isinstance(target, cst.Subscript) else again
+    if binding is None or not any(_is_from_before(unit, binding, one, inside) for one in read):
         return False
     if isinstance(target, cst.Subscript):
         made = [v for v in bindings_value(unit.names, binding) if v not in inside]
         return any(isinstance(v, cst.Call) and _makes_tensor(state, v) for v in made)
     joins = any(isinstance(n, cst.Call) and method_name(n) in ("cat", "concat", "vstack") for n in descendants(value))
-    again = any(isinstance(n, cst.Name) and unit.names.binding(n) is binding for n in descendants(value))
-    return joins and again and bool(origins(state.values.get(value), *TENSORS))
+    return joins and bool(origins(state.values.get(value), *TENSORS))
+
+
+def _is_from_before(unit: Unit, binding: Binding, read: cst.CSTNode, inside: set[cst.CSTNode]) -> bool:
+    """Whether a read in a turn of a loop may see what was there before the turn: each turn may bind the variable
+    anew."""
+    return any(definition not in inside for definition in unshadowed(unit.names, binding, read))
 
 
 def _makes_tensor(state: State, call: cst.Call) -> bool:

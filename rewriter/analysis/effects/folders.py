@@ -217,18 +217,37 @@ def _numbered(state: State, unit: Unit, reach: Reach) -> Iterator[Received | Fin
 
 def _question(unit: Unit, loop: cst.While | cst.For) -> cst.Call | None:
     """The call that asks whether a name is taken, where a loop goes on until one is free."""
-    parts: list[cst.CSTNode] = [loop.test] if isinstance(loop, cst.While) else []
-    for statement in getattr(loop.body, "body", ()):
-        leaves = isinstance(statement, cst.If) and any(
-            isinstance(n, (cst.Break, cst.Return)) for n in descendants(statement.body)
-        )
-        if leaves and isinstance(statement, cst.If):
-            parts.append(statement.test)
-    for part in parts:
-        for node in descendants(part):
-            if asks_existence(node) and isinstance(node, cst.Call):
-                return node if _only_counts(unit, loop) else None
+    tests = [loop.test] if isinstance(loop, cst.While) else []
+    tests += [around.test for node in _ends(unit, loop) for around in _choices(unit, loop, node)]
+    parts = [part for test in tests for part in descendants(test)]
+    values = [v for part in parts if isinstance(part, cst.Name) for v in seen_values(unit.names, part)]
+    for node in (*parts, *(part for value in values for part in descendants(value))):
+        if asks_existence(node) and isinstance(node, cst.Call):
+            return node if _only_counts(unit, loop) else None
     return None
+
+
+def _ends(unit: Unit, loop: cst.While | cst.For) -> Iterator[cst.CSTNode]:
+    """What ends a loop: a `break`, a `return`, a new value of what its condition reads; and what goes past these."""
+    read = {n.value for n in descendants(loop.test) if isinstance(n, cst.Name)} if isinstance(loop, cst.While) else ()
+    found = [
+        node
+        for node in descendants(loop.body)
+        if (isinstance(node, cst.Break) and next(unit.names.enclosing(node, cst.For, cst.While), None) is loop)
+        or isinstance(node, cst.Return)
+        or (isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Name) and node.target.value in read)
+    ]
+    yield from found
+    yield from (node for node in descendants(loop.body) if found and isinstance(node, cst.Continue))
+
+
+def _choices(unit: Unit, loop: cst.CSTNode, node: cst.CSTNode) -> Iterator[cst.If]:
+    """The conditions in a loop on which a node depends."""
+    for around in unit.names.ancestors(node):
+        if around is loop:
+            return
+        if isinstance(around, cst.If):
+            yield around
 
 
 def _only_counts(unit: Unit, loop: cst.While | cst.For) -> bool:

@@ -23,6 +23,7 @@ from ..dataflow.callees import method_name, outside_names
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
+from .constant_quotients import by_constants
 from .engine.layout import (
     NORMALISED,
     Layout,
@@ -65,6 +66,7 @@ class Kind(Enum):
     UNKNOWN = "what may be a sum over the rows, or not"
     MEAN = "a mean over the rows"
     SUM = "a mean over the rows, of which a sum over the batches is shown"
+    SCALED = "a mean over the rows, of which a sum over the batches is divided by a constant"
 
 
 class BatchFigure(NamedTuple):
@@ -137,6 +139,9 @@ class BatchFigures:
                 unclear = isinstance(one, Unclear) and not one.joint and (weighed or self._is_number(total, value))
                 if mean and self._is_added_up(total):
                     return BatchFigure(Kind.SUM, self.loop, total.node, name, self._text(value))
+                constant = self._divided_by_constant(total) if mean and not weighed else None
+                if constant is not None:
+                    return BatchFigure(Kind.SCALED, self.loop, total.node, name, self._text(constant))
                 if mean or (unclear and filled):
                     return BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value), filled=filled)
                 handed = isinstance(total.node, cst.Yield)  # what is done with it is not known
@@ -219,6 +224,14 @@ class BatchFigures:
             return False
         return any(self._is_sum_alone(read) for read in binding.reads)
 
+    def _divided_by_constant(self, total: Total) -> cst.BaseExpression | None:
+        """The constant that what is added up in a variable is divided by after the loop."""
+        place = total.place
+        binding = self.unit.names.binding(place) if isinstance(place, cst.Name) else None
+        if binding is None or isinstance(total.node, cst.Call):
+            return None
+        return next((d for d in by_constants(self.unit, binding, self.inside) if d is not None), None)
+
     def _is_sum_alone(self, read: cst.Name) -> bool:
         added = False
         for around in self.unit.names.ancestors(read):
@@ -286,6 +299,14 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
                 figure.node,
                 f"`{figure.name}` collects a mean over the rows of each batch, and is added up and divided by nothing: "
                 "on N processes there are N times fewer batches to add up",
+                "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
+            )
+        elif figure.kind is Kind.SCALED:
+            yield Finding(
+                "mean-of-batches",
+                figure.node,
+                f"`{figure.name}` adds up a mean over the rows of each batch, and is divided by {figure.value}: on N "
+                "processes there are N times fewer batches to add up, so the result is N times smaller",
                 "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
             )
         elif figure.kind is Kind.RATIO:

@@ -25,10 +25,12 @@ from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
+from ..training.schedules import follows_batches
 from ..training.training import Training
 from .batch_artifacts import has_phases
 from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from .batch_shapes import batch_sizes, divided_by
+from .constant_quotients import by_constants
 from .engine.layout import (
     CHOSEN,
     Partial,
@@ -71,12 +73,15 @@ _EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 Answer = Gather | Finding | BatchFigure | Count
 
 
-def averages(state: State, unit: Unit, reach: Reach, training: Training, path: GradientPath) -> list[Answer]:
-    """What must be made whole in the training loops of a module; what is trained on stays as it is."""
+def averages(
+    state: State, unit: Unit, reach: Reach, training: Training, path: GradientPath, *, split: bool = False
+) -> list[Answer]:
+    """What must be made whole in the training loops of a module; what is trained on stays as it is. ``split``: the
+    processes share the script's batches, and have as many of them as one process."""
     found: list[Answer] = []
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
-            found.extend(_Loop(state, unit, reach, training, path, loop).answers())
+            found.extend(_Loop(state, unit, reach, training, path, loop, split=split).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
             found.extend(_Loop(state, unit, reach, training, path, loop).collected())
     return [stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
@@ -93,9 +98,11 @@ class _Loop:
         training: Training,
         path: GradientPath,
         loop: cst.For | cst.While | cst.CompFor,
+        *,
+        split: bool = False,
     ) -> None:
         self.state, self.unit, self.reach, self.training, self.loop = state, unit, reach, training, loop
-        self.path = path
+        self.path, self.split = path, split
         self.inside = set(descendants(loop))
         self.totals = Totals(state, unit, reach, loop)
         self.layouts = layouts_of(state).loop(unit, loop)
@@ -142,6 +149,7 @@ class _Loop:
         alone = self._halves(alone, plan, quotients)
         yield from self._left([t for t in totals if t in alone], quotients)
         yield from self._filled([t for t in rest if t not in alone], plan, quotients)
+        yield from (figure for t in rest if t not in alone for figure in self._scaled(t, plan))
         yield from {gather.node: gather for gathers in plan.reduced.values() for gather in gathers}.values()
         if plan.gather is not None:
             yield plan.gather
@@ -512,8 +520,11 @@ class _Loop:
     def _losses(self, total: Total) -> Iterator[Gather]:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
         because = "collected over the epoch, and each process sees only its shard of the data"
-        for name in (n for read in self._added(total) for n in (self._read_off(read) or [read])):
+        sums = self._sums_batches(total)
+        for read, name in ((r, n) for r in self._added(total) for n in (self._read_off(r) or [r])):
             reduction = self._reduction(name)
+            if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
+                reduction = "sum"
             part = self._loss_entry(name)
             if part is not None:
                 text = self.unit.names.module.code_for_node(part)
@@ -522,6 +533,35 @@ class _Loop:
                 yield reduced(name, reduction, because)
         for value in total.value:
             yield from self._returned(value, because)
+
+    def _sums_batches(self, total: Total) -> bool:
+        """Whether means of batches are added up and divided by a constant, ``total / 1000``: the batches of all
+        processes make up that figure."""
+        binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
+        if binding is None or self._is_weighed(total):
+            return False
+        divisors = by_constants(self.unit, binding, self.inside)
+        return self._has_fewer() and bool(divisors) and None not in divisors
+
+    def _has_fewer(self) -> bool:
+        """Whether a process has fewer batches than the script, and the loop ends with them."""
+        whole = not self.split and not self.by_hand and bool(self.reach.loaders(self.loop))
+        return whole and follows_batches(self.reach, self.loop)
+
+    def _is_read_once(self, name: cst.Name) -> bool:
+        binding = self.unit.names.binding(name)
+        return binding is not None and len(binding.reads) == 1
+
+    def _scaled(self, total: Total, plan: EpochPlan) -> Iterator[BatchFigure]:
+        """Means that are added up and divided by a constant, and that something else reads as means."""
+        binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
+        means = any(gather.reduction == "mean" for gather in plan.reduced[total])
+        if binding is None or not means or not isinstance(self.loop, cst.For) or not self._has_fewer():
+            return
+        divisor = next((d for d in by_constants(self.unit, binding, self.inside) if d is not None), None)
+        if divisor is not None:
+            code = self.unit.names.module.code_for_node
+            yield BatchFigure(Kind.SCALED, self.loop, total.node, binding.name, code(divisor))
 
     def _loss_entry(self, name: cst.Name) -> cst.Attribute | cst.Subscript | None:
         """``outputs.loss`` of what the model gave."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import libcst as cst
 
 from ...facts.module import Count
+from ...facts.roles import Role
+from ...findings import Finding
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import Unit
+from ..dataflow.values import Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import is_zero
 from ..syntax.walk import children, descendants
-from .schedules import follows_batches, made_of_length, sources
+from .schedules import follows_batches, lengths, sources
 from .step_counts import adds_one, numbered
 from .training import Training
 
@@ -29,6 +31,50 @@ def hand_schedules(reach: Reach, unit: Unit, training: Training, loops: Collecti
             if text and text not in seen:
                 seen.add(text)
                 yield Count(node, "rate", text)
+
+
+def early_horizons(
+    reach: Reach,
+    unit: Unit,
+    training: Training,
+    shared: Collection[cst.CSTNode],
+    is_early: Callable[[cst.Call], bool],
+) -> Iterator[Finding]:
+    """
+    Learning rates that divide a count of steps by a total that is made of the length of a loader, asked for in this
+    module before the loader is prepared: ``1 - step / (epochs * len(loader))``.
+
+    Args:
+        reach: what the program runs.
+        unit: the module that asks for the length.
+        training: what trains.
+        shared: the loops whose loaders are prepared.
+        is_early: a call comes before `prepare`, in the same code.
+    """
+    loops = {loop for loop in shared if loop in training.train_loops and follows_batches(reach, loop)}
+    told: set[cst.Call] = set()
+    for home in reach.units if loops else ():
+        starts: list[Place] = [(home, part) for rate in _rates(reach, home) for part in _decide(home, rate)]
+        for where, node in _followed(reach, starts, lambda where, node: False):
+            if not isinstance(node, cst.BinaryOperation) or not _of_loader(reach, where, node):
+                continue
+            counted = [name for _, name in _behind(reach, [(where, node.left)], loops)]
+            for there, length in lengths(reach, where, node.right) if counted else ():
+                if there is unit and length not in told and is_early(length):
+                    told.add(length)
+                    yield _early_horizon(unit, length, where, counted[0])
+
+
+def _early_horizon(unit: Unit, length: cst.Call, where: Unit, counted: cst.CSTNode) -> Finding:
+    asked, count = unit.names.module.code_for_node(length), where.names.module.code_for_node(counted)
+    return Finding(
+        "early-length",
+        length,
+        f"the learning rate is computed from `{count}`, the steps of one process, divided by a total made of `{asked}` "
+        "from before the loader is prepared: on N processes an epoch has N times fewer steps, so the rate changes N "
+        "times too slowly",
+        f"ask for {asked} after the loader is prepared",
+    )
 
 
 def _rates(reach: Reach, unit: Unit) -> list[cst.Assign | cst.AugAssign]:
@@ -71,12 +117,18 @@ def _is_group(reach: Reach, unit: Unit, node: cst.BaseExpression, depth: int = 4
 
 def _counters(reach: Reach, unit: Unit, rate: cst.Assign | cst.AugAssign, shared: set[cst.CSTNode]) -> Iterator[Place]:
     """The counts of steps that decide about a rate; the rate itself where each step changes it."""
-    choices = [node.test for node in unit.names.enclosing(rate, cst.If) if isinstance(node, cst.If)]
-    found = [*_behind(reach, unit, [rate.value, *filter(_is_threshold, choices)], shared)]
-    if not found and not choices and isinstance(rate, cst.AugAssign):
+    found = [*_behind(reach, [(unit, part) for part in _decide(unit, rate)], shared)]
+    choices = unit.names.enclosing(rate, cst.If)
+    if not found and not any(True for _ in choices) and isinstance(rate, cst.AugAssign):
         if not shared.isdisjoint(reach.batch_loops(rate, unit)):
             yield unit, rate.target
     yield from found
+
+
+def _decide(unit: Unit, rate: cst.Assign | cst.AugAssign) -> list[cst.BaseExpression]:
+    """What decides about a rate: its value, and the thresholds under which it is set."""
+    choices = [node.test for node in unit.names.enclosing(rate, cst.If) if isinstance(node, cst.If)]
+    return [rate.value, *filter(_is_threshold, choices)]
 
 
 def _is_threshold(test: cst.BaseExpression) -> bool:
@@ -86,26 +138,42 @@ def _is_threshold(test: cst.BaseExpression) -> bool:
     return not cadence and not any(isinstance(n, cst.ComparisonTarget) and is_zero(n.comparator) for n in parts)
 
 
-def _behind(reach: Reach, unit: Unit, start: list[cst.BaseExpression], shared: set[cst.CSTNode]) -> Iterator[Place]:
+def _behind(reach: Reach, start: list[Place], shared: set[cst.CSTNode]) -> Iterator[Place]:
     """
-    The counts of steps that go into some values: through variables, arguments, attributes, and functions.
+    The counts of steps that go into some values.
 
     What is divided by the length of a loader is no such count: it is as long on N processes.
     """
-    pending: list[tuple[Unit, cst.CSTNode]] = [(unit, value) for value in start]
-    seen: set[cst.CSTNode] = set()
+
+    def ends(home: Unit, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.BinaryOperation):
+            return _of_loader(reach, home, node)
+        return isinstance(node, (cst.Name, cst.Attribute)) and _counts_steps(reach, home, node, shared)
+
+    for home, node in _followed(reach, start, ends):
+        if isinstance(node, (cst.Name, cst.Attribute)) and ends(home, node):
+            yield home, node
+
+
+def _of_loader(reach: Reach, unit: Unit, node: cst.BinaryOperation) -> bool:
+    """Whether something is divided by what is made of the length of a loader."""
+    if not isinstance(node.operator, (cst.Divide, cst.FloorDivide, cst.Modulo)):
+        return False
+    values = reach.state.values
+    asked = (length.args[0].value for _, length in lengths(reach, unit, node.right))
+    return any(origins(values.get(value), Role.LOADER) for value in asked)
+
+
+def _followed(reach: Reach, start: list[Place], ends: Callable[[Unit, cst.CSTNode], bool]) -> Iterator[Place]:
+    """What some values are made of, up to where it ends: through variables, arguments, attributes, and functions."""
+    pending, seen = [*start], set[cst.CSTNode]()
     while pending:
         home, node = pending.pop(0)
         if node in seen:
             continue
         seen.add(node)
-        if isinstance(node, cst.BinaryOperation) and isinstance(
-            node.operator, (cst.Divide, cst.FloorDivide, cst.Modulo)
-        ):
-            if made_of_length(reach, home, node.right):
-                continue
-        if isinstance(node, (cst.Name, cst.Attribute)) and _counts_steps(reach, home, node, shared):
-            yield home, node
+        yield home, node
+        if ends(home, node):
             continue
         pending += [(home, child) for child in children(node)]
         pending += sources(reach, home, node)

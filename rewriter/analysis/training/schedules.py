@@ -159,14 +159,22 @@ def _bounds(test: cst.BaseExpression, counters: list[cst.BaseExpression]) -> Ite
                 yield bound
 
 
-def made_of_length(reach: Reach, unit: Unit, value: cst.CSTNode, depth: int = 6) -> bool:
+def made_of_length(reach: Reach, unit: Unit, value: cst.CSTNode) -> bool:
     """Whether a ``len(...)`` goes into a value, through the variables, parameters and attributes that it comes from."""
-    for node in descendants(value):
-        if is_length(node):
-            return True
-        if depth and any(made_of_length(reach, home, made, depth - 1) for home, made in sources(reach, unit, node)):
-            return True
-    return False
+    return any(True for _ in lengths(reach, unit, value))
+
+
+def lengths(reach: Reach, unit: Unit, value: cst.CSTNode) -> Iterator[tuple[Unit, cst.Call]]:
+    """The ``len(...)`` that go into a value, each with its module."""
+    pending, seen = [(unit, value)], set[cst.CSTNode]()
+    while pending:
+        home, made = pending.pop(0)
+        for node in descendants(made):
+            if node not in seen:
+                seen.add(node)
+                if is_length(node):
+                    yield home, node
+                pending += sources(reach, home, node)
 
 
 def sources(reach: Reach, unit: Unit, node: cst.CSTNode) -> Iterator[tuple[Unit, cst.BaseExpression]]:

@@ -88,3 +88,23 @@ def test_a_meter_is_no_memory(add: str, mean: str, value: str, trained: Trained)
     loss = "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)"
     _, findings = trained(top=METER.format(add=add, mean=mean), loss=loss, step=UPDATE.format(value=value))
     assert "process-memory" not in findings
+
+
+SEEN = "out = model(x)\n{made}loss = torch.nn.functional.cross_entropy(out, y.argmax(dim=1))"
+
+
+@pytest.mark.hazard("X25")
+@pytest.mark.parametrize(
+    ("built", "made", "kept"),
+    [
+        ("y = None", "y = torch.cat((1 - y, y), 1)\n", False),
+        ("y = torch.zeros(4, 2)", "y[:, 0] = out[:, 0].detach()\n", False),
+        ("rows = torch.zeros(0, 2)", "rows = torch.cat((rows, out.detach()))\n", True),
+        ("rows = torch.zeros(4, 2)", "rows[:2] = out[:2].detach()\n", True),
+        ("rows = torch.zeros(0, 2)", "rows = torch.zeros(0, 2)\nrows = torch.cat((rows, out.detach()))\n", False),
+    ],
+    ids=["of the batch", "into the batch", "joined", "in place", "made anew in each turn"],
+)
+def test_what_each_turn_binds_anew_is_no_memory(built: str, made: str, kept: bool, trained: Trained) -> None:
+    _, findings = trained(built=built, loss=SEEN.format(made=made))
+    assert ("process-memory" in findings) == kept

@@ -24,6 +24,54 @@ def test_the_loss_is_reduced(trained: Trained) -> None:
     assert findings == []
 
 
+UNIT = """\
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(4, 2)
+loader = DataLoader(rows, batch_size=8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss.item()
+"""
+BY_CONSTANTS = {
+    "a number": ("total += loss.item()", "print(total / 1000)", "sum"),
+    "scaled before": ("total += loss.item()", "mean = 100 * total / 1000\nprint(mean)", "sum"),
+    "a variable": ("value = loss.item()\ntotal += value", "scale = 50.0\nprint(total / scale)", "sum"),
+    "in place": ("total += loss.item()", "total /= 50\nprint(total)", "sum"),
+    "and by the batches": ("total += loss.item()", "print(total / 1000 / len(loader))", "mean"),
+    "and by the batches later": ("total += loss.item()", "kept = total / 10\nprint(kept / len(loader))", "mean"),
+}
+
+
+@pytest.mark.parametrize(("step", "epoch", "reduction"), BY_CONSTANTS.values(), ids=BY_CONSTANTS)
+def test_means_that_are_added_up_in_another_unit_are_those_of_all_processes(
+    step: str, epoch: str, reduction: str, trained: Trained
+) -> None:
+    """A sum of batch means, divided by a number that is written out, needs all the batches."""
+    text, findings = trained(step=step, epoch=epoch)
+    assert f'accelerator.reduce(loss.detach(), reduction="{reduction}").item()' in text
+    assert findings == []
+
+
+def test_the_batches_of_all_processes_are_those_of_one_where_these_are_split() -> None:
+    text = f"{UNIT}print(total / 1000)\n"
+    (file,) = migrate([decode(text.encode(), Path("t.py"))], CATALOGUE, Config(keep_global_batch=True)).files
+    assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in file.after.decode()
+    assert not [found for found in file.diagnoses if found.id == "mean-of-batches"]
+
+
+def test_means_that_are_read_elsewhere_too_are_named_where_a_constant_divides_them(trained: Trained) -> None:
+    step = "value = loss.item()\ntotal += value\nkept.append(value)"
+    text, findings = trained(built="kept = []", step=step, epoch="print(total / 1000, sum(kept) / len(kept))")
+    assert 'reduction="mean"' in text and findings == ["mean-of-batches"]
+
+
 def test_another_figure_that_is_read_off_is_not_taken_for_the_loss(trained: Trained) -> None:
     step = "norm = x.norm()\nvalue = norm.item()\ntotal += value"
     text, findings = trained(step=step, epoch="print(total / len(loader))")

@@ -825,6 +825,15 @@ def test_means_of_batches_that_are_added_up_are_as_many_as_the_batches(shown: st
     assert len(found) == 1 and told in found[0]
 
 
+@pytest.mark.parametrize(("by", "told"), [("500", "divided by 500"), ("len(held)", "an average over batches")])
+def test_means_of_batches_divided_by_a_constant_are_no_average(by: str, told: str) -> None:
+    loop = COLLECTED.format(collected="total += loss.item()", options="").rpartition("\n")[0]
+    text = f"{METER}{TRAINED}total = 0\n{loop}\nprint(total / {by})\n"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    found = [one.message for one in file.diagnoses if one.id == "mean-of-batches"]
+    assert len(found) == 1 and told in found[0]
+
+
 def test_rows_that_map_has_moved_are_rows(trained: Trained) -> None:
     """A count of them is a count, and no figure that nobody knows."""
     counted = "x, y = map(lambda one: one.float(), [x, y])\n        n = len(y)"

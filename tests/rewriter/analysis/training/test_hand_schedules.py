@@ -101,3 +101,54 @@ OTHERS = {
 @pytest.mark.parametrize(("step", "epoch"), OTHERS.values(), ids=OTHERS)
 def test_a_rate_that_is_as_on_one_process(step: str, epoch: str) -> None:
     assert rates(step, epoch) == []
+
+
+TOTAL = """\
+import torch
+from torch.utils.data import DataLoader
+
+def shrink(optimizer, done, whole):
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1 * (1 - done / whole)
+
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(train, batch_size=32)
+EARLY
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model.train()
+LATE
+step = 0
+for epoch in range(3):
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        step += 1
+        shrink(optimizer, COUNT, whole)
+"""
+
+
+def horizons(early: str, late: str, count: str, *, keep: bool = False) -> list[str]:
+    text = TOTAL.replace("EARLY", early).replace("LATE", late).replace("COUNT", count)
+    (file,) = migrate([decode(text.encode(), Path("t.py"))], CATALOGUE, Config(keep_global_batch=keep)).files
+    assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
+    return [d.message for d in file.diagnoses if d.id == "early-length"]
+
+
+@pytest.mark.parametrize("early", ["whole = 3 * len(loader)", "steps = len(loader)\nwhole = steps * 3"])
+def test_a_total_from_before_prepare_is_no_horizon_of_the_steps_of_one_process(early: str) -> None:
+    (told,) = horizons(early, "model(torch.zeros(1, 8))", "step")
+    assert "`step`" in told and "`len(loader)`" in told and "N times too slowly" in told
+    assert horizons(early, "model(torch.zeros(1, 8))", "step", keep=True) == []
+    assert horizons(early, "model(torch.zeros(1, 8))", "epoch") == []
+
+
+def test_a_total_from_after_prepare_is_as_long_as_the_steps() -> None:
+    assert horizons("", "model(torch.zeros(1, 8))\nwhole = 3 * len(loader)", "step") == []
+
+
+def test_a_total_of_rows_is_not_shared_by_the_processes() -> None:
+    text = SCRIPT.replace("STEP", "warm(optimizer, step, len(train) // 32); optimizer.step()").replace("EPOCH", "pass")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert [trait.name for trait in file.traits if trait.kind == "rate"] == ["step"]
