@@ -51,7 +51,7 @@ from .collected import Collected
 from .device_reads import vanishing
 from .early_draws import seeded_apart, too_early
 from .holders import Holders, receiver
-from .home import Homes
+from .home import Homes, owner
 from .late_draws import too_late
 from .prepare import PreparePlan, plan
 from .prepared_names import held_last
@@ -478,8 +478,9 @@ class _Analyses(ProgramFacts):
         devices = [(u, n) for u, n in self.devices if n.binding not in self.constants.bindings]
         if self.existing is not None:
             return self._existing_way()
-        for _, name in devices:
-            needs[name.binding.scope.function.node] = own[name.binding.scope.function.node] = None
+        for code in (owner(name) for _, name in devices):
+            if not self._is_replaced(code):
+                needs[code] = own[code] = None
         holders = Holders(self.state, self.reach)
         keepers = {found[1]: None for code in own if code in essential and (found := holders.method(code)) is not None}
         for klass in keepers:
@@ -511,6 +512,12 @@ class _Analyses(ProgramFacts):
         return Router(homes, self.shared, keepers, self.optional, guards).route(
             needs, essential, anchor, [prepare for _, prepare in plan_.prepares]
         )
+
+    def _is_replaced(self, code: Code) -> bool:
+        """Whether what calls a function is the device that objects keep: the accelerator's takes the place of each."""
+        values = {field.value for field in self.fields}
+        sites = self.reach.sites(code)
+        return bool(sites) and all(site in values for site in sites)
 
     def _may_make_one(self, init: cst.FunctionDef) -> bool:
         """Whether a constructor that others call may make an accelerator for them: not where they choose the device."""

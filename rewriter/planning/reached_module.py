@@ -9,6 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.devices.choosers import assigned, does_more
 from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
@@ -121,9 +122,14 @@ class ReachedModule:
         gone.update(read.node for read in reads)
         fields = [f for f in program.fields if f.unit is unit and self.redefines(f)]
         kept = [read for field in fields for read in redefined(field, program.state, gone)]
+        kept = [read for read in kept if not self._gives_device(read.node)]
         whole = {n for read in kept for n in descendants(read.node)}  # what is read in it goes with it
         reads = [*(read for read in reads if read.node not in whole), *kept]
         reads.extend(DeviceRead(v, n.word) for u, n in way.redefined if u is unit for v in n.values if v not in gone)
+        lost = [home.node, *home.removed] if home is not None and home.side is Side.INSTEAD else []
+        lost += home.removed if home is not None and home.side is Side.BEFORE else ()
+        values = [assigned(statement) for statement in lost] + [read.node for read in reads]
+        still = [v for v in dict.fromkeys(values) if isinstance(v, cst.Call) and self._is_called_still(v)]
         new = program.existing is None
         told.extend(program.constants.findings(unit, way.home[0] if way.home else None) if new else ())
         pieces = (
@@ -156,6 +162,7 @@ class ReachedModule:
             arrivals=tuple(a for a in found.arrivals if here(a.loop)),
             opened=tuple(guard for guard in guards if not isinstance(guard, Finding)),
             device_reads=tuple(reads),
+            still_called=tuple((unit.names.statement(call), call) for call in still),
             visible=tuple(found.visible),
             numbered=tuple(dict.fromkeys(self._numbered())) if new and way.home is not None else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
@@ -189,6 +196,24 @@ class ReachedModule:
             roles=tuple(roles(program.state, unit)),
             behaviour=found.behaviour,
         )
+
+    def _gives_device(self, call: cst.CSTNode) -> bool:
+        """Whether a call hands over the accelerator and gets its device back: in the function that takes its place."""
+        if not isinstance(call, cst.Call) or all(handing.call is not call for _, handing in self._way.handings):
+            return False
+        for code in self._program.reach.called(call):
+            names = self._program.reach.unit(code).names
+            given = [answer.value for answer in names.returns.get(code, ())]
+            if not all(isinstance(each, cst.Name) and names.binding(each) in self._way.replaced for each in given):
+                return False
+        return True
+
+    def _is_called_still(self, call: cst.Call) -> bool:
+        """Whether a call from which the script had its device does more, and the accelerator's arguments make none."""
+        text, home = self._unit.names.module.code_for_node(call), self._way.home
+        asked = home is not None and any(text in said for _, said in home[1].arguments)
+        alone = assigned(self._unit.names.statement(call)) is call
+        return alone and not asked and does_more(self._program.state, call)
 
     def _knows_itself(self, node: cst.CSTNode) -> bool:
         """
