@@ -22,7 +22,7 @@ from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.rows_done import rows_done
 from ..analysis.layouts.running_figures import running_figures
 from ..analysis.syntax.definitions import bindings_value
-from ..analysis.syntax.nodes import is_docstring
+from ..analysis.syntax.nodes import is_docstring, parameters
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.early_lengths import early_lengths
 from ..analysis.training.hand_schedules import hand_schedules
@@ -164,7 +164,7 @@ class ReachedModule:
             device_reads=tuple(reads),
             still_called=tuple((unit.names.statement(call), call) for call in still),
             visible=tuple(found.visible),
-            numbered=tuple(dict.fromkeys(self._numbered())) if new and way.home is not None else (),
+            numbered=tuple(dict.fromkeys(self._numbered(gone))) if new and way.home is not None else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
             wrappers=tuple(found.wrappers),
             by_hand=tuple(pieces),
@@ -281,10 +281,12 @@ class ReachedModule:
         brings_none = code in program.optional and code not in program.trainers
         return code not in program.shared or (self.here(placement.node) and not brings_none)
 
-    def _numbered(self) -> Iterator[cst.BaseExpression]:
-        """The names of GPUs that lose their number: those that many read, and those where the accelerator is not."""
+    def _numbered(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
+        """The names of GPUs that lose their number: those that many read, those where the accelerator is not, and those
+        that functions are given still."""
         unit = self._unit
         yield from self._program.constants.numbered(unit)
+        yield from self._numbers_given(gone)
         for placement in self._found.placements:
             call = placement.node
             if placement.move is not Move.RETARGET or self.here(call) or not isinstance(call, cst.Call):
@@ -297,6 +299,20 @@ class ReachedModule:
                 local = binding is not None and binding.scope.node is unit.names.function(call)
                 values = bindings_value(unit.names, binding) if binding is not None and local else [value]
                 yield from (n for v in values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
+
+    def _numbers_given(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
+        """The GPUs that parameters of the program's functions name by number: their defaults, and what calls give."""
+        unit, reach = self._unit, self._program.reach
+        for owner in reach.units:
+            for code in (code for code in owner.names.functions if code in reach.reachable):
+                bindings = owner.names.scopes[code].bindings
+                for param, binding in ((param, bindings[param.name.value]) for param in parameters(code)):
+                    if binding in self._way.replaced or not origins(self._program.state.binding(binding), Role.DEVICE):
+                        continue
+                    values = [value for caller, value in reach.given(binding) if caller is unit and value not in gone]
+                    if owner is unit and param.default is not None and not gone.issuperset(binding.reads):
+                        values.append(param.default)
+                    yield from (node for value in values for node in gpus_by_number(value))
 
     def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:
         """Whether a node comes before the line that creates the script's own accelerator."""
