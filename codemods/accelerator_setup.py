@@ -65,6 +65,9 @@ _INSIDE = frozenset({ID, "device_placement"})
 @rule(ID, doc=__doc__)
 def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Write the constructor, the import and the parameters."""
+    for statement, call in facts.still_called:
+        text = facts.module.code_for_node(call)
+        yield InsertBefore(ID, statement, text, reason="it does more than choose the device")
     if facts.home is not None:
         yield from _home(facts, facts.home)
     for hand_down in facts.hand_downs:

@@ -42,6 +42,8 @@ from .turns import once, only_if_missing
 _ONCE = {EffectKind.WRITE: "writes", EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "fetches"}
 _QUIET = frozenset({"makedirs", "mkdir", "add_scalar", "flush", "close"})
 """Calls that are safe to repeat, or that write to something that has another finding."""
+_OF_ROWS = (cst.If, cst.Try)
+"""Statements that are one effect with all their rows: they ask for a file, or catch what a download raises."""
 
 
 def unguarded_writes(program: AuditedProgram) -> Found:
@@ -110,12 +112,11 @@ def _effects(program: AuditedProgram, unit: Unit) -> Iterator[_AuditedEffect]:
 
 
 def _acting(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> cst.CSTNode:
-    """What does the work in a statement that asks for a file: what fetches or writes, or the row that calls it."""
-    if not isinstance(node, cst.If):
+    """What does the work in a statement of several rows: what fetches or writes, or the row that calls it."""
+    if not isinstance(node, _OF_ROWS):
         return node
-    blocks = [
-        part.body if isinstance(part, cst.Else) else part for part in (node.body, node.orelse) if part is not None
-    ]
+    parts = (node.body, node.orelse) if isinstance(node, cst.If) else (node.body, *node.handlers, node.orelse)
+    blocks = [part.body if isinstance(part, (cst.Else, cst.ExceptHandler)) else part for part in parts if part]
     rows = [row for block in blocks for row in (block.body if isinstance(block, cst.IndentedBlock) else (block,))]
     for row in rows:
         for part in descendants(row):
@@ -160,8 +161,8 @@ def _creates(program: AuditedProgram, node: cst.CSTNode) -> bool:
 
 
 def _acts_once(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether all that a statement writes which asks for a file is written by one process."""
-    acting = [n for n in descendants(node) if _acts(program, n)] if isinstance(node, cst.If) else []
+    """Whether all that a statement of several rows writes is written by one process."""
+    acting = [n for n in descendants(node) if _acts(program, n)] if isinstance(node, _OF_ROWS) else []
     return bool(acting) and all(program.guards.comes_alone(unit, each) for each in acting)
 
 
@@ -192,7 +193,7 @@ def _own(program: AuditedProgram, unit: Unit, node: cst.CSTNode) -> bool:
     """Whether the written path is this process's own, by its rank or otherwise, or nothing is written elsewhere."""
     if isinstance(node, cst.With):
         node = node.items[0].item
-    acting = [n for n in descendants(node) if _acts(program, n)] if isinstance(node, cst.If) else []
+    acting = [n for n in descendants(node) if _acts(program, n)] if isinstance(node, _OF_ROWS) else []
     for paths in (paths for part in acting or [node] for paths in _paths(program, part)):
         if paths and is_own(program, unit, paths[0]):
             return True

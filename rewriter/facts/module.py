@@ -439,6 +439,8 @@ class ModuleFacts(NamedTuple):
     opened: tuple[cst.If | cst.IfExp, ...] = ()
     """Questions for CUDA that held nothing but moves to the accelerator's device, which are made in any case."""
     device_reads: tuple[DeviceRead, ...] = ()
+    still_called: tuple[tuple[cst.CSTNode, cst.Call], ...] = ()
+    """Statements that get the device by a call that does more than choose it: the call is made still."""
     legacy: tuple[LegacyTensor, ...] = ()
     visible: tuple[cst.CSTNode, ...] = ()
     """Statements that choose which GPUs are visible."""

@@ -100,19 +100,25 @@ class Homes:
         for unit, name in self.devices:
             code = owner(name)
             if code in among and name.definitions:
-                home = self._instead(unit, name, needs, prepares)
+                home = self._kept_on_cpu(self._instead(unit, name, needs, prepares))
                 if not self._late(unit, code, home, prepares):
                     way.home = (unit, home)
                     return unit, code
         for field_ in self.fields:
             if field_.code in among and field_.code in self.reach.reachable and not self._is_open(field_):
-                home = self._beside(field_, needs, prepares)
+                home = self._kept_on_cpu(self._beside(field_, needs, prepares))
                 if built and not home.arguments:
                     home = self._asked_of(field_, prepares) or home
                 if not self._late(field_.unit, field_.code, home, prepares):
                     way.home = (field_.unit, home)
                     return field_.unit, field_.code
         return None
+
+    def _kept_on_cpu(self, home: Home) -> Home:
+        """The home, for objects that work on the CPU alone, whatever device the script names beside."""
+        flag = self.flag
+        always = flag is not None and flag.kept and flag.settled and flag.text == "True"
+        return home._replace(arguments=(("cpu", "True"),)) if always and not home.arguments else home
 
     def _asked_of(self, field_: DeviceField, prepares: list[Prepare]) -> Home | None:
         """The home after a constructor has kept the device, where that says whether the CPU is meant."""

@@ -51,7 +51,7 @@ from .collected import Collected
 from .device_reads import vanishing
 from .early_draws import seeded_apart, too_early
 from .holders import Holders, receiver
-from .home import Homes
+from .home import Homes, owner
 from .late_draws import too_late
 from .prepare import PreparePlan, plan
 from .prepared_names import held_last
@@ -299,9 +299,13 @@ class _Analyses(ProgramFacts):
         self.flag, told = cpu_flag(self.state, self.reach, [(u, p) for u, c in collected.items() for p in c.placements])
         if self.flag is None and self.existing is None:
             gone = {n for part in collected.values() for p in part.placements for n in vanishing(p)}
-            aims = given_aims(self.state, self.reach, gone | self._places_of_models(collected))
+            aims = given_aims(self.state, self.reach, gone | self._places(collected))
             self.flag = kept_device(self.state, self.reach, gone, aims, plan_.code)
-            self.flag = self.flag or kept_choice(self.state, self.reach, self.fields, aims)
+            aims |= self._places(collected, of_all=True)
+            chosen = kept_choice(self.state, self.reach, self.fields, aims) if self.flag is None else None
+            if chosen is not None and not aims.isdisjoint(r for _, name in self.devices for r in name.binding.reads):
+                chosen = chosen._replace(settled=False)  # the script moves things to another device, too
+            self.flag = self.flag or chosen
         placements = [(unit, p) for unit, part in collected.items() for p in part.placements if p.move in _MOVES]
         told = [*told, *(spread(placements) if self.existing is None and self.hand is None else ())]
         asks = self.existing is None and self.flag is None and not placements
@@ -320,11 +324,12 @@ class _Analyses(ProgramFacts):
                 collected[flag.unit].findings.append(lost)
         return collected, way
 
-    def _places_of_models(self, collected: dict[Unit, Collected]) -> set[cst.CSTNode]:
-        """What names the devices of the moves of models that stay."""
-        calls = [p.node for part in collected.values() for p in part.placements if p.move is Move.RETARGET]
-        models = [c for c in calls if isinstance(c, cst.Call) and origins(self.state.calls[c].receiver, Role.MODEL)]
-        return {node for call in models for arg in call.args for node in descendants(arg)}
+    def _places(self, collected: dict[Unit, Collected], *, of_all: bool = False) -> set[cst.CSTNode]:
+        """What names the devices of the moves that stay, of models or of all."""
+        nodes = [p.node for part in collected.values() for p in part.placements if p.move is Move.RETARGET]
+        calls = [node for node in nodes if isinstance(node, cst.Call)]
+        moved = [c for c in calls if of_all or origins(self.state.calls[c].receiver, Role.MODEL)]
+        return {node for call in moved for arg in call.args for node in descendants(arg)}
 
     def _reads_early(self, plan_: PreparePlan, node: cst.CSTNode, loader: Origin) -> bool:
         """Whether a node reads a loader only before its ``prepare``: the batches are whole."""
@@ -478,8 +483,9 @@ class _Analyses(ProgramFacts):
         devices = [(u, n) for u, n in self.devices if n.binding not in self.constants.bindings]
         if self.existing is not None:
             return self._existing_way()
-        for _, name in devices:
-            needs[name.binding.scope.function.node] = own[name.binding.scope.function.node] = None
+        for code in (owner(name) for _, name in devices):
+            if not self._is_replaced(code):
+                needs[code] = own[code] = None
         holders = Holders(self.state, self.reach)
         keepers = {found[1]: None for code in own if code in essential and (found := holders.method(code)) is not None}
         for klass in keepers:
@@ -511,6 +517,12 @@ class _Analyses(ProgramFacts):
         return Router(homes, self.shared, keepers, self.optional, guards).route(
             needs, essential, anchor, [prepare for _, prepare in plan_.prepares]
         )
+
+    def _is_replaced(self, code: Code) -> bool:
+        """Whether what calls a function is the device that objects keep: the accelerator's takes the place of each."""
+        values = {field.value for field in self.fields}
+        sites = self.reach.sites(code)
+        return bool(sites) and all(site in values for site in sites)
 
     def _may_make_one(self, init: cst.FunctionDef) -> bool:
         """Whether a constructor that others call may make an accelerator for them: not where they choose the device."""

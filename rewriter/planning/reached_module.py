@@ -9,6 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import State, Unit, origins
+from ..analysis.devices.choosers import assigned, does_more
 from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
@@ -21,7 +22,7 @@ from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.rows_done import rows_done
 from ..analysis.layouts.running_figures import running_figures
 from ..analysis.syntax.definitions import bindings_value
-from ..analysis.syntax.nodes import is_docstring
+from ..analysis.syntax.nodes import is_docstring, parameters
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.early_lengths import early_lengths
 from ..analysis.training.hand_schedules import hand_schedules
@@ -126,9 +127,14 @@ class ReachedModule:
         gone.update(read.node for read in reads)
         fields = [f for f in program.fields if f.unit is unit and self.redefines(f)]
         kept = [read for field in fields for read in redefined(field, program.state, gone)]
+        kept = [read for read in kept if not self._gives_device(read.node)]
         whole = {n for read in kept for n in descendants(read.node)}  # what is read in it goes with it
         reads = [*(read for read in reads if read.node not in whole), *kept]
         reads.extend(DeviceRead(v, n.word) for u, n in way.redefined if u is unit for v in n.values if v not in gone)
+        lost = [home.node, *home.removed] if home is not None and home.side is Side.INSTEAD else []
+        lost += home.removed if home is not None and home.side is Side.BEFORE else ()
+        values = [assigned(statement) for statement in lost] + [read.node for read in reads]
+        still = [v for v in dict.fromkeys(values) if isinstance(v, cst.Call) and self._is_called_still(v)]
         new = program.existing is None
         told.extend(program.constants.findings(unit, way.home[0] if way.home else None) if new else ())
         pieces = (
@@ -161,8 +167,9 @@ class ReachedModule:
             arrivals=tuple(a for a in found.arrivals if here(a.loop)),
             opened=tuple(guard for guard in guards if not isinstance(guard, Finding)),
             device_reads=tuple(reads),
+            still_called=tuple((unit.names.statement(call), call) for call in still),
             visible=tuple(found.visible),
-            numbered=tuple(dict.fromkeys(self._numbered())) if new and way.home is not None else (),
+            numbered=tuple(dict.fromkeys(self._numbered(gone))) if new and way.home is not None else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
             wrappers=tuple(found.wrappers),
             by_hand=tuple(pieces),
@@ -194,6 +201,24 @@ class ReachedModule:
             roles=tuple(roles(program.state, unit)),
             behaviour=found.behaviour,
         )
+
+    def _gives_device(self, call: cst.CSTNode) -> bool:
+        """Whether a call hands over the accelerator and gets its device back: in the function that takes its place."""
+        if not isinstance(call, cst.Call) or all(handing.call is not call for _, handing in self._way.handings):
+            return False
+        for code in self._program.reach.called(call):
+            names = self._program.reach.unit(code).names
+            given = [answer.value for answer in names.returns.get(code, ())]
+            if not all(isinstance(each, cst.Name) and names.binding(each) in self._way.replaced for each in given):
+                return False
+        return True
+
+    def _is_called_still(self, call: cst.Call) -> bool:
+        """Whether a call from which the script had its device does more, and the accelerator's arguments make none."""
+        text, home = self._unit.names.module.code_for_node(call), self._way.home
+        asked = home is not None and any(text in said for _, said in home[1].arguments)
+        alone = assigned(self._unit.names.statement(call)) is call
+        return alone and not asked and does_more(self._program.state, call)
 
     def _knows_itself(self, node: cst.CSTNode) -> bool:
         """
@@ -261,10 +286,12 @@ class ReachedModule:
         brings_none = code in program.optional and code not in program.trainers
         return code not in program.shared or (self.here(placement.node) and not brings_none)
 
-    def _numbered(self) -> Iterator[cst.BaseExpression]:
-        """The names of GPUs that lose their number: those that many read, and those where the accelerator is not."""
+    def _numbered(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
+        """The names of GPUs that lose their number: those that many read, those where the accelerator is not, and those
+        that functions are given still."""
         unit = self._unit
         yield from self._program.constants.numbered(unit)
+        yield from self._numbers_given(gone)
         for placement in self._found.placements:
             call = placement.node
             if placement.move is not Move.RETARGET or self.here(call) or not isinstance(call, cst.Call):
@@ -277,6 +304,20 @@ class ReachedModule:
                 local = binding is not None and binding.scope.node is unit.names.function(call)
                 values = bindings_value(unit.names, binding) if binding is not None and local else [value]
                 yield from (n for v in values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
+
+    def _numbers_given(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
+        """The GPUs that parameters of the program's functions name by number: their defaults, and what calls give."""
+        unit, reach = self._unit, self._program.reach
+        for owner in reach.units:
+            for code in (code for code in owner.names.functions if code in reach.reachable):
+                bindings = owner.names.scopes[code].bindings
+                for param, binding in ((param, bindings[param.name.value]) for param in parameters(code)):
+                    if binding in self._way.replaced or not origins(self._program.state.binding(binding), Role.DEVICE):
+                        continue
+                    values = [value for caller, value in reach.given(binding) if caller is unit and value not in gone]
+                    if owner is unit and param.default is not None and not gone.issuperset(binding.reads):
+                        values.append(param.default)
+                    yield from (node for value in values for node in gpus_by_number(value))
 
     def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:
         """Whether a node comes before the line that creates the script's own accelerator."""

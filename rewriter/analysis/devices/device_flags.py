@@ -92,6 +92,15 @@ def unread(state: State, flag: Flag) -> Finding | None:
     if not flag.kept and any(origins(state.values.get(node), Role.DEVICE) for node in descendants(flag.test)):
         return None
     code = flag.unit.names.module.code_for_node(flag.test)
+    if flag.text == "True":
+        return Finding(
+            "device-flag",
+            flag.test,
+            f"{code} keeps a part of the training on the CPU, and the script moves other parts to another device: all "
+            "of it goes to the available device",
+            "if the CPU is meant, pass Accelerator(cpu=True)",
+            Severity.REVIEW,
+        )
     return Finding(
         "device-flag",
         flag.test,

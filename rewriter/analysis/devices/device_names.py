@@ -111,7 +111,7 @@ def _only_defines(node: cst.If, name: str) -> bool:
 # Which device the flags meant -----------------------------------------------------------------------------------------
 
 
-_ALWAYS = "True"
+_ALWAYS, _UNKNOWN = "True", "?"
 
 
 def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
@@ -204,6 +204,8 @@ def _chosen(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
     if isinstance(value, cst.Call) and _is_asked(state, value):
         word = all(o.qualified == "str" for o in origins(state.values.get(value), Role.DEVICE))
         return f'{_text(unit, value)}{"" if word else ".type"} == "cpu"'
+    if isinstance(value, cst.Call) and _finds_what_is_there(state, value):
+        return ""
     if isinstance(value, cst.IfExp):
         either = (_chosen(state, unit, given) for given in (value.body, value.orelse))
         return _of_either(state, unit, value.test, *either)
@@ -265,6 +267,29 @@ def _is_asked(state: State, call: cst.Call) -> bool:
             if any(_returned_for(state, function.unit, answer) not in (None, _ALWAYS) for answer in answers):
                 return True
     return False
+
+
+def _finds_what_is_there(state: State, call: cst.Call) -> bool:
+    """Whether a call runs a function of the script that gives the CPU only where torch finds no other device."""
+    functions = [thing for thing in state.calls[call].callees if isinstance(thing, Function)]
+    found = [_finds(state, function) for function in functions]
+    return bool(found) and len(found) == len(state.calls[call].callees) and all(found)
+
+
+def _finds(state: State, function: Function) -> bool:
+    """Whether what a function returns is the CPU only where torch finds no other device."""
+    unit = function.unit
+    chosen: set[str | None] = set()
+    for answer in (a.value for a in unit.names.returns.get(function.node, ())):
+        binding = unit.names.binding(answer) if isinstance(answer, cst.Name) else None
+        values: list[cst.BaseExpression | None] = [answer]
+        if binding is not None and binding.scope.node is function.node:
+            name = _device_name(state, unit, binding)
+            values = list(name.values) if name is not None and name.param is None else [None]
+        chosen.update(_chosen(state, unit, value) if value is not None else _UNKNOWN for value in values)
+    choices = [n.test for n in descendants(function.node) if isinstance(n, cst.If)]
+    asked = any(refused(state, unit, _asserted(test)) is not None for test in choices)
+    return not asked and (chosen == {""} or (chosen <= {"", _ALWAYS, None} and _ALWAYS in chosen and bool(choices)))
 
 
 def chosen_by_setting(state: State, call: cst.Call) -> bool:

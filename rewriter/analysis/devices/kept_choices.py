@@ -12,7 +12,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State
 from .device_fields import DeviceField
-from .device_flags import Flag, always_cpu
+from .device_flags import Flag
 from .device_names import condition_of, condition_of_branches
 
 
@@ -27,18 +27,33 @@ def kept_choice(state: State, reach: Reach, fields: Iterable[DeviceField], aims:
     """
     constants = CallConstants(reach)
     aimed = [field for field in fields if _is_aim(state, reach, field, aims)]
-    found = [_choice(state, constants, field) for field in aimed]
+    found = [_choice(state, constants, fields) for fields in _by_choice(aimed)]
     flags = [flag for flag in found if flag is not None]
     if not flags:
         return next((flag for field in aimed if (flag := _later(state, field, aimed)) is not None), None)
     if all(flag is not None and flag.text == "True" for flag in found):
-        return always_cpu(flags[0].unit)
+        return flags[0]
     return flags[0]._replace(settled=len(found) == 1)
 
 
-def _choice(state: State, constants: CallConstants, field: DeviceField) -> Flag | None:
+def _by_choice(fields: Iterable[DeviceField]) -> list[list[DeviceField]]:
+    """The assignments, those together that the branches of one ``if`` make."""
+    found: dict[tuple[cst.CSTNode, str], list[DeviceField]] = {}
+    for field in fields:
+        choice = choice_around(field.unit, field.statement) or field.statement
+        found.setdefault((choice, field.unit.names.module.code_for_node(field.target)), []).append(field)
+    return list(found.values())
+
+
+def _choice(state: State, constants: CallConstants, fields: list[DeviceField]) -> Flag | None:
     """The condition under which a constructor keeps the CPU; None where it does not, or does so for want of another."""
-    code, text, word = field.code, condition_of(state, field.unit, field.value), _parameter(field)
+    field, choice = fields[0], choice_around(fields[0].unit, fields[0].statement)
+    code, word = field.code, _parameter(field) if not isinstance(choice, cst.If) else None
+    if isinstance(choice, cst.If):
+        values = {field.unit.names.parents[f.statement]: f.value for f in fields}
+        node, text = choice.test, condition_of_branches(state, field.unit, choice, values)
+    else:
+        node, text = field.value, condition_of(state, field.unit, field.value)
     if not isinstance(code, cst.FunctionDef) or code.name.value != "__init__" or (text is None and word is None):
         return None
     asked = text if text is not None else f'{word} == "cpu"'
@@ -48,10 +63,10 @@ def _choice(state: State, constants: CallConstants, field: DeviceField) -> Flag 
     test = cst.parse_expression(asked)
     answers = {decided(test, constants.given(site, code, NOTHING)) for site in sites}
     if answers == {True}:
-        return Flag(field.unit, "True", field.value, kept=True)
+        return Flag(field.unit, "True", node, kept=True)
     if not answers or answers == {False} or (text is None and True not in answers):
         return None
-    return Flag(field.unit, asked, field.value, kept=True, constructor=code)
+    return Flag(field.unit, asked, node, kept=True, constructor=code)
 
 
 def _later(state: State, field: DeviceField, fields: Iterable[DeviceField]) -> Flag | None:

@@ -148,3 +148,70 @@ def test_what_may_be_a_type_stays(moved: str, trained: Trained) -> None:
     )
     text, _ = trained(top=f"{top}\nother = torch.ones(2)", loss=f"x = {moved}\n{LOSS.format(weight=None)}")
     assert f"x = {moved}" in text
+
+
+WEIGHED = """\
+import torch
+from data import rows
+from torch.utils.data import DataLoader
+from scales import Scaled
+
+model = Scaled({built})
+model.to("cuda:0")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(rows, batch_size=8):
+    x = x.to("cuda:0")
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+SCALED = """\
+import torch
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, place{default}):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.scale = torch.ones(4).to(place)
+
+    def pad(self, x, where{default}):
+        return torch.cat((x, torch.zeros(len(x), 2).to(where)), 1)
+
+    def forward(self, x):
+        return self.pad(self.layer(x) * self.scale{given})
+"""
+
+
+def test_the_default_of_a_parameter_names_the_gpu_of_the_process(trained_project: Project) -> None:
+    """It moves plain tensors, which `prepare` does not: on the second process they met a model on another GPU."""
+    scaled = SCALED.format(default='="cuda:0"', given="")
+    after, findings = trained_project(train=WEIGHED.format(built=""), scales=scaled)
+    assert after["scales"] == scaled.replace("cuda:0", "cuda") and findings == []
+    assert "model = Scaled()\n" in after["train"]
+
+
+def test_a_gpu_that_a_call_names_is_that_of_the_process(trained_project: Project) -> None:
+    scaled = SCALED.format(default="", given=', "cuda:0"')
+    after, findings = trained_project(train=WEIGHED.format(built='"cuda:0"'), scales=scaled)
+    assert 'self.pad(self.layer(x) * self.scale, "cuda")\n' in after["scales"] and findings == []
+    assert "self.scale = torch.ones(4).to(accelerator.device)\n" in after["scales"]
+    assert "model = Scaled(accelerator)\n" in after["train"]
+
+
+def test_a_default_that_only_names_where_the_model_goes_stays(trained_project: Project) -> None:
+    """Nothing reads it any more."""
+    scaled = """\
+import torch
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, place="cuda:0"):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4).to(place)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+    after, findings = trained_project(train=WEIGHED.format(built=""), scales=scaled)
+    assert after["scales"] == scaled.replace(".to(place)", "") and findings == []

@@ -181,3 +181,59 @@ def test_a_choice_that_a_method_makes_later_is_told(branch: str, told: bool) -> 
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     messages = [found.message for found in file.diagnoses if found.id == "device-flag"]
     assert ["fast decides whether the CPU is used" in message for message in messages] == [True] * told
+
+
+STEPPING = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+{beside}
+class Stepping(torch.nn.Module):
+    def __init__(self, net, optimizer, slow=True):
+        super().__init__()
+        if slow:
+            self.place = "cpu"
+        else:
+            self.place = "cuda" if torch.cuda.is_available() else "cpu"
+        self.net, self.optimizer = net, optimizer
+
+    def learn(self, rows):
+        x, y = rows[0].to(self.place), rows[1].to(self.place)
+        self.optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(self.net(x), y)
+        loss.backward()
+        self.optimizer.step()
+
+
+net = torch.nn.Linear(4, 1)
+{moved}
+stepping = Stepping(net, torch.optim.SGD(net.parameters(), 0.1){call})
+for rows in DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4):
+    stepping.learn(rows)
+"""
+OTHER = 'other = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nprint("on", other)\n'
+
+
+def _stepping(call: str, beside: str = "", moved: str = "") -> tuple[str, list[str]]:
+    text = STEPPING.format(call=call, beside=beside, moved=moved)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (line,) = [line for line in file.after.decode().splitlines() if line.startswith("accelerator = ")]
+    return line, [found.message for found in file.diagnoses if found.id == "device-flag"]
+
+
+@pytest.mark.parametrize(
+    ("call", "cpu"), [(", slow=True", "cpu=True"), ("", "cpu=True"), (", True", "cpu=True"), (", slow=False", "")]
+)
+@pytest.mark.parametrize("beside", ["", OTHER], ids=["alone", "beside a device that nothing is moved to"])
+def test_branches_that_an_argument_decides(call: str, cpu: str, beside: str) -> None:
+    """An object that moves its rows to the CPU, as its literal argument says, is not sent to a GPU."""
+    assert _stepping(call, beside) == (f"accelerator = Accelerator({cpu})", [])
+
+
+def test_the_cpu_for_a_part_of_the_training_is_told() -> None:
+    line, told = _stepping(", slow=True", OTHER, "net.to(other)")
+    assert line == "accelerator = Accelerator()"
+    assert told == [
+        "slow keeps a part of the training on the CPU, and the script moves other parts to another device: all of it "
+        "goes to the available device"
+    ]

@@ -1,0 +1,118 @@
+"""Devices that a function of the script chooses: what it does beside is done still, and its call is edited once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+CHOOSES = """\
+import sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def pick(seed, cpu=False):
+    {first}
+    {chooses}
+
+
+"""
+IN_A_CLASS = """\
+class Fit:
+    def __init__(self, seed):
+        self.place = pick(seed)
+        self.net = torch.nn.Linear(4, 1).to(self.place)
+        self.rows = DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4)
+        self.sgd = torch.optim.SGD(self.net.parameters(), 0.1)
+
+    def run(self):
+        {run}
+        for x, y in self.rows:
+            self.sgd.zero_grad()
+            torch.nn.functional.mse_loss(self.net(x.to(self.place)), y.to({there})).backward()
+            self.sgd.step()
+
+
+Fit(3).run()
+"""
+AT_THE_TOP = """\
+place = {call}
+net = torch.nn.Linear(4, 1).to(place)
+rows = DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4)
+sgd = torch.optim.SGD(net.parameters(), 0.1)
+for x, y in rows:
+    sgd.zero_grad()
+    torch.nn.functional.mse_loss(net(x.to(place)), y.to(place)).backward()
+    sgd.step()
+"""
+WAYS = {
+    "a variable": 'place = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n    return place',
+    "at once": 'return torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+    "a choice": """\
+if torch.cuda.is_available():
+        place = torch.device("cuda")
+    else:
+        place = torch.device("cpu")
+    return place""",
+    "two returns": 'if torch.cuda.is_available():\n        return "cuda"\n    return "cpu"',
+}
+
+
+def migrated(way: str, rest: str, first: str = "") -> tuple[str, list[str]]:
+    text = CHOOSES.format(first=first or "size = 3", chooses=WAYS[way]) + rest
+    (file,) = migrate([decode(text.encode(), Path("fit.py"))], CATALOGUE, Config()).files
+    return file.after.decode(), [f"{each.id}: {each.message}" for each in file.diagnoses]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_device_that_an_object_keeps_is_edited_once(way: str) -> None:
+    text, told = migrated(way, IN_A_CLASS.format(run="size = 3", there="self.place"))
+    word = ".type" if way == "two returns" else ""
+    assert not told
+    assert f"        self.accelerator = Accelerator()\n        self.place = self.accelerator.device{word}\n" in text
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_function_does_beside_is_done_still_for_an_object(way: str) -> None:
+    text, told = migrated(way, IN_A_CLASS.format(run="size = 3", there="self.place"), "torch.manual_seed(seed)")
+    assert not told
+    assert "        pick(seed)\n        self.accelerator = Accelerator()\n        self.place = self.acc" in text
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_function_does_beside_is_done_still(way: str) -> None:
+    text, told = migrated(way, AT_THE_TOP.format(call="pick(3)"), "torch.manual_seed(seed)")
+    assert not told
+    assert "\n\npick(3)\naccelerator = Accelerator()\nnet = " in text
+    text, told = migrated(way, AT_THE_TOP.format(call="pick(3)"))
+    assert not told
+    assert "\n\naccelerator = Accelerator()\nnet = " in text
+
+
+def test_what_a_function_that_it_calls_does_is_done_still() -> None:
+    first = "size = seeded(seed)"
+    rest = "def seeded(seed):\n    torch.manual_seed(seed)\n    return seed\n\n\n" + AT_THE_TOP.format(call="pick(3)")
+    assert "\n\npick(3)\naccelerator = Accelerator()\nnet = " in migrated("at once", rest, first)[0]
+
+
+def test_the_call_is_not_made_twice() -> None:
+    """The accelerator's own arguments make it."""
+    rest = AT_THE_TOP.format(call='pick(3, "--cpu" in sys.argv)')
+    text = CHOOSES.format(first="torch.manual_seed(seed)", chooses=WAYS["a variable"]) + rest
+    text = text.replace("is_available() else", "is_available() and not cpu else")
+    (file,) = migrate([decode(text.encode(), Path("fit.py"))], CATALOGUE, Config()).files
+    assert 'accelerator = Accelerator(cpu=pick(3, "--cpu" in sys.argv).type == "cpu")\nnet = ' in file.after.decode()
+
+
+def test_a_call_that_hands_over_the_accelerator_gives_its_device() -> None:
+    """It is called for a variable, too."""
+    text, told = migrated("a variable", IN_A_CLASS.format(run="here = pick(4)", there="here"))
+    assert not told
+    assert "self.place = pick(seed, accelerator=self.accelerator)\n" in text
+    assert "    return accelerator.device\n" in text
