@@ -206,7 +206,7 @@ def masked(text: str) -> str:
     lines = []
     for number, line in enumerate(text.split("\n")):
         special = whole or _ASSIGNED.match(line) or (_MAGIC.match(line) and not _in_string(text, number))
-        indent = line[: len(line) - len(line.lstrip())]
+        indent = "" if whole else line[: len(line) - len(line.lstrip())]  # that of a shell script says nothing
         lines.append(f"{indent}pass{MASK}{line}" if special and (whole or line.strip()) else line)
     return "\n".join(lines)
 
