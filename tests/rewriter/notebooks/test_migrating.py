@@ -113,7 +113,8 @@ def test_a_byte_order_mark_and_carriage_returns_stay() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "%matplotlib inline", "!pip install x", "x = !ls", "files = %sx ls", "%%bash\nls\nfor x in y", "%%bash\nif test\n  echo a\nfi", "%%time\nx = 1",
+        "%matplotlib inline", "!pip install x", "x = !ls", "files = %sx ls", "%%bash\nls\nfor x in y", 
+        "%%bash\nif test\n  echo a\nfi", "%%time\nx = 1",
         "x = 1\n%timeit f(x)\ny = 2", "model?", "model??", "for x in y:\n    !ls\n    pass",
         "x = '''\n%no magic\n'''\n",
         "x = 5 % 3\ny = (1\n  % 2)", "# what is this?\nx = 1", "",
