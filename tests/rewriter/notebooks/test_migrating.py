@@ -113,7 +113,7 @@ def test_a_byte_order_mark_and_carriage_returns_stay() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "%matplotlib inline", "!pip install x", "x = !ls", "files = %sx ls", "%%bash\nls\nfor x in y", 
+        "%matplotlib inline", "!pip install x", "x = !ls", "files = %sx ls", "%%bash\nls\nfor x in y",
         "%%bash\nif test\n  echo a\nfi", "%%time\nx = 1",
         "x = 1\n%timeit f(x)\ny = 2", "model?", "model??", "for x in y:\n    !ls\n    pass",
         "x = '''\n%no magic\n'''\n",
