@@ -314,7 +314,8 @@ class _Analyses(ProgramFacts):
         if stays is not None:
             self.flag, told = always_cpu(stays[0]), [*told, stays]
             for part in collected.values():  # all is on the CPU already
-                part.placements = [p for p in part.placements if p.move is not Move.HOST]
+                part.placements = [p for p in part.placements if p.move is not Move.HOST and p not in part.scattered]
+                part.scattered = []
         for unit, finding in told:
             collected[unit].findings.append(finding)
         way, flag = self._way_with_settings(collected, plan_), self.flag
