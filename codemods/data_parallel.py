@@ -24,7 +24,8 @@ Remove ``nn.DataParallel``: the accelerator replaces it.
     +accelerator.print(model.weight)
 
 DataParallel split one batch over the GPUs of a process; now each process takes its own batch, and a note reports
-this: ``--keep-global-batch`` keeps the global batch size. A checkpoint with ``module.`` in its keys is reported, and so
+this: ``--keep-global-batch`` keeps the global batch size. It moved what the model was given to the GPU: a tensor of the
+CPU is moved there now, and what may be one is reported. A checkpoint with ``module.`` in its keys is reported, and so
 is a read of what only the wrapper has (``model.device_ids``). The wrapper's only child was the model, and its names
 began with ``module.``: where a script reads those, it gets the same without the wrapper, or a finding reports it.
 """

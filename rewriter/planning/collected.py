@@ -14,6 +14,7 @@ from ..analysis.devices.device_fields import follows_field
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
+from ..analysis.devices.scattered import lent_wrapper, scattered
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.devices.visible_gpus import chosen_for_others, left_to_launcher, visible_devices
 from ..analysis.diagnostics.behaviour import story
@@ -109,6 +110,13 @@ class Collected:
         self.loops = [*own, *(e.loop for e in understood)]
         self.hand_batches = [batch for u, batch in cut.batches if u is unit]
         self.row_counts = [count for u, count in cut.counts if u is unit]
+        moved = {placement.node for placement in self.placements}
+        edited = {n for batch in self.hand_batches for n in (batch.node, *batch.reads)}
+        handed = scattered(mover, unit, questions.wrappers("threads"), edited)
+        self.scattered = [each for each in handed if each.node not in moved]
+        lent = ((w, program.shared.get(unit.names.function(w.node))) for w in self.wrappers)
+        self.scattered += [lent_wrapper(wrapper.node, user) for wrapper, user in lent if user is not None]
+        self.placements += [each for each in self.scattered if isinstance(each, Placement)]
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
         self.gathers += [g for u, g in cut.gathers if u is unit]
         self.figures = [figure for e in understood for figure in e.figures]

@@ -144,7 +144,19 @@ class Homes:
         assert way.home is not None
         found, (below, home) = Way(), way.home
         unit, lower = self.reach.unit(code), below.names.function(home.node)
-        if way.joins or home.gives:
+        if way.joins:
+            return found
+        body = code.body if isinstance(code, cst.FunctionDef) else code
+        block = list(getattr(body, "body", ()))
+        first = self._first_use(unit, block, needs, prepares)
+        top = isinstance(code, cst.Module) and not self.reads and (bool(home.gives) or not home.arguments)
+        if first is not None and top and home.side is not Side.INSTEAD and not home.removed:
+            flagged = self._flagged(unit, code, first, prepares)
+            if flagged is not None:  # the module knows the flag, whether the code below does or not
+                found.home = (unit, flagged)
+                found.handed = self._is_guarded(code, flagged.node)
+                return found
+        if home.gives:
             return found
         arguments: list[tuple[str, str]] = []
         for keyword, text in home.arguments:
@@ -155,9 +167,6 @@ class Homes:
         scope = unit.names.scopes[code]
         if any(scope.lookup(word) is None for word in self.reads):
             return found
-        body = code.body if isinstance(code, cst.FunctionDef) else code
-        block = list(getattr(body, "body", ()))
-        first = self._first_use(unit, block, needs, prepares)
         texts = [text for _, text in arguments]
         ready = self._known_from(unit, scope, (*texts, *self.reads), own=True)
         if first is not None and unit.names.order(first) < ready:
@@ -174,9 +183,13 @@ class Homes:
             because = "before all code that needs it"
             kept = removed if unit is below else ()
             found.home = (unit, Home(first, Side.BEFORE, tuple(arguments), because, kept, ran_on=home.ran_on))
-            guarded = any(_is_entry_guard(around) for around in unit.names.ancestors(first))
-            found.handed = guarded and isinstance(code, cst.Module) and not self.stamps
+            found.handed = self._is_guarded(code, first)
         return found
+
+    def _is_guarded(self, code: Code, node: cst.CSTNode) -> bool:
+        """Whether a statement is under ``if __name__ == "__main__"``, so that functions are handed what it makes."""
+        ancestors = self.reach.unit(code).names.ancestors(node)
+        return isinstance(code, cst.Module) and not self.stamps and any(map(_is_entry_guard, ancestors))
 
     def _constructors(self, above: Sequence[Code]) -> list[Code]:
         """The constructors that run for all objects whose methods the training runs in: they run before that."""
@@ -340,9 +353,11 @@ class Homes:
             node, side = block[-1], Side.AFTER
         elif node is not None and wanted:
             node = self._still(unit, anchor, node, [wanted], ready)
-        if node is None or any(place < order(node) for place in places):
+        if node is None or any(0 <= place < order(node) for place in places):
             return None
         because = "after its flag is known; it replaces the choice of the device"
+        if self.flag.text == "True":
+            because = "before its first use; the script works on the CPU"
         arguments = (("cpu", wanted),) if wanted else ()
         return Home(node, side, arguments, because, gives=self.flag.gives.format(self.name), ran_on="cuda or cpu")
 

@@ -312,16 +312,18 @@ class _Analyses(ProgramFacts):
         still = partial(self._early, plan_)
         stays = cpu_only(self.state, self.reach, self.training, still, plan_.prepared) if asks else None
         if stays is not None:
-            self.flag, told = always_cpu(stays[0]), [*told, stays]
+            hosted = [p.node for part in collected.values() for p in part.placements if p.move is Move.HOST]
+            self.flag, told = always_cpu(stays.unit), [*told, (stays.unit, stays.told(hosted))]
             for part in collected.values():  # all is on the CPU already
-                part.placements = [p for p in part.placements if p.move is not Move.HOST]
+                part.placements = [p for p in part.placements if p.move is not Move.HOST and p not in part.scattered]
+                part.scattered = []
         for unit, finding in told:
             collected[unit].findings.append(finding)
         way, flag = self._way_with_settings(collected, plan_), self.flag
         if flag is not None and flag.text and way.home is not None and "cpu" not in dict(way.home[1].arguments):
             lost = unread(self.state, flag)
             if lost is not None:
-                collected[flag.unit].findings.append(lost)
+                collected[self.reach.unit_of(flag.test, flag.unit)].findings.append(lost)
         return collected, way
 
     def _places(self, collected: dict[Unit, Collected], *, of_all: bool = False) -> set[cst.CSTNode]:

@@ -13,6 +13,7 @@ from ..analysis.devices.choosers import assigned, does_more
 from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
+from ..analysis.devices.scattered import unmoved_input
 from ..analysis.diagnostics.alike_draws import alike_draws
 from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
@@ -106,6 +107,11 @@ class ReachedModule:
                 told.append(unwrapped_for_others(wrapper.node, user))
         told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined))
         told.extend(unmoved(a.loop) for a in found.arrivals if not here(a.loop))
+        for given in found.scattered:
+            if isinstance(given, Finding):
+                told.append(given)
+            elif not here(given.node):
+                told.append(unmoved_input(unit, given.node))
 
         home = way.home[1] if way.home is not None and way.home[0] is unit else None
         if home is not None and home.gives and program.flag is not None:

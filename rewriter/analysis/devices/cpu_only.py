@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -29,13 +30,35 @@ _FOLLOWS = frozenset({"to", "cuda", "type_as", "item", "tolist", "numpy"})
 """After these methods it does not matter where a tensor was made."""
 
 
+class StaysOnCpu(NamedTuple):
+    """Where a tensor of the CPU would meet the GPU, with what happens, and the remedy."""
+
+    unit: Unit
+    node: cst.CSTNode
+    what: str
+    remedy: str
+
+    def told(self, hosted: Iterable[cst.CSTNode]) -> Finding:
+        """The finding; ``hosted``: what the CPU needs again of what would be on the GPU."""
+        module = self.unit.names.module
+        taken = dict.fromkeys(f"`{' '.join(module.code_for_node(node).split())}`" for node in hosted)
+        back = f", add .cpu() where the CPU needs a result ({', '.join(taken)})," if taken else ""
+        return Finding(
+            "cpu-only",
+            self.node,
+            f"the script names no device and {self.what}, so the accelerator is created with cpu=True",
+            f"to train on GPUs, {self.remedy}{back} and remove cpu=True",
+            Severity.REVIEW,
+        )
+
+
 def cpu_only(
     state: State,
     reach: Reach,
     training: Training,
     early: Callable[[cst.Call, Origin], bool],
     prepared: Container[Origin],
-) -> tuple[Unit, Finding] | None:
+) -> StaysOnCpu | None:
     """
     Why a script must stay on the CPU, where it trained so far; None where it names a device, or needs none.
 
@@ -44,15 +67,7 @@ def cpu_only(
     """
     if any(_names_device(state, record.node) for record in state.calls.values()) or _has_device(state):
         return None
-    for unit, node, what, remedy in _meetings(state, reach, training, early, prepared):
-        return unit, Finding(
-            "cpu-only",
-            node,
-            f"the script names no device and {what}, so the accelerator is created with cpu=True",
-            f"to train on GPUs, {remedy} and remove cpu=True",
-            Severity.REVIEW,
-        )
-    return None
+    return next((StaysOnCpu(*meeting) for meeting in _meetings(state, reach, training, early, prepared)), None)
 
 
 def _meetings(
@@ -70,7 +85,8 @@ def _meetings(
     for kept in kept_on_host(state, reach, training):
         yield kept.unit, kept.node, f"keeps {kept.name} on the CPU: {mismatch}", "move it to accelerator.device"
     for unit, node in _fed(state, reach, training, early, prepared):
-        yield unit, node, f"gives the model what no prepared loader yields: {mismatch}", "add .to(accelerator.device)"
+        remedy = f"add .to(accelerator.device) to `{' '.join(unit.names.module.code_for_node(node).split())}`"
+        yield unit, node, f"gives the model what no prepared loader yields: {mismatch}", remedy
     for unit, node in _sent_to_host(state, reach, training):
         yield unit, node, f"moves what it gives the model to the CPU: {mismatch}", "remove the move"
     for unit, node in _pinned(state, reach, training):

@@ -45,7 +45,10 @@ def kept_device(
                 continue
             holder = _holder(reach, unit, node.value) if isinstance(node.value, cst.Name) else None
             if holder is not None and any(other in aims for _, other in _same(state, reach, node)):
-                return _flag(state, reach, *holder, node, gone)
+                flag = _flag(state, reach, *holder, node, gone)
+                same = isinstance(node.value, cst.Name) and node.value.value == holder[1].name
+                alike = flag is not None and flag.kept and same and holder[0] is not unit
+                return flag._replace(elsewhere=((unit, flag.text),)) if flag is not None and alike else flag
     for unit in reach.units:
         for node in state.evaluated(unit):
             if isinstance(node, cst.Name) and node in aims and _takes_device(unit, node):

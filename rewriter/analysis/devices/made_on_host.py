@@ -59,6 +59,10 @@ class MadeOnHost:
         """Whether one of them makes a tensor there."""
         return _Memory.NEW_TENSOR in self._ways(unit, node)
 
+    def moved(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether all ways that are known put it on the device."""
+        return self._ways(unit, node) == {_Memory.DEVICE}
+
     def _ways(self, unit: Unit, node: cst.CSTNode) -> frozenset[_Memory]:
         if node not in self._known:
             self._known[node] = frozenset()  # what comes from itself, in an earlier turn of a loop, adds no way

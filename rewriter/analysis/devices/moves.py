@@ -122,7 +122,7 @@ class Mover:
                 break
         return len(assign.targets) == 1 and bool(assign.targets[0].target.deep_equals(node))
 
-    def _wrapping(self, node: cst.BaseExpression, wrappers: frozenset[str]) -> set[str]:
+    def wrapping(self, node: cst.BaseExpression, wrappers: frozenset[str]) -> set[str]:
         """Those of some wrappers that a value may be in."""
         slot = self.state.values.get(node)
         held = [thing for thing in slot.things if isinstance(thing, Wrapped)] if slot is not None else []
@@ -136,7 +136,7 @@ class Mover:
             if isinstance(node, cst.Attribute)
             and node.attr.value == "module"
             and not isinstance(unit.names.parents[node], cst.AssignTarget)
-            and self._wrapping(node.value, wrappers)
+            and self.wrapping(node.value, wrappers)
         ]
 
     def of_wrappers(self, unit: Unit, wrappers: frozenset[str]) -> list[cst.Attribute]:
@@ -145,7 +145,7 @@ class Mover:
         found = []
         for node in unit.names.every(cst.Attribute) if wrappers else ():
             assert isinstance(node, cst.Attribute)
-            around = self._wrapping(node.value, wrappers)
+            around = self.wrapping(node.value, wrappers)
             if node.attr.value == "module":
                 if around and isinstance(unit.names.parents[node], cst.AssignTarget):
                     found.append(node)

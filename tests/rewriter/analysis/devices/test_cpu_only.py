@@ -232,3 +232,48 @@ def test_the_finding_names_what_is_kept() -> None:
     (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
     (found,) = [one for one in file.diagnoses if one.id == "cpu-only"]
     assert (found.line, "keeps `self.weight` on the CPU" in found.message) == (6, True)
+
+
+ASKED = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), batch_size=4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+
+
+def ask(rows):
+    rows = torch.tensor(rows)
+    with torch.no_grad():
+        return model(rows)TAKEN
+
+
+print(ask([[1.0, 2.0, 3.0, 4.0]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "back"),
+    [
+        (".numpy()", ", add .cpu() where the CPU needs a result (`model(rows).numpy()`), and"),
+        (".cpu().numpy()", " and"),
+        ("", " and"),
+    ],
+)
+def test_the_remedy_says_all_that_a_gpu_needs(taken: str, back: str) -> None:
+    text = ASKED.replace("TAKEN", taken)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (told,) = [found.remedy for found in file.diagnoses if found.id == "cpu-only"]
+    assert told == f"to train on GPUs, add .to(accelerator.device) to `rows`{back} remove cpu=True"
+
+
+def test_a_script_without_a_flag_is_told_of_none() -> None:
+    (file,) = migrate([decode(ASKED.replace("TAKEN", "").encode(), Path("train.py"))], CATALOGUE, Config()).files
+    reasons = [change.reason for change in file.changes if change.rule == "accelerator_setup"]
+    assert "before its first use; the script works on the CPU" in reasons
+    assert not any("flag" in reason for reason in reasons)

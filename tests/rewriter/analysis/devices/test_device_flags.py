@@ -158,11 +158,55 @@ def test_conditions_of_several_objects_are_several(tmp_path: Path) -> None:
     assert "device-flag" in findings and "Accelerator()" in after["train"]
 
 
-def _migrated(folder: Path, script: str) -> tuple[dict[str, str], list[str]]:
+def _migrated(folder: Path, script: str, **others: str) -> tuple[dict[str, str], list[str]]:
     """The texts of a script and of the loop that it calls, migrated, and the ids of all findings."""
-    (folder / "train.py").write_text(script)
-    (folder / "loop.py").write_text(HELPER)
+    for name, text in {"train": script, **(others or {"loop": HELPER})}.items():
+        (folder / f"{name}.py").write_text(text)
     files = Surveyor(CATALOGUE, RawConfig()).look([folder / "train.py"]).files
     assert any(b"accelerator.backward(" in file.after for file in files)
     after = {file.source.path.stem: file.after.decode() for file in files}
     return after, [finding.id for file in files for finding in file.diagnoses]
+
+
+READS = """\
+import argparse
+from fitting import fit
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda:0")
+args = parser.parse_args()
+if __name__ == "__main__":
+    fit(args)
+"""
+LATER = """\
+    print("done", args.device)
+    with open("done.txt", "w") as file:
+        file.write(str(args))
+"""
+FITTING = """\
+import torch
+from data import rows
+from torch.utils.data import DataLoader
+
+
+def fit(args):
+    model = torch.nn.Linear(4, 1)
+    model.to(args.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(rows, batch_size=8):
+        optimizer.zero_grad()
+        model(x.to(args.device)).mean().backward()
+        optimizer.step()
+"""
+MADE = 'accelerator = Accelerator(cpu=args.device == "cpu")\n'
+
+
+def test_a_device_of_the_command_line_is_known_where_the_training_gets_it(tmp_path: Path) -> None:
+    after, told = _migrated(tmp_path, READS, fitting=FITTING)
+    assert f"    {MADE}" in after["fitting"] and told == []
+
+
+def test_a_device_of_the_command_line_is_known_where_the_script_reads_it(tmp_path: Path) -> None:
+    """The script itself needs the accelerator, and has the options before that."""
+    after, told = _migrated(tmp_path, READS + LATER, fitting=FITTING)
+    assert MADE in after["train"] and "def fit(args, accelerator):" in after["fitting"] and told == []

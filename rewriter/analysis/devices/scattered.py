@@ -1,0 +1,77 @@
+"""
+What a script hands to a model in ``nn.DataParallel`` from the CPU.
+
+The wrapper moved it to its GPUs. It is removed, so that the script has to move it: what is known to be a tensor of the
+CPU is moved where it is handed over, and what may be one is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+import libcst as cst
+
+from ...facts.module import Move, Placement
+from ...facts.roles import SHARES, Role
+from ...findings import Finding, Severity
+from ..dataflow.values import Unit, origins
+from .moves import Mover
+
+_PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
+"""Expressions to which a call can be appended as they are."""
+
+
+def scattered(
+    mover: Mover, unit: Unit, wrappers: frozenset[str], cut: Container[cst.CSTNode]
+) -> Iterator[Placement | Finding]:
+    """What goes into the models of a module that are wrapped no more; ``cut``: batches that are edited themselves."""
+    for call in unit.names.calls if wrappers and not mover.existing else ():
+        if call not in mover.state.calls or unit.names.function(call) not in mover.reach.reachable:
+            continue
+        if not isinstance(call.func, (cst.Name, cst.Attribute)) or not mover.wrapping(call.func, wrappers):
+            continue
+        for index, arg in enumerate(call.args):
+            value = arg.value
+            if mover.made_on_host.new_tensor(unit, value):
+                if isinstance(value, _PLAIN) and not arg.star and value not in cut:
+                    yield Placement(value, Move.PLACE, "nn.DataParallel moved it, and is removed")
+                else:
+                    yield unmoved_input(unit, value)
+            elif index == 0 and not _is_there(mover, unit, value):
+                yield unmoved_input(unit, value)
+
+
+def unmoved_input(unit: Unit, value: cst.CSTNode) -> Finding:
+    """What is said of something that the removed wrapper may have moved."""
+    text = " ".join(unit.names.module.code_for_node(value).split())
+    model = next((a.func for a in unit.names.ancestors(value) if isinstance(a, cst.Call)), None)
+    code = unit.names.module.code_for_node(model) if model is not None else "model"
+    return Finding(
+        "data_parallel",
+        value,
+        f"nn.DataParallel moved `{text}` to the GPU of `{code}`, and is removed: if it comes from the CPU, nothing "
+        "moves it now",
+        f"if it is on the CPU, move it to accelerator.device, or to next({code}.parameters()).device",
+        Severity.REVIEW,
+    )
+
+
+def lent_wrapper(wrapper: cst.CSTNode, user: str) -> Finding:
+    """What is said of a wrapper that a file outside the program makes as well."""
+    return Finding(
+        "data_parallel",
+        wrapper,
+        f"{user} also runs this: without nn.DataParallel its model is on one GPU, and what it gives the model from the "
+        "CPU is not moved there",
+        f"move it in {user}, to the device of the model's parameters",
+        Severity.REVIEW,
+    )
+
+
+def _is_there(mover: Mover, unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether a value is on the device as far as is known: moved, computed there, or yielded by a prepared loader."""
+    held = origins(mover.state.values.get(value))
+    batches = [o for o in held if o.role is Role.BATCH]
+    if batches:
+        return all(o.source in mover.placed for o in batches) or mover.made_on_host.moved(unit, value)
+    return any(o.role in SHARES for o in held) or mover.made_on_host.moved(unit, value)
