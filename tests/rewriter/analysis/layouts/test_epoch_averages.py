@@ -88,6 +88,15 @@ def test_the_batches_of_all_processes_are_those_of_one_where_these_are_split() -
     assert not [found for found in file.diagnoses if found.id == "mean-of-batches"]
 
 
+@pytest.mark.parametrize(("stop", "reduction"), [("50", "mean"), ("2, 50", "mean"), ("2, None", "sum")])
+def test_as_many_batches_of_each_process_as_of_one_are_averaged(stop: str, reduction: str, trained: Trained) -> None:
+    text, _ = trained(
+        top="from itertools import islice", source=f"islice(loader, {stop})", step="total += loss.item()",
+        epoch="print(total / 50)",
+    )  # fmt: skip
+    assert f'total += accelerator.reduce(loss.detach(), reduction="{reduction}").item()' in text
+
+
 def test_means_that_are_read_elsewhere_too_are_named_where_a_constant_divides_them(trained: Trained) -> None:
     step = "value = loss.item()\ntotal += value\nkept.append(value)"
     text, findings = trained(built="kept = []", step=step, epoch="print(total / 1000, sum(kept) / len(kept))")
