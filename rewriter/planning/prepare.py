@@ -12,7 +12,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.containers import members
-from ..analysis.dataflow.own_iterators import own_iterator
+from ..analysis.dataflow.own_iterators import own_iterator, stand_in
 from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
 from ..analysis.devices.arrivals import arrivals
 from ..analysis.devices.moved_batches import moved_batches, moves_tensors
@@ -140,6 +140,12 @@ def _wanted(
         loaders.update(dict.fromkeys(reach.loaders(loop)))
     trained = set(loaders)
     by_script = _already(state)
+    result.findings.extend(_stand_ins(reach, training) if not by_script else ())
+    for evaluation in evaluations if not by_script else ():
+        if evaluation.understood and (found := stand_in(reach, evaluation.loop)) is not None:
+            evaluation.leave(
+                f"another call gives it an object of {found[1].klass.node.name.value}, which no shard reaches"
+            )
     _leave_whole(reach, evaluations, trained | by_script)
     moved, moving = moved_batches(state, reach) if evaluations else set(), moves_tensors(state, reach)
     for evaluation in evaluations:
@@ -181,6 +187,26 @@ def _unsharded(reach: Reach, wanted: list[Origin]) -> Iterator[tuple[Unit, Findi
                 Severity.BLOCKED,
             ),
         )
+
+
+def _stand_ins(reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding]]:
+    """Trainings that one call gives a loader, and another an object of the script's own that gives batches."""
+    for loop in training.train_loops:
+        found = stand_in(reach, loop)
+        if found is not None:
+            unit = reach.unit_of(loop, reach.units[0])
+            name, klass = unit.names.module.code_for_node(found[0]), found[1].klass.node.name.value
+            yield (
+                unit,
+                Finding(
+                    "prepare",
+                    loop,
+                    f"`{name}` is a DataLoader in one call and an object of {klass} in another: the batches of {klass} "
+                    "cannot be divided among the processes, and each would train on all of them",
+                    f"make a DataLoader in place of {klass}(...), or train with it in a script of its own",
+                    Severity.BLOCKED,
+                ),
+            )
 
 
 def _one_stays_whole(reach: Reach, evaluations: list[Evaluation], origin: Origin) -> bool:

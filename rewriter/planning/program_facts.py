@@ -24,6 +24,7 @@ from ..analysis.devices.moved_batches import moved_batches
 from ..analysis.devices.moves import Mover
 from ..analysis.devices.resting_models import placed_models
 from ..analysis.devices.use_before_prepare import Stands
+from ..analysis.diagnostics.alike_draws import makes_alike
 from ..analysis.diagnostics.nature import by_nature
 from ..analysis.diagnostics.remarks import may_run
 from ..analysis.distributed.apart import condition, left_on_cpu, met_apart, said
@@ -86,7 +87,8 @@ class Understood(NamedTuple):
     solved: State | None = None
     """The program that it is a module of."""
     unbuilt: frozenset[cst.Call] = frozenset()
-    """What would make something that is different on each process, in classes that the program never builds."""
+    """What would make something that is different on each process, in classes that the program never builds; and what
+    is the same on all of them."""
 
 
 def understand(
@@ -103,8 +105,8 @@ def understand(
         names = taken(state, unit)
         entry = unit is units[0] and not names
         idle = tuple(program.reach.idle(unit))
-        differs = (call for call in unit.names.calls if by_nature(call) is not None)
-        unbuilt = frozenset(call for call in differs if not may_run(unit, program.reach, call))
+        reach, named = program.reach, (call for call in unit.names.calls if by_nature(call) is not None)
+        unbuilt = frozenset(c for c in named if not may_run(unit, reach, c) or makes_alike(state, reach, c))
         whole = frozenset(program.whole_loaders(unit))
         known.append(Understood(facts, unit.names, entry, names, idle, whole, state, unbuilt))
     return known

@@ -1,4 +1,4 @@
-"""Loaders of classes of the script that iterate in a way of their own."""
+"""Loaders, and what stands in for them, of classes of the script that iterate in a way of their own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
+from ..syntax.walk import descendants
 from .call_graph import Reach
 from .callees import method_name
 from .code_place import CodePlace
-from .values import External, Klass, State
+from .values import External, Instance, Klass, State, origins
 
 _DRAWS = frozenset({"__iter__", "_get_iterator"})
 
@@ -30,6 +31,40 @@ def own_iterator(reach: Reach, loader: Origin) -> CodePlace | None:
             if isinstance(node, cst.Call) and _draws(reach.state, node):
                 return None
     return CodePlace(method.unit, method.node)
+
+
+def stand_in(reach: Reach, loop: cst.CSTNode) -> tuple[cst.BaseExpression, Instance] | None:
+    """
+    What a loop iterates in place of a loader, in another call of its code: an object of a class of the script.
+
+    Not one that keeps a loader, or iterates one: it gives the batches of that.
+    """
+    state = reach.state
+    source = loop.iter if isinstance(loop, (cst.For, cst.CompFor)) else None
+    for node in descendants(source) if source is not None else ():
+        held = state.values.get(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+        if held is not None and origins(held, Role.LOADER):
+            for thing in held.things:
+                if isinstance(thing, Instance) and _iterates_alone(reach, thing):
+                    assert isinstance(node, cst.BaseExpression)
+                    return node, thing
+    return None
+
+
+def _iterates_alone(reach: Reach, made: Instance) -> bool:
+    """Whether an object can be iterated, and no loader is in it."""
+    method = made.klass.method("__iter__") or made.klass.method("__getitem__")
+    if method is None:
+        return False
+    keeps = any(thing is made and origins(held, Role.LOADER) for thing, held in reach.state.fields())
+    code = (node for function in reach.below(method.node) for node in reach.own(function))
+    return not keeps and not any(node in reach.state.loaders or _draws_from_loader(reach, node) for node in code)
+
+
+def _draws_from_loader(reach: Reach, node: cst.CSTNode) -> bool:
+    """``iter(loader)``, ``next(batches)``."""
+    given = [arg.value for arg in node.args] if isinstance(node, cst.Call) else []
+    return any(origins(reach.state.values.get(value), Role.LOADER) for value in given)
 
 
 def _draws(state: State, call: cst.Call) -> bool:

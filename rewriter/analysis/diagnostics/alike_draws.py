@@ -16,9 +16,10 @@ from ...facts.module import Count
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
-from ..dataflow.values import State, Unit
+from ..dataflow.values import Klass, State, Unit
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import dotted
+from ..syntax.walk import descendants
 from ..training.draws import compiled
 from ..training.row_code import has_workers, run_for_rows
 from .differences import chosen_from
@@ -36,6 +37,20 @@ def alike_draws(state: State, unit: Unit, reach: Reach) -> Iterator[Count]:
         elif questions.seeds(outside_name(record)) == "torch" and node.args:
             if _is_alike(state, unit, node.args[0].value):
                 yield Count(node, "reseeded", dotted(node.func))
+
+
+def makes_alike(state: State, reach: Reach, call: cst.Call) -> bool:
+    """Whether a call makes an object of a class of the program that draws for rows, and only numbers that are the same
+    on all processes."""
+    held = state.values.get(call.func)
+    classes = [thing for thing in (held.things if held is not None else ()) if isinstance(thing, Klass)]
+    if not classes or any(base.externals for klass in classes for base in klass.lineage()):
+        return False
+    methods = [n for klass in classes for base in klass.lineage() for n in descendants(base.node)]
+    code = (code for method in methods if isinstance(method, cst.FunctionDef) for code in reach.below(method))
+    calls = (node for each in code for node in reach.own(each) if isinstance(node, cst.Call) and node in state.calls)
+    drawn = {n: name for n in calls if questions.draws(name := outside_name(state.calls[n])) is not None}
+    return bool(drawn) and _for_rows(state, reach).issuperset(drawn) and all(map(questions.draws_alike, drawn.values()))
 
 
 def _for_rows(state: State, reach: Reach) -> set[cst.CSTNode]:

@@ -18,7 +18,7 @@ from ...facts.module import Count, Form, Gather, Side
 from ...facts.roles import SHARES, TENSORS, Role
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.modules import torch_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
@@ -45,6 +45,7 @@ from .engine.layout import (
     varies,
 )
 from .epoch_findings import (
+    NUMBER,
     averaged,
     averages_filled,
     averages_uneven,
@@ -178,8 +179,24 @@ class _Loop:
             return listed(code(total.place)) if lists else averaged("total")
         if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
             return averaged("total")
-        names = [code(part.kept_in) for part in quotients.halves(total)]
-        return summed(list(dict.fromkeys(names))) if names else averaged(code(total.kept_in))
+        halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
+        return summed(halves) if halves else averaged(code(total.kept_in))
+
+    def _reads_again(self, total: Total) -> str:
+        """What makes of a tensor what a total was before its loop: a number, a list, an array, a tensor."""
+        binding = self.unit.names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
+        before = [d for d in binding.definitions if d not in self.inside] if binding is not None else []
+        for value in bindings_value(self.unit.names, binding, before) if binding is not None else ():
+            parts = (value.left, value.right) if isinstance(value, cst.BinaryOperation) else (value,)
+            if any(isinstance(part, (cst.List, cst.ListComp)) for part in parts):
+                return ".tolist()"
+            record = self.state.calls.get(value) if isinstance(value, cst.Call) else None
+            made = outside_name(record) if record is not None else ""
+            if made.startswith("torch."):
+                return ""
+            if made.startswith("numpy."):
+                return ".cpu().numpy()"
+        return NUMBER
 
     def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding | Count]:
         """What counts the repeated rows that fill up the last shards: a finding where it is shown as if it did not, and
@@ -284,6 +301,8 @@ class _Loop:
         tensors = self._tensors_in(total)
         if total in self.joint or self._adds_whole(total) or not tensors or not all(self._has_rows(b) for b in tensors):
             return False
+        if self._reads_figures(total):
+            return False
         return not self._reads_containers(total) and self._gather([total]) is not None
 
     def _reads_containers(self, total: Total) -> bool:
@@ -292,6 +311,13 @@ class _Loop:
         read |= {source for b in read for number in self._numbers_behind(b) for source in self._sources(number)}
         others = (b for b in read if not origins(self.state.binding(b), *TENSORS))
         return any(holds_rows_apart(self.layouts.of(b, self.statements)) for b in others)
+
+    def _reads_figures(self, total: Total) -> bool:
+        """Whether a total is computed from an entry of several figures of this process, too, which nothing else
+        reduces: ``loss[0].item() * x.size(0)``. Beside the number of all rows it would be that of one process."""
+        read = [n for n in self._added(total) if self._loss_entry(n) is None and not self._is_loss(n)]
+        held = [(b, self.layouts.value(n)) for n in read if (b := self.unit.names.binding(n)) is not None]
+        return any(is_container(one) and holds_figure(one) and not self._is_of_tensors(b) for b, one in held)
 
     def _gather(self, totals: list[Total]) -> Gather | None:
         """One gather for several totals."""

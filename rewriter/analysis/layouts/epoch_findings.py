@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
@@ -64,15 +64,32 @@ def listed(name: str) -> str:
     )
 
 
-def summed(names: Sequence[str]) -> str:
-    """How sums over the rows of one process become those over all rows: both halves of a quotient, before it."""
-    targets = ", ".join(names)
-    one = len(names) == 1
-    value, read = (targets, ".item()") if one else (f"[{targets}]", ".tolist()")
+def summed(totals: Mapping[str, str]) -> str:
+    """
+    How sums over the rows of one process become those over all rows: both halves of a quotient, before it.
+
+    Args:
+        totals: the text of each, and what reads it off a tensor again: ``.item()`` for a number.
+    """
+    one = len(totals) == 1
+    if one or set(totals.values()) == {NUMBER}:
+        targets = ", ".join(totals)
+        value, read = (targets, totals[targets]) if one else (f"[{targets}]", ".tolist()")
+        steps = [f"{targets} = {_sum_of(value, read)}"]
+    else:
+        steps = [f"{name} = {_sum_of(name, read)}" for name, read in totals.items()]
     return (
-        f"add {'it' if one else 'both'} up over the processes after the loop, before the division: {targets} = "
-        f'accelerator.reduce(torch.tensor({value}, device=accelerator.device), reduction="sum"){read}'
+        f"add {'it' if one else 'both'} up over the processes after the loop, before the division: {'; '.join(steps)}"
     )
+
+
+NUMBER = ".item()"
+"""Reads a number off a tensor."""
+
+
+def _sum_of(value: str, read: str) -> str:
+    made = "tensor" if read == NUMBER or value.startswith("[") else "as_tensor"
+    return f'accelerator.reduce(torch.{made}({value}, device=accelerator.device), reduction="sum"){read}'
 
 
 def averaged(name: str) -> str:

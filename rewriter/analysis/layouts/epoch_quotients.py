@@ -89,10 +89,10 @@ def division(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression]
 
 
 def read_totals(unit: Unit, totals: Iterable[Total], node: cst.BaseExpression, depth: int = 0) -> list[Total]:
-    """The totals that an expression is computed from."""
+    """The totals that an expression is computed from; not by how many entries an array of them has: ``total.size``."""
     among, found = list(totals), dict[Total, None]()
     for part in descendants(node):
-        if isinstance(part, (cst.Name, cst.Attribute, cst.Subscript)):
+        if isinstance(part, (cst.Name, cst.Attribute, cst.Subscript)) and not _is_shape(unit.names.parents.get(part)):
             here = [total for total in among if is_place(unit, total, part)]
             found.update(dict.fromkeys(here))
             binding = unit.names.binding(part) if isinstance(part, cst.Name) and not here else None
@@ -100,6 +100,10 @@ def read_totals(unit: Unit, totals: Iterable[Total], node: cst.BaseExpression, d
                 if not any(total.node is value or value in total.value for total in among):
                     found.update(dict.fromkeys(read_totals(unit, among, value, depth + 1)))
     return list(found)
+
+
+def _is_shape(node: cst.CSTNode | None) -> bool:
+    return isinstance(node, cst.Attribute) and node.attr.value in ("size", "shape", "ndim")
 
 
 def is_place(unit: Unit, total: Total, read: cst.BaseExpression) -> bool:

@@ -217,6 +217,9 @@ def _bounded(reach: Reach, unit: Unit, source: cst.BaseExpression, inner: bool, 
         return any(asks_length(unit, arg.value, inner) for arg in source.args)
     if name in _ENDLESS:
         return False
+    if name == "islice" and len(source.args) > 1:
+        stop = source.args[1 if len(source.args) == 2 else 2].value
+        return dotted(stop) == "None" or asks_length(unit, stop, inner)
     if name == "zip":
         return any(_bounded(reach, unit, arg.value, inner, depth) for arg in source.args)
     if (name == "enumerate" or questions.iterates(name)) and source.args:

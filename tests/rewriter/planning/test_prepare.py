@@ -647,3 +647,51 @@ def test_each_optimizer_that_one_function_makes_is_prepared(
     names = "self.one, self.two, self.of_one, self.of_two"
     call = f"        {names} = self.accelerator.prepare(\n            {names}\n        )\n        self.better"
     assert call in texts["train"] and findings == []
+
+
+SERVED = """\
+class Served:
+    def __init__(self, rows, held=None):
+        self.rows, self.held = rows, held
+
+    {method}
+
+def fit(model, rows):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in rows:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def score(model, rows):
+    right = 0
+    with torch.no_grad():
+        for x, y in rows:
+            right += (model(x).argmax(1) == y).sum().item()
+    print(right)
+"""
+WHOLE = "def __iter__(self):\n        for i in range(8):\n            yield self.rows[i], self.rows[i]"
+BY_INDEX = "def __getitem__(self, i):\n        return self.rows[i]"
+OF_LOADER = "def __iter__(self):\n        for x, y in self.held:\n            yield x, y"
+CALLS = {
+    "by an iterator": (WHOLE, "fit(model, loader)\nfit(model, Served(batches))", True),
+    "by an index": (BY_INDEX, "fit(model, Served(batches))\nfit(model, loader)", True),
+    "around a loader": (OF_LOADER, "fit(model, loader)\nfit(model, Served(batches, loader))", False),
+    "in no training": (WHOLE, "fit(model, loader)\nprint(Served(batches))", False),
+}
+
+
+@pytest.mark.parametrize(("method", "calls", "refused"), CALLS.values(), ids=CALLS)
+def test_a_training_that_one_call_gives_no_loader_is_refused(
+    method: str, calls: str, refused: bool, trained: Trained
+) -> None:
+    text, findings = trained(top=SERVED.format(method=method), end=calls)
+    assert ("prepare" in findings) == refused
+    assert ("accelerator.prepare(" in text) != refused
+
+
+def test_an_evaluation_that_one_call_gives_no_loader_stays_whole(trained: Trained) -> None:
+    calls = "score(model, test_loader)\nscore(model, Served(batches))"
+    text, findings = trained(top=SERVED.format(method=WHOLE), end=calls)
+    assert "    model, optimizer, loader\n)" in text and "gather" not in text and findings == ["prepare"]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config
+from torchlift.rewriter.config import Config, RawConfig
 from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.project.scan import Surveyor
 from torchlift.rewriter.source import decode
 
 SCRIPT = """\
@@ -41,6 +42,62 @@ def test_an_augmentation(name: str) -> None:
 )
 def test_what_only_sounds_like_one(call: str) -> None:
     assert changed(call) == []
+
+
+OWN = """\
+import random
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+class RandomTurn:
+    def __call__(self, row):
+        return row * DRAWN
+
+class Rows(Dataset):
+    def __init__(self, change):
+        self.change = change
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        return self.change(torch.ones(8)), index % 2
+"""
+TURNED = """\
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in torch.utils.data.DataLoader(Rows(RandomTurn()), batch_size=4WORKERS):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("drawn", "workers", "told"),
+    [
+        ("random.random()", "", ["random.random"]),
+        ("np.random.randint(3)", "", ["np.random.randint"]),
+        ("torch.rand(1)", "", ["RandomTurn"]),
+        ("random.random()", ", num_workers=2", ["RandomTurn"]),
+    ],
+    ids=["of Python", "of NumPy", "of torch", "in workers"],
+)
+def test_a_transform_of_the_script_is_named_for_what_it_draws(drawn: str, workers: str, told: list[str]) -> None:
+    """Without workers the numbers of Python and NumPy are the same on all processes."""
+    text = OWN.replace("DRAWN", drawn) + TURNED.replace("WORKERS", workers)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert [trait.name for trait in file.traits if trait.kind in ("transforms", "alike")] == told
+
+
+def test_what_a_module_draws_that_stays_as_it_is_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "rows.py").write_text(OWN.replace("DRAWN", "random.random()"))
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom rows import RandomTurn, Rows\n" + TURNED.replace("WORKERS", "")
+    )
+    traits = [t for file in Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")]).files for t in file.traits]
+    assert [trait.name for trait in traits if trait.kind in ("transforms", "alike")] == ["random.random"]
 
 
 @pytest.mark.parametrize("count", ["len(train) // batch_size", "n_samples / args.batch", "len(rows) // self.batch"])

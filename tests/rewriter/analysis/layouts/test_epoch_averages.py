@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +23,27 @@ def test_the_loss_is_reduced(trained: Trained) -> None:
     text, findings = trained(step="value = loss.item()\ntotal += value", epoch="print(total / len(loader))")
     assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in text
     assert findings == []
+
+
+PARTS = """\
+def parts(out, y):
+    fit = torch.nn.functional.cross_entropy(out, y)
+    return fit, out.pow(2).mean()
+"""
+
+
+@pytest.mark.parametrize("entry", ["0", "1"])
+def test_a_figure_out_of_several_is_not_weighed_by_the_rows_of_all(entry: str, trained: Trained) -> None:
+    """The rows were counted of all processes, and the loss was that of one."""
+    text, findings = trained(
+        top=PARTS,
+        loss="got = parts(model(x), y)\nloss = got[0]",
+        step=f"total += got[{entry}].item() * x.size(0)",
+        epoch="print(total / len(data))",
+    )
+    assert "gather" not in text
+    assert f"accelerator.reduce(torch.tensor(got[{entry}].item() * x.size(0), " in text and 'reduction="sum"' in text
+    assert findings == ["filled-batch"]
 
 
 UNIT = """\
@@ -64,6 +86,15 @@ def test_the_batches_of_all_processes_are_those_of_one_where_these_are_split() -
     (file,) = migrate([decode(text.encode(), Path("t.py"))], CATALOGUE, Config(keep_global_batch=True)).files
     assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in file.after.decode()
     assert not [found for found in file.diagnoses if found.id == "mean-of-batches"]
+
+
+@pytest.mark.parametrize(("stop", "reduction"), [("50", "mean"), ("2, 50", "mean"), ("2, None", "sum")])
+def test_as_many_batches_of_each_process_as_of_one_are_averaged(stop: str, reduction: str, trained: Trained) -> None:
+    text, _ = trained(
+        top="from itertools import islice", source=f"islice(loader, {stop})", step="total += loss.item()",
+        epoch="print(total / 50)",
+    )  # fmt: skip
+    assert f'total += accelerator.reduce(loss.detach(), reduction="{reduction}").item()' in text
 
 
 def test_means_that_are_read_elsewhere_too_are_named_where_a_constant_divides_them(trained: Trained) -> None:
@@ -590,6 +621,39 @@ def test_what_is_advised_for_totals_can_be_run(step: str, epoch: str, after: dic
     for remedy in remedies:
         exec(remedy.rpartition(": ")[2], {"accelerator": _Alone(), "torch": torch}, values)
     assert after.items() <= values.items()
+
+
+ARRAYS = {
+    "an array": ("np.zeros(2)", "np.array([share(out, y), share(-out, y)])", np.array([4.0, 2.0])),
+    "a tensor": ("torch.zeros(2)", "torch.tensor([share(out, y), share(-out, y)])", torch.tensor([4.0, 2.0])),
+}
+
+
+@pytest.mark.parametrize(("start", "added", "before"), ARRAYS.values(), ids=ARRAYS)
+def test_what_is_advised_for_arrays_of_totals_can_be_run(start: str, added: str, before: Any) -> None:
+    step = f"{SHARE}\nright = right + {added}\nrows += len(y)"
+    loss = "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)"
+    text = LOOP.replace("total = ", f"import numpy as np\nright = {start}\nrows = total = ").format(
+        step=indent(f"{loss}\n{step}", "    "), epoch="print(right / rows)", options=""
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    remedies = {found.remedy for found in file.diagnoses if found.id == "metrics_gather"}
+    values: dict[str, Any] = {"right": before, "rows": 2}
+    for remedy in remedies:
+        exec(remedy.partition("before the division: ")[2], {"accelerator": _Alone(), "torch": torch}, values)
+    assert type(values["right"]) is type(before) and (values["right"] == before).all() and values["rows"] == 2
+    assert remedies
+
+
+def test_the_entries_of_an_array_are_no_count_of_rows() -> None:
+    loss = "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)"
+    text = LOOP.replace("total = ", "import numpy as np\nright = np.zeros(2)\ntotal = ").format(
+        step=indent(f"{loss}\n{SHARE}\nright += np.array([share(out, y), share(-out, y)])", "    "),
+        epoch="print(right.sum() / right.size)", options=""
+    )  # fmt: skip
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = (found for found in file.diagnoses if found.id == "metrics_gather")
+    assert "right.size" not in found.message and "before the division" not in found.remedy
 
 
 LISTS = """kept.append({kept})
