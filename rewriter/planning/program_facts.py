@@ -266,7 +266,9 @@ class _Analyses(ProgramFacts):
             loads = {unit: [at for ld in part.loads if (at := ld.waits_before)] for unit, part in collected.items()}
             together = [g.node for part in collected.values() for g in part.gathers]
             together += [record.node for record in (*self.training.backwards, *self.training.steps)]
-            files = ReadBack(self.state, self.reach, written, [e.node for e in turns], loads, together)
+            uncertain = (ld.waits_before for part in collected.values() for ld in part.loads if not ld.written)
+            perhaps = {node for node in uncertain if node is not None}
+            files = ReadBack(self.state, self.reach, written, [e.node for e in turns], loads, together, perhaps)
             for unit, part in collected.items():
                 part.read_back = files.waits(unit)
             for unit, finding in files.unsure():

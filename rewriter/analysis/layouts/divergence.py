@@ -427,9 +427,8 @@ class Equality:
     @cached_property
     def _set_keys(self) -> set[str | None]:
         """The constant keys under which something is put into a dict after it was made."""
-        targets = (
-            node.target for unit in self.reach.units for node in unit.names.every(cst.AssignTarget, cst.AugAssign)
-        )  # type: ignore[attr-defined]
+        nodes = (node for unit in self.reach.units for node in unit.names.every(cst.AssignTarget, cst.AugAssign))
+        targets = (node.target for node in nodes if isinstance(node, (cst.AssignTarget, cst.AugAssign)))
         parts = (part.slice for target in targets if isinstance(target, cst.Subscript) for part in target.slice)
         return {key_of(part.value) for part in parts if isinstance(part, cst.Index)}
 
