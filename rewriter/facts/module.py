@@ -320,13 +320,15 @@ class Load(NamedTuple):
     needs_map: bool
     """It has no ``map_location``: every process would load to the device of the process that saved."""
     waits_before: cst.CSTNode | None
-    """The statement before which all processes must wait, because this run wrote the file."""
+    """The statement before which all processes must wait, because this run wrote the file, or may have."""
     because: str
     on_host: bool = False
     """It is loaded to the CPU: a data set, whose batches are moved when a loader yields them, or weights that are
     copied to where the model is."""
     copied: bool = False
     """Only ``load_state_dict`` takes what is loaded, and copies it to where the model is."""
+    written: bool = False
+    """This run writes to the very same path; of another one only a run tells whether it is the same."""
 
     @property
     def needed(self) -> bool:

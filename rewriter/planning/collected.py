@@ -37,6 +37,7 @@ from ..analysis.layouts.batch_artifacts import (
     filled_batches,
     mean_of_batches,
     one_share,
+    own_rows_under,
 )
 from ..analysis.layouts.batch_figures import BatchFigure, told
 from ..analysis.layouts.batch_shapes import tied_shapes
@@ -266,6 +267,7 @@ class Collected:
             self.behaviour = tuple(story(state, self.unit, reach, training, equality, self.gathers))
         if self.program.config.keep_global_batch:
             self.findings.extend(tied_shapes(self.unit, reach, training))
+            self.findings.extend(own_rows_under(state, self.unit, equality.shared))
             if not any(finding.id in _OF_LOSSES for finding in self.findings):
                 self.findings.extend(unclear_losses(state, self.unit, reach, training, equality.shared))
         else:

@@ -11,28 +11,45 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import CallRecord, State, Unit
 from ..analysis.layouts.random_splits import OwnSeed, divides, own_seeds
 from ..analysis.syntax.walk import descendants
+from ..analysis.training.draws import plain_draws
+from ..facts.roles import Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .accelerator_path import Way
 
 
-def too_early(reach: Reach, way: Way, draws: list[tuple[Unit, cst.Call]]) -> Iterator[tuple[Unit, Finding]]:
-    """The draws that happen before the accelerator exists: those that decide about no rows only in the code that
-    creates it, where they can be drawn after that."""
+def too_early(
+    reach: Reach, way: Way, draws: list[tuple[Unit, cst.Call]], rows: Container[cst.CSTNode]
+) -> Iterator[tuple[Unit, Finding]]:
+    """The draws that happen before the accelerator exists: those that become neither rows (``rows``: what these are
+    made of) nor a constant of a model only in the code that creates it, where they can be drawn after that."""
     before = _Before(reach, way)
+    classes = [klass for unit in reach.units for klass in unit.classes.values() if klass.role is Role.MODEL]
+    kept = {node: (name, klass) for klass in classes for name, node in plain_draws(reach.state, klass)}
     for unit, call in draws:
-        here = unit.names.function(call) is way.code
-        if (here or divides(reach.state, call)) and before(unit, call):
-            yield unit, _unseeded(unit, call)
+        effect = "would go on with other values"
+        if divides(reach.state, call):
+            effect = "would split or order the data differently"
+        elif call in rows:
+            effect = "would make different data, and each read a part of its own"
+        elif call in kept:
+            name, klass = kept[call]
+            effect = f"would compute other functions: `{name}` of {klass.node.name.value} is no parameter"
+        elif unit.names.function(call) is not way.code:
+            continue
+        if before(unit, call):
+            yield unit, _unseeded(unit, call, effect)
 
 
-def seeded_apart(state: State, reach: Reach, way: Way, given: Container[cst.CSTNode]) -> Iterator[tuple[Unit, Finding]]:
+def seeded_apart(
+    state: State, reach: Reach, way: Way, given: Container[cst.CSTNode], rows: Container[cst.CSTNode]
+) -> Iterator[tuple[Unit, Finding]]:
     """
-    The seeds that differ between processes, and by which rows are chosen or ordered.
+    The seeds that differ between processes, and by which rows are made, chosen or ordered.
 
     Not those of NumPy's and Python's generators that are made equal after that, when the accelerator is created, unless
     one of torch's differs as well; nor those that are drawn when the generators are equal. ``given``: calls whose
-    values all processes receive from the main process.
+    values all processes receive from the main process; ``rows``: calls that rows are made of.
     """
     before = _Before(reach, way)
 
@@ -43,7 +60,7 @@ def seeded_apart(state: State, reach: Reach, way: Way, given: Container[cst.CSTN
         unit = state.calls[source].unit if isinstance(source, cst.Call) else None
         return source not in given and (not is_draw(source) or (unit is not None and before(unit, source)))
 
-    seeds = [e for e in own_seeds(state, reach) if not e.sources or any(map(differs, e.sources))]
+    seeds = [e for e in own_seeds(state, reach, rows) if not e.sources or any(map(differs, e.sources))]
     torch = any(each.generator == "torch" for each in seeds)
     for each in seeds:
         draw = each.draw
@@ -59,24 +76,26 @@ def _apart(found: OwnSeed, drawn: CallRecord) -> Finding:
         " ".join(unit.names.module.code_for_node(call).split())
         for unit, call in ((found.unit, found.seed), (drawn.unit, drawn.node))
     )
+    effect, epochs = "makes other data on each: every rank would read a part of a data set of its own", ""
+    if found.divides:
+        effect = "chooses or orders the data differently on each: some rows would be read by several ranks, and others "
+        effect, epochs = f"{effect}by none", ", with the epoch added where each epoch needs another order"
     sure = not found.sources or any(node in found.sources for node in descendants(found.seed))
     return Finding(
         "unseeded",
         found.seed,
-        f"`{seed}` {'seeds' if sure else 'may seed'} every rank differently, so that `{draw}` chooses or orders the "
-        "data differently on each: some rows would be read by several ranks, and others by none",
-        "use a number that is the same on all ranks, with the epoch added where each epoch needs another order",
+        f"`{seed}` {'seeds' if sure else 'may seed'} every rank differently, so that `{draw}` {effect}",
+        f"use a number that is the same on all ranks{epochs}",
         Severity.REVIEW,
     )
 
 
-def _unseeded(unit: Unit, call: cst.Call) -> Finding:
+def _unseeded(unit: Unit, call: cst.Call, effect: str) -> Finding:
     text = " ".join(unit.names.module.code_for_node(call).split())
     return Finding(
         "unseeded",
         call,
-        f"`{text}` runs before seeds are synchronised: every rank draws other numbers, so that ranks would split or "
-        "order the data differently",
+        f"`{text}` runs before seeds are synchronised: every rank draws other numbers, so that ranks {effect}",
         "seed the script at the top (torch.manual_seed, np.random.seed, random.seed), or create the accelerator first",
         Severity.REVIEW,
     )

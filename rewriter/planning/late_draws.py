@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Reach
+from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import Klass, State, Unit
 from ..analysis.devices.after_prepare import AfterPrepare, NewLayers
 from ..analysis.devices.use_before_prepare import Stands
-from ..analysis.training.draws import plain_draws, split_draws, weight_draws
+from ..analysis.training.draws import plain_draws, split_draws, value_draws, weight_draws
 from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .prepare import PreparePlan
 
 
-def too_late(state: State, reach: Reach, plan: PreparePlan) -> Iterator[tuple[Unit, Finding]]:
-    """The weights and the random splits that are drawn after the last ``prepare`` of a model; what new layers keep of
-    a draw."""
+def too_late(
+    state: State, reach: Reach, plan: PreparePlan, rows: Container[cst.CSTNode]
+) -> Iterator[tuple[Unit, Finding]]:
+    """The weights, the random splits and the rows (``rows``: what they are made of) that are drawn after the last
+    ``prepare`` of a model; what new layers keep of a draw."""
     models = {origin: stands for origin, stands in plan.stands.items() if origin.role is Role.MODEL}
     after = AfterPrepare(reach, models.values())
     for draws, finding in ((weight_draws(state, reach), _redrawn), (split_draws(state, reach), _split)):
@@ -26,6 +30,11 @@ def too_late(state: State, reach: Reach, plan: PreparePlan) -> Iterator[tuple[Un
             late = after.site(draw)
             if late is not None:
                 yield state.calls[late].unit, finding(late)
+    seeds = (call for call, record in state.calls.items() if questions.seeds(outside_name(record)) == "torch")
+    again = any(after.site(seed) is not None for seed in seeds if reach.function_of(seed) in reach.reachable)
+    for draw in value_draws(state, reach) if not again else ():
+        if draw in rows and after.site(draw) is not None:
+            yield state.calls[draw].unit, _made(state.calls[draw].unit, draw)
     yield from _of_layers(state, reach, models)
 
 
@@ -39,7 +48,7 @@ def _of_layers(state: State, reach: Reach, models: Mapping[Origin, Stands]) -> I
             yield state.calls[site].unit, _resting(site, state.calls[site].unit)
         for part in (part for part in state.klass if isinstance(part, Origin) and part.node in found):
             assert isinstance(part.node, cst.Call)
-            site, kept = found[part.node], next(plain_draws(state, state.klass[part]), None)
+            site, kept = found[part.node], next((name for name, _ in plain_draws(state, state.klass[part])), None)
             if kept is not None and site not in told:
                 told.add(site)
                 yield state.calls[site].unit, _grown(site, state.klass[part], kept)
@@ -53,6 +62,19 @@ def _redrawn(site: cst.Call) -> Finding:
         "different weights",
         "draw them before the model is prepared; in a loop over folds, build the model and its optimizer in each round",
         Severity.BLOCKED,
+    )
+
+
+def _made(unit: Unit, draw: cst.Call) -> Finding:
+    text = " ".join(unit.names.module.code_for_node(draw).split())
+    return Finding(
+        "late-draw",
+        draw,
+        f"`{text}` makes rows of the data after prepare(...), from where on each process draws other numbers: ranks "
+        "would make different data, and each read a part of its own",
+        "draw it before the model is prepared, or by a generator that is the same everywhere: "
+        "torch.Generator().manual_seed(0)",
+        Severity.REVIEW,
     )
 
 

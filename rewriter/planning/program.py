@@ -19,6 +19,7 @@ from ..analysis.distributed.distribution import by_hand, settled
 from ..analysis.distributed.guards import Guards
 from ..analysis.distributed.manual_ddp import ByHand
 from ..analysis.distributed.rank_questions import RankQuestions
+from ..analysis.distributed.row_sources import row_sources
 from ..analysis.distributed.tracing import Tracer
 from ..analysis.effects.folders import received
 from ..analysis.layouts.by_hand.plan import ShardedBatches, batches_by_hand
@@ -85,6 +86,11 @@ class ProgramFacts:
         self.window: Window | None = None
         self.unsynced: tuple[Unit, Unsynced] | None = None
         self.draws = unseeded(state, self.reach) if self.existing is None and self.hand is None else []
+
+    @cached_property
+    def rows(self) -> set[cst.CSTNode]:
+        """The calls of whose values the rows of loaders may be made."""
+        return row_sources(self.state, self.reach)
 
     @cached_property
     def gradient_path(self) -> GradientPath:

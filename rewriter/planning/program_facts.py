@@ -152,15 +152,15 @@ class _Analyses(ProgramFacts):
                 evaluation.leave("it has no access to the accelerator")
             collected, way = self._collected(evaluations)
         collected, way = self._decided(evaluations, collected, way)
-        early = [*too_early(self.reach, way, self.draws)]
+        early = [*too_early(self.reach, way, self.draws, self.rows)]
         if self.existing is None and self.hand is None:
             given = {received.source for part in collected.values() for received in part.received}
-            early += seeded_apart(self.state, self.reach, way, given)
+            early += seeded_apart(self.state, self.reach, way, given, self.rows)
         for unit, finding in early:
             collected[unit].findings.append(finding)
         plan = collected[self.reach.units[0]].plan
         if self.existing is None and not self.settled:
-            for unit, finding in too_late(self.state, self.reach, plan):
+            for unit, finding in too_late(self.state, self.reach, plan, self.rows):
                 collected[unit].findings.append(finding)
         self.stands = plan.stands
         self.prepared = frozenset(o for part in collected.values() for o in part.plan.prepared)
@@ -268,7 +268,9 @@ class _Analyses(ProgramFacts):
             loads = {unit: [at for ld in part.loads if (at := ld.waits_before)] for unit, part in collected.items()}
             together = [g.node for part in collected.values() for g in part.gathers]
             together += [record.node for record in (*self.training.backwards, *self.training.steps)]
-            files = ReadBack(self.state, self.reach, written, [e.node for e in turns], loads, together)
+            uncertain = (ld.waits_before for part in collected.values() for ld in part.loads if not ld.written)
+            perhaps = {node for node in uncertain if node is not None}
+            files = ReadBack(self.state, self.reach, written, [e.node for e in turns], loads, together, perhaps)
             for unit, part in collected.items():
                 part.read_back = files.waits(unit)
             for unit, finding in files.unsure():

@@ -48,9 +48,9 @@ def share_unseeded(world: World) -> None:
         numpy = sys.modules.get("numpy")
         if numpy is not None and numbers is not None:
             numpy.random.set_state(numbers)
-        if apart:
-            torch.manual_seed(seed)
-            torch.set_rng_state(state)
+    if apart:  # on rank 0 too, for the generators of its GPU, which are not seeded by that of the CPU
+        torch.manual_seed(seed)
+        torch.set_rng_state(state)
 
 
 def _hosts() -> tuple[Any, Any]:

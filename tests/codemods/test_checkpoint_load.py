@@ -782,3 +782,15 @@ def test_a_class_of_the_script_may_keep_what_it_loads(migrated: Callable[[str], 
     kept = "class Kept:\n    def load_state_dict(self, state):\n        self.shadow = state\n\ndef restore"
     text = migrated(HELPER.replace("def restore", kept).format(body="    Kept().load_state_dict(torch.load(path))"))
     assert "torch.load(path, map_location=accelerator.device)" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "because"),
+    [("'last.pt'", "this run wrote the file"), ("sys.argv[1]", "this run may have written the file")],
+    ids=["the path of the save", "a path from outside"],
+)
+def test_the_reason_says_whether_it_is_certain_who_wrote_the_file(path: str, because: str) -> None:
+    loads = f"torch.save(model.state_dict(), 'last.pt')\nmodel.load_state_dict(torch.load({path}))\n"
+    (file,) = migrate([decode(f"import sys\n{TRAINS}{loads}".encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "accelerator.wait_for_everyone()\n" in file.after.decode()
+    assert [edit.reason for edit in file.changes if edit.reason.startswith("this run")] == [because]

@@ -427,3 +427,31 @@ for step in range(9):
 def test_an_evaluation_beside_the_steps_is_no_part_of_the_training(off: str, migrated: Migrated) -> None:
     text = migrated(script(WITHOUT_GRADIENT.format(off=off)))
     assert "i = accelerator.shard_batch(torch.randint(100, (16,)))" in text
+
+
+CHOSEN = """\
+import sys
+def measure(out, y):
+    if sys.argv[1] == "first":
+        return {first}
+    return {second}
+for step in range(9):
+    i = torch.randint(100, (16,))
+    loss = measure(model(x[i]), y[i])"""
+ROOT = "torch.sqrt(F.cross_entropy(out, y))"
+
+
+def test_a_loss_that_may_be_chosen_and_is_no_mean_is_named(result: Callable[..., FileResult]) -> None:
+    """The option that is given may be the mean, which is cut as ever: it is refused for the other one no more than with
+    a loader."""
+    file = result(script(CHOSEN.format(first="F.cross_entropy(out, y)", second=ROOT)))
+    assert "i = accelerator.shard_batch(torch.randint(100, (16,)))" in file.after.decode()
+    told = {found.id: found for found in file.diagnoses}
+    assert told.keys() == {"weighted-mean", "sharded-batch"}
+    assert "if another loss is chosen" in told["weighted-mean"].remedy
+    assert "what one process computes, but for the loss that another finding names" in told["sharded-batch"].message
+
+
+@pytest.mark.parametrize("first", [ROOT, "F.cross_entropy(out, y, reduction='sum')"], ids=["no other", "or a sum"])
+def test_a_loss_that_is_no_mean_whatever_is_chosen_is_refused(first: str, check_noop: Callable[..., None]) -> None:
+    check_noop(script(CHOSEN.format(first=first, second=ROOT)), "no-data-parallel-axis")

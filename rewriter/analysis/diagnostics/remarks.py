@@ -134,13 +134,14 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
     for record in training.backwards:
         for part in held(backward_layout(state, record)) if record.unit is unit else ():
             if isinstance(part, Unclear) and part.bent:
+                chosen = "if another loss is chosen, or " if part.otherwise else ""
                 yield Finding(
                     "weighted-mean",
                     part.node if part.node in unit.names.parents else record.node,
                     "this loss takes a logarithm, a root or another function that is not linear of a sum or mean over "
                     "the batch: each process uses its own shard, so the result is close to the original's but not "
                     "equal to it",
-                    "no action needed if close is good enough; otherwise keep this script on one device",
+                    f"no action needed {chosen}if close is good enough; otherwise keep this script on one device",
                 )
                 return
             if isinstance(part, Partial) and part.uneven:

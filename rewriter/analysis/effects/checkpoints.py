@@ -155,7 +155,7 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
             data = _is_data(state, unit, reach, call)
             because = "each process would load to the device of the process that saved it"
             copied = not data and statement is None and _is_copied(reach, unit, call)
-            yield Load(call, needs_map, statement, because, data, copied)
+            yield Load(call, needs_map, statement, because, data, copied, path in written)
 
 
 def _before_questions(unit: Unit, call: cst.Call) -> cst.CSTNode:

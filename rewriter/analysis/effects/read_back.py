@@ -26,6 +26,7 @@ from .file_uses import FileUse, FileUses
 from .path_roots import Root
 
 _WROTE, _TAKEN = "this run wrote the file", "every process has read the file that is taken away here, or written anew"
+_MAY_HAVE_WRITTEN = "this run may have written the file"
 _PASSED = (cst.With, cst.IndentedBlock)
 """What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes
 can wait."""
@@ -55,6 +56,7 @@ class ReadBack:
         guarded_writes: the statements by which the main process alone writes, in each module.
         turns: what one process does before the others, which have waited for it when they come to read.
         loads: the statements before which all wait for a checkpoint, in each module.
+        perhaps: those of them whose path is not that of a file which the script certainly writes.
         joining: where all processes come together anyway: a backward pass, a gather.
     """
 
@@ -66,6 +68,7 @@ class ReadBack:
         turns: Iterable[cst.CSTNode] = (),
         loads: Mapping[Unit, Sequence[cst.CSTNode]] | None = None,
         joining: Iterable[cst.CSTNode] = (),
+        perhaps: Container[cst.CSTNode] = (),
     ) -> None:
         self.state, self.reach = state, reach
         self._turns = {below for node in turns for below in descendants(node)}
@@ -75,11 +78,14 @@ class ReadBack:
         self._loads = {node: unit for unit, nodes in (loads or {}).items() for node in nodes}
         written = list(uses.written())
         self._writes, self._reads = _alike(written, list(uses.read()) if written else [])
+        self._perhaps: set[_Meeting] = set()
         self._met = self._meetings(self._writes, [*self._reads, *(uses.asked() if written else ())])
         writers = {place: None for places in self._makers(written).values() for place in places} if loads else {}
         for unit, nodes in (loads or {}).items():
             own = [node for at, node in writers if at is unit]
-            self._met.setdefault(unit, []).extend(_of_load(unit, node, own) for node in nodes)
+            of_loads = [(node, _of_load(unit, node, own)) for node in nodes]
+            self._met.setdefault(unit, []).extend(met for _, met in of_loads)
+            self._perhaps.update(met for node, met in of_loads if node in perhaps)
         taken = list(uses.taken())
         self._left = self._meetings(uses.kept(), taken, taken=True) if taken else {}
 
@@ -90,7 +96,8 @@ class ReadBack:
         met = _needed(unit, [*self._met.get(unit, ()), *left])
         why: dict[cst.CSTNode, str] = {}
         for each in met:
-            why.setdefault(each.node, _TAKEN if each in left else _WROTE)
+            may = _MAY_HAVE_WRITTEN if each in self._perhaps else _WROTE
+            why.setdefault(each.node, _TAKEN if each in left else may)
         rows = for_rows(self.state, self.reach)  # of which other processes have others
         open_ = [node for node in why if not waits(unit, node) and unit.names.function(node) not in rows]
         return [Wait(node, why[node]) for node in open_]

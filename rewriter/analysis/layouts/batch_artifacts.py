@@ -22,7 +22,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .divergence import Equality
-from .engine.layout import Partial, inner
+from .engine.layout import Partial, ShardSize, inner
 from .epoch_quotients import RowTotals, datasets
 from .last_batches import drops_last, option
 from .loop_layouts import LoopLayouts, layouts_of
@@ -142,32 +142,66 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
         layouts: LoopLayouts | None = None
         for node in sorted(adds, key=unit.names.order):
             binding = unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
-            quotient = (
-                _other_quotient(reach, unit, loop, loaders, inside, node, binding) if binding is not None else None
-            )
-            if quotient is None or binding is None:
+            counts = _Counts(reach, unit, loop, loaders)
+            shown = _never_divided(reach, unit, binding, inside) if binding is not None else None
+            quotient = _divided(unit, binding, inside, counts) if binding is not None and shown is None else None
+            if binding is None or (shown is None and quotient is None):
                 continue
             layouts = layouts or layouts_of(state).loop(unit, loop)
-            if _adds_mean(state, unit, layouts, node):
-                told = f"`{binding.name}` adds up means over batches and is divided by {quotient[1]}"
-                remedy = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
-                yield node, Finding("mean-of-batches", quotient[0], told, remedy)
+            divisors = list(_divisors(node.value))
+            if shown is not None and not all(counts.fixed(one) or _counts_rows(layouts, one) for one in divisors):
+                continue
+            if not _adds_mean(state, unit, layouts, node):
+                continue
+            told, remedy = f"`{binding.name}` adds up means over batches and is divided by", _BY_BATCHES
+            if quotient is not None:
+                yield node, Finding("mean-of-batches", quotient[0], f"{told} {quotient[1]}", remedy)
+                continue
+            assert shown is not None
+            if divisors:
+                by = " and ".join(f"`{unit.names.module.code_for_node(one)}`" for one in divisors)
+                told = f"{told} {by} in each, and by nothing after that"
+                if any(_counts_rows(layouts, one) for one in divisors):  # with the global batch kept, N times fewer
+                    remedy = f"multiply it by the number of processes: {binding.name} * accelerator.num_processes"
+            else:
+                told = f"{told} nothing"
+            yield node, Finding("mean-of-batches", shown, f"{told}: {_FEWER}", remedy)
 
 
-def _other_quotient(
-    reach: Reach,
-    unit: Unit,
-    loop: cst.For,
-    loaders: Iterable[Origin],
-    inside: Container[cst.CSTNode],
-    node: cst.AugAssign,
-    binding: Binding,
-) -> tuple[cst.CSTNode, str] | None:
-    """Where a total is divided by something else than the number of batches, or shown as it is; and by what."""
-    shown = _never_divided(unit, binding, inside)
-    if shown is not None and not any(isinstance(n, cst.Divide) for n in _operators(node.value)):
-        return shown, "nothing: on N processes there are N times fewer batches to add up"
-    return _divided(unit, binding, inside, _Counts(reach, unit, loop, loaders))
+_BY_BATCHES = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
+_FEWER = "on N processes there are N times fewer batches to add up"
+
+
+def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
+    """Means that are divided by the number of a batch's rows and added up: with the global batch kept, each process has
+    fewer of them."""
+    for loop in state.loaders:
+        if loop not in shared or not isinstance(loop, cst.For) or loop not in unit.names.parents:
+            continue
+        adds = [n for n in descendants(loop) if isinstance(n, cst.AugAssign) and isinstance(n.operator, cst.AddAssign)]
+        divided = [(node, divisors) for node in adds if (divisors := list(_divisors(node.value)))]
+        layouts = layouts_of(state).loop(unit, loop) if divided else None
+        for node, divisors in divided if layouts is not None else ():
+            own = next((one for one in divisors if layouts is not None and _counts_rows(layouts, one)), None)
+            if own is not None and layouts is not None and _adds_mean(state, unit, layouts, node):
+                code = unit.names.module.code_for_node
+                yield Finding(
+                    "mean-of-batches",
+                    node,
+                    f"`{code(node.target)}` adds up a mean that is divided by `{code(own)}`, the number of rows, and "
+                    "each process has only its share of the batch: on N processes the result is N times larger",
+                    f"divide by the number of processes too: {code(node.target)} / accelerator.num_processes",
+                )
+
+
+def _divisors(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    for node in descendants(value):
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+            yield node.right
+
+
+def _counts_rows(layouts: LoopLayouts, node: cst.BaseExpression) -> bool:
+    return isinstance(inner(layouts.value(node)), ShardSize)
 
 
 def early_lengths(
@@ -336,20 +370,26 @@ class _Counts:
             return f"the number of samples: {fewer}"
         if any(self.rows.divided(self.unit, value) for value in values):
             return f"the number of batches of one process alone, counted by hand: {fewer}"
+        if self.fixed(node):
+            return f"`{self.unit.names.module.code_for_node(node)}`, the same for any number of processes: {fewer}"
         return None
 
+    def fixed(self, node: cst.BaseExpression) -> bool:
+        """Whether a divisor is a number that is written down."""
+        values = seen_values(self.unit.names, node) if isinstance(node, cst.Name) else [node]
+        return bool(values) and all(isinstance(value, (cst.Integer, cst.Float)) for value in values)
 
-def _operators(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    return (n.operator for n in descendants(node) if isinstance(n, cst.BinaryOperation))
 
-
-def _never_divided(unit: Unit, total: Binding, inside: Container[cst.CSTNode]) -> cst.CSTNode | None:
-    """Where a total is shown or kept as it is, and nothing is computed from it; None where something is."""
+def _never_divided(
+    reach: Reach, unit: Unit, total: Binding, inside: Container[cst.CSTNode], depth: int = 0
+) -> cst.CSTNode | None:
+    """Where a total is shown or kept as it is, and nothing is computed from it, also by the callers of a function that
+    returns it; None where something is."""
     shown: cst.CSTNode | None = None
     for read in total.reads:
         if read in inside:
             continue
-        node = _shown_as(unit, read)
+        node = _shown_as(unit, read) or (_shown_by_callers(reach, unit, read, depth) if depth < _CALLERS else None)
         if node is None:
             return None
         shown = shown or node
@@ -357,7 +397,35 @@ def _never_divided(unit: Unit, total: Binding, inside: Container[cst.CSTNode]) -
     return None if divides else shown
 
 
-def _shown_as(unit: Unit, read: cst.Name) -> cst.CSTNode | None:
+def _shown_by_callers(reach: Reach, unit: Unit, read: cst.Name, depth: int) -> cst.CSTNode | None:
+    """The return of a total that all callers show as it is; None where that is not certain."""
+    around = next(unit.names.enclosing(read, cst.Return), None)
+    value = around.value if isinstance(around, cst.Return) else None
+    given = [part.value for part in value.elements] if isinstance(value, cst.Tuple) else [value]
+    if read not in given:
+        return None
+    place = given.index(read) if isinstance(value, cst.Tuple) else None
+    shown = []
+    for site in reach.sites(unit.names.function(read)):
+        caller = reach.state.calls[site].unit
+        if place is None and _shown_as(caller, site) is not None:
+            shown.append(True)
+            continue
+        assign = caller.names.parents.get(site)
+        target: cst.CSTNode | None = assign.targets[0].target if isinstance(assign, cst.Assign) else None
+        if place is not None:
+            many = isinstance(target, cst.Tuple) and place < len(target.elements)
+            target = target.elements[place].value if isinstance(target, cst.Tuple) and many else None
+        binding = caller.names.binding(target) if isinstance(target, cst.Name) else None
+        shown.append(binding is not None and _never_divided(reach, caller, binding, (), depth + 1) is not None)
+    return read if shown and all(shown) else None
+
+
+_CALLERS = 3
+"""So many functions are followed up to where a total is shown."""
+
+
+def _shown_as(unit: Unit, read: cst.BaseExpression) -> cst.CSTNode | None:
     """The value of a read that a text, a log or a list takes as it is; None where it is not certain that one does."""
     node: cst.CSTNode = read
     for around in unit.names.ancestors(read):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import libcst as cst
 
@@ -18,9 +19,10 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.containers import key_of
 from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
-from ..dataflow.values import Bound, CallRecord, External, Function, Instance, State, Unit, origins
+from ..dataflow.values import Bound, CallRecord, External, Function, Instance, Mapping, State, Unit, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
 from ..syntax.scopes import Binding
@@ -390,7 +392,7 @@ class Equality:
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What an expression depends on."""
-        if node in self._whole or _asks_for_none(node):
+        if node in self._whole or _asks_for_none(node) or self._asks_for_key(node):
             return
         if node in self._cut:
             yield DivergenceSource(node)
@@ -406,6 +408,29 @@ class Equality:
         elif not isinstance(node, cst.FunctionDef) and not _is_width(node):
             for child in children(node):
                 yield from self._keys(unit, child)
+
+    def _asks_for_key(self, node: cst.CSTNode) -> bool:
+        """``"loss" in figures``: whether a batch, an output of a model or a dict that is written out once has a key
+        that is never set after that is the same on all processes, whatever its values are."""
+        if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+            return False
+        asked, key = node.comparisons[0], key_of(node.left)
+        if key is None or not isinstance(asked.operator, (cst.In, cst.NotIn)):
+            return False
+        slot = self.state.values.get(asked.comparator)
+        held = list(slot.things) if slot is not None else []
+        dicts = [thing for thing in held if isinstance(thing, Mapping)]
+        given = [thing for thing in held if isinstance(thing, Origin) and thing.role in (Role.OUTPUT, Role.BATCH)]
+        known = bool(held) and len(dicts) < 2 and len(dicts) + len(given) == len(held)
+        return known and not any(each.rest.things for each in dicts) and key not in self._set_keys
+
+    @cached_property
+    def _set_keys(self) -> set[str | None]:
+        """The constant keys under which something is put into a dict after it was made."""
+        nodes = (node for unit in self.reach.units for node in unit.names.every(cst.AssignTarget, cst.AugAssign))
+        targets = (node.target for node in nodes if isinstance(node, (cst.AssignTarget, cst.AugAssign)))
+        parts = (part.slice for target in targets if isinstance(target, cst.Subscript) for part in target.slice)
+        return {key_of(part.value) for part in parts if isinstance(part, cst.Index)}
 
     def _name(self, unit: Unit, node: cst.Name) -> Iterator[Key]:
         binding = unit.names.binding(node)

@@ -131,8 +131,10 @@ class _Loop:
         alone = [t for t in totals if self._chosen_locally(t)]
         rest = [t for t in totals if t not in alone]
         plan = EpochPlan({t: list(self._losses(t)) for t in rest})
-        others = [t for t in rest if self._tensors_in(t) or self._has_numbers_alone(t, plan)]
-        self.joint = {t: f for t in totals if (f := joint_figure(self.layouts, t.value)) is not None}
+        rated = [t for t in rest if plan.reduced[t] and self._is_rated(t)]
+        others = [t for t in rest if t not in rated and (self._tensors_in(t) or self._has_numbers_alone(t, plan))]
+        joint = ((t, joint_figure(self.layouts, t.value)) for t in totals if t not in rated)
+        self.joint = {t: figure for t, figure in joint if figure is not None}
         gathered = [t for t in others if self._is_gathered(t)]
         lists = [t for t in rest if self._lists_rows(t)]
         if any(t in gathered for t in lists) and any(t not in gathered for t in lists):
@@ -144,8 +146,9 @@ class _Loop:
             numbers = self._by_numbers(total, plan)
             if numbers is None:
                 alone.append(total)
-            else:
-                plan.reduced[total] = numbers
+            plan.reduced[total] = numbers or []
+        meeting = [t for t in rated if any(self._reads_joined(value, plan) for value in t.value)]
+        alone += plan.leave(meeting)
         quotients = Quotients(self.reach, self.unit, self.reach.loaders(self.loop), totals)
         alone = self._halves(alone, plan, quotients)
         yield from self._left([t for t in totals if t in alone], quotients)
@@ -223,7 +226,8 @@ class _Loop:
     def _is_weighed(self, total: Total) -> bool:
         """Whether the number of rows weighs what is added: ``loss.item() * len(y)``, ``meter.update(mean, len(y))``."""
         parts = (part for value in total.value for part in descendants(value) if isinstance(part, _EXPRESSIONS))
-        return any(isinstance(inner(self.layouts.value(part)), ShardSize) for part in parts)
+        weighed = any(isinstance(inner(self.layouts.value(part)), ShardSize) for part in parts)
+        return weighed and not self._is_rated(total)
 
     def _joined(self, gather: Gather, totals: list[Total]) -> Iterator[BatchFigure]:
         """What is computed from the rows of all, and perhaps is no sum over them."""
@@ -239,6 +243,20 @@ class _Loop:
         if any(self._local(v) or self._is_number(v) for v in total.value):
             return True
         return any(self._decides(d) for d in self._deciding(total))
+
+    def _is_rated(self, total: Total) -> bool:
+        """Whether a loss is divided by the number of rows of its batch, and nothing else of the batch is in what is
+        added. It is joined as the loss is: the number is about the same on all processes, while joined rows are
+        several times as many."""
+        divisors: list[cst.BaseExpression] = []
+        for value in total.value:
+            for node in descendants(value):
+                if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+                    divisors += [node.right] if isinstance(inner(self.layouts.value(node.right)), ShardSize) else []
+        counted = {node for divisor in divisors for node in descendants(divisor)}
+        names = [name for name in self._names(total) if name not in counted]
+        others = (name for name in names if not self._is_loss(name) and not self._read_off(name))
+        return bool(divisors) and not any(self._local(name) for name in others)
 
     def _has_numbers_alone(self, total: Total, plan: EpochPlan) -> bool:
         """Whether what is added is made of numbers, with no tensor and no loss in sight."""

@@ -7,7 +7,7 @@ makes the generators those of the first process when it is made, so that it must
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 import libcst as cst
@@ -30,19 +30,24 @@ class OwnSeed(NamedTuple):
     sources: tuple[cst.CSTNode, ...]
     """The calls that make the seed differ, or draw it; none where it is left to the system."""
     draw: CallRecord | None
-    """A call that chooses or orders rows by it, if there is one."""
+    """A call that chooses or orders rows by it, or makes them, if there is one."""
+    divides: bool
+    """It chooses or orders them."""
 
 
-def own_seeds(state: State, reach: Reach) -> Iterator[OwnSeed]:
-    """The seeds that differ between processes (the clock, nothing at all), or may."""
+def own_seeds(state: State, reach: Reach, rows: Container[cst.CSTNode]) -> Iterator[OwnSeed]:
+    """The seeds that differ between processes (the clock, nothing at all), or may. ``rows``: calls that rows are made
+    of."""
     records = [r for r in state.calls.values() if reach.function_of(r.node) in reach.reachable]
     seeds = [(record, sources) for record in records if (sources := _of_process(state, record)) is not None]
     for record, sources in seeds:
         if _of_one_row(reach, record):
             continue
         name = outside_name(record)
-        drawn = (draw for draw in records if _decides(draw, record) and not _of_one_row(reach, draw))
-        yield OwnSeed(record.unit, record.node, questions.seeds(name), sources, next(drawn, None))
+        drawn = [draw for draw in records if _draws_by(draw, record) and not _of_one_row(reach, draw)]
+        chosen = next((draw for draw in drawn if _decides(draw, record)), None)
+        made = next((draw for draw in drawn if draw.node in rows), None)
+        yield OwnSeed(record.unit, record.node, questions.seeds(name), sources, chosen or made, chosen is not None)
 
 
 def _of_process(state: State, record: CallRecord, *, drawn: bool = True) -> tuple[cst.CSTNode, ...] | None:
@@ -62,14 +67,22 @@ def _of_process(state: State, record: CallRecord, *, drawn: bool = True) -> tupl
     return tuple(found) or None
 
 
-def _decides(record: CallRecord, seed: CallRecord) -> bool:
-    """Whether a call chooses or orders rows by a generator that another one seeds, or makes."""
-    seeded = outside_name(seed)
-    generator = questions.seeds(seeded)
+def _draws_by(record: CallRecord, seed: CallRecord) -> bool:
+    """Whether a call draws from a generator that another one seeds, or makes."""
+    generator = questions.seeds(outside_name(seed))
     if not generator:
-        return seed.node in _makers(record) and questions.divides_by(seeded, method_name(record.node))
+        return seed.node in _makers(record)
     name = outside_name(record)
-    return _orders(name) and _kind(record.node, name) == generator
+    return generator in (_kind(record.node, name), _values(name))
+
+
+def _decides(record: CallRecord, seed: CallRecord) -> bool:
+    """Whether a call that draws from such a generator chooses or orders rows."""
+    seeded = outside_name(seed)
+    if not questions.seeds(seeded):
+        return questions.divides_by(seeded, method_name(record.node))
+    name = outside_name(record)
+    return _orders(name) and _kind(record.node, name) is not None
 
 
 def _makers(record: CallRecord) -> list[cst.CSTNode]:

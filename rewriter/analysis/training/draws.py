@@ -14,7 +14,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.expressions import PARAMETERS
 from ..dataflow.values import CallRecord, External, Klass, State, Unit, Unknown, origins
-from ..syntax.nodes import dotted
+from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
 
 _TRANSFORMS = re.compile(
@@ -70,15 +70,16 @@ def _is_weight(state: State, node: cst.BaseExpression) -> bool:
     return bool(origins(state.values.get(node), Role.PARAMETERS))
 
 
-def plain_draws(state: State, klass: Klass) -> Iterator[str]:
+def plain_draws(state: State, klass: Klass) -> Iterator[tuple[str, cst.CSTNode]]:
     """The attributes in which an object of a class keeps, as plain tensors, what torch has drawn or random weights."""
     names = klass.unit.names
     for assign in (node for node in descendants(klass.node) if isinstance(node, cst.Assign)):
         target, function = assign.targets[0].target, names.function(assign)
         made = isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
         if made and dotted(target).startswith("self.") and not _registered(state, assign.value):
-            if any(_is_random(state, node) for node in descendants(assign.value)):
-                yield dotted(target)
+            drawn = next((node for node in descendants(assign.value) if _is_random(state, node)), None)
+            if drawn is not None:
+                yield dotted(target), drawn
 
 
 def _registered(state: State, value: cst.BaseExpression) -> bool:
@@ -100,6 +101,15 @@ def split_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
         split = questions.splits(outside_name(record))
         if split is not None and split.generator == "torch" and reach.function_of(call) in reach.reachable:
             if all(arg.keyword is None or arg.keyword.value != "generator" for arg in call.args):
+                yield call
+
+
+def value_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
+    """What torch's own generator draws outside the loops over batches, where numbers are data and no noise."""
+    for call, record in state.calls.items():
+        found = questions.draws(outside_name(record))
+        if found is not None and found.generator == "torch" and reach.function_of(call) in reach.reachable:
+            if keyword(call, "generator") is None and not reach.batch_loops(call, record.unit):
                 yield call
 
 

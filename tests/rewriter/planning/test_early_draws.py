@@ -53,7 +53,7 @@ PLAIN = {
     "of its own generator": "rows = np.random.RandomState(0).permutation(90)",
     "made-up values": "rows = list(range(90))\nnoise = torch.randn(90)",
     "nothing": "rows = list(range(90))",
-    "a number": "rows = list(range(random.randint(80, 90)))",
+    "a number": "rows = list(range(90))\ncount = random.randint(80, 90)",
     "a seed by which nothing is chosen": "rows = list(range(90))\ntorch.manual_seed(random.randint(1, 99))",
 }
 
@@ -110,6 +110,96 @@ def main():
 
 main()
 """
+
+
+MADE = """\
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+
+class Waves(Dataset):
+    def __init__(self):
+        self.points = self.draw()
+
+    def draw(self):
+        {numpy}
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return self.points[i], self.points[i]
+
+
+class Mixing(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(4, 4)
+        self.start = torch.nn.Parameter(torch.randn(4))
+        {kept}
+
+    def forward(self, x):
+        return self.last(x + self.start)
+
+
+def train(model, data):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = model.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=4):
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+def main():
+    noise = torch.randn(4)
+    print(noise)
+    {data}
+    train(Mixing(), {given})
+
+
+{seed}
+main()
+"""
+MAKES = {
+    "numpy, in a method": {"numpy": "return torch.from_numpy(np.random.randn(64, 4))", "given": "Waves()"},
+    "torch": {"data": "x = 2 * torch.rand(64, 4)", "given": "TensorDataset(x, x)"},
+    "torch, in a constant of the model": {"kept": "self.mix = torch.randn(4, 4)"},
+}
+
+
+def made(
+    numpy: str = "pass", kept: str = "pass", data: str = "pass", given: str = "None", seed: str = "", train: str = MADE
+) -> list[str]:
+    text = train.format(numpy=numpy, kept=kept, data=data, given=given, seed=seed)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "    accelerator = Accelerator()\n" in file.after.decode()
+    return [finding.message for finding in file.diagnoses if finding.id == "unseeded"]
+
+
+@pytest.mark.hazard("R3", "X33")
+@pytest.mark.parametrize("parts", MAKES.values(), ids=MAKES)
+def test_data_or_a_constant_made_before_the_function_that_trains_is(parts: dict[str, str]) -> None:
+    """Numbers that become rows or a tensor which no ``prepare`` makes equal; the noise beside them does not matter."""
+    (message,) = made(**parts)
+    assert message.partition(": ")[2] == "every rank draws other numbers, so that ranks " + (
+        "would compute other functions: `self.mix` of Mixing is no parameter"
+        if "kept" in parts
+        else "would make different data, and each read a part of its own"
+    )
+    assert made(**parts, seed="torch.manual_seed(0)\nnp.random.seed(0)") == []
+
+
+def test_data_that_a_generator_of_its_own_makes_is() -> None:
+    (message,) = made(numpy="own = np.random.default_rng()\n        return own.normal(size=(64, 4))", given="Waves()")
+    assert message == (
+        "`np.random.default_rng()` seeds every rank differently, so that `own.normal(size=(64, 4))` makes other data "
+        "on each: every rank would read a part of a data set of its own"
+    )
+    assert made(numpy="own = np.random.default_rng(5)\n        return own.normal(size=(64, 4))", given="Waves()") == []
 
 
 @pytest.mark.parametrize(

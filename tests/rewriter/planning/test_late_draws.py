@@ -81,6 +81,40 @@ def test_a_split_after_prepare_needs_a_generator_of_its_own(
     assert [f for f in found(trained_project, before=split) if f == "late-draw"] == late
 
 
+TABLES = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def fit(loader):
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+for task in range(3):
+    {seed}
+    table = torch.randn(64, 8{generator})
+    print(torch.rand(1))
+    fit(DataLoader(TensorDataset(table, table), batch_size=8))
+"""
+
+
+@pytest.mark.parametrize(
+    ("seed", "generator", "late"),
+    [
+        ("pass", "", ["late-draw"]),
+        ("torch.manual_seed(task)", "", []),
+        ("own = torch.Generator().manual_seed(task)", ", generator=own", []),
+    ],
+)
+def test_data_that_is_drawn_after_prepare(seed: str, generator: str, late: list[str], trained_project: Project) -> None:
+    """The number that is printed beside it is no data."""
+    assert trained_project(train=TABLES.format(seed=seed, generator=generator))[1] == late
+
+
 FOLDS = """\
 import torch
 from torch.utils.data import DataLoader, random_split

@@ -153,6 +153,7 @@ PARTS = """\
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+torch.manual_seed(0)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = torch.nn.Linear(4, 1).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -291,6 +292,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from tqdm import tqdm
+torch.manual_seed(0)
 data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
 {loader}
 def fit(epochs):

@@ -47,7 +47,11 @@ assert float(torch.rand(1)) == drawn[2][0]
 # seeds that only an accelerator tells apart: the CPU's generator makes nothing of their higher bits
 set_seed(3)
 torch.manual_seed(7 + rank * 2**62)
+seeded, manual_seed = [], torch.manual_seed
+torch.manual_seed = lambda seed: (seeded.append(seed), manual_seed(seed))
 accelerator = again()
+torch.manual_seed = manual_seed
+assert seeded == [7]  # on rank 0 too: the generators of its GPU have seeds of their own
 assert everywhere([torch.initial_seed()]) == [[7, 7]]
 
 # everything is seeded: nothing changes

@@ -20,7 +20,7 @@ from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.values import CallRecord, State, Unit, origins
 from ...training.training import Training
-from ..engine.layout import Layout, Partial, Shard, inner
+from ..engine.layout import Layout, Partial, Shard, Unclear, inner
 from ..loop_layouts import layouts_of
 from .cuts import Cut
 from .suggestions import Suggestions
@@ -139,9 +139,10 @@ class _Planner:
         for call in list(outcome.held.shown)[:1]:
             found.findings.append((self.reach.unit_of(call, self.unit), _shown(call)))
         unit, first = found.batches[0]
-        losses = map(inner, outcome.held.backwards.values())
+        losses = [inner(layout) for layout in outcome.held.backwards.values()]
         sums = any(isinstance(layout, Partial) and layout.op == "sum" for layout in losses)
-        found.findings.append((unit, sharded_batch(first, sums, cuts[0].source)))
+        bent = any(isinstance(layout, Unclear) for layout in losses)
+        found.findings.append((unit, sharded_batch(first, sums, cuts[0].source, bent=bent)))
         return found
 
     def _before_loop(self, cuts: list[Cut], counts: list[tuple[cst.CSTNode, cst.CSTNode]]) -> HandBatch:
@@ -168,7 +169,7 @@ class _Planner:
         return HandBatch(place, _dim(cuts[0].layout), texts, news, tuple(_name(cut.node) for cut in cuts))
 
 
-def sharded_batch(batch: HandBatch, sums: bool, source: str = "") -> Finding:
+def sharded_batch(batch: HandBatch, sums: bool, source: str = "", *, bent: bool = False) -> Finding:
     """
     What it means that a batch is cut.
 
@@ -176,15 +177,17 @@ def sharded_batch(batch: HandBatch, sums: bool, source: str = "") -> Finding:
         batch: where.
         sums: a loss is a sum over its rows.
         source: what hands it out, where that may be a loader.
+        bent: a loss that may be chosen is no mean and no sum over its rows.
     """
     part = ": of a loss that is a sum over the rows, 1/N" if sums else ""
+    but = ", but for the loss that another finding names" if bent else ""
     what = f"`{'`, `'.join(batch.names)}`" if batch.names else "this batch"
     return Finding(
         "sharded-batch",
         batch.node,
         f"no prepared loader feeds this training: each process trains on its own rows of {what}. Together they compute "
-        "what one process computes; the learning rate stays as it is. A figure of a step that is printed without a "
-        f"reduction is that of the main process's rows{part}",
+        f"what one process computes{but}; the learning rate stays as it is. A figure of a step that is printed without "
+        f"a reduction is that of the main process's rows{part}",
         'no action needed; for the figure of all rows print accelerator.reduce(value.detach(), reduction="mean")'
         + (
             f". If `{source}` is a torch.utils.data.DataLoader, pass --assume loader={source}: then each process loads "

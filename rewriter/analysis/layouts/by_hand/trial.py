@@ -76,8 +76,8 @@ class Trial:
             if layout is None:
                 return Obstacle(record.unit, record.node, "the way to this backward pass could not be followed"), None
             layout = inner(layout)
-            if isinstance(layout, Partial):
-                continue
+            if isinstance(layout, Partial) or (isinstance(layout, Unclear) and layout.otherwise == "mean"):
+                continue  # a finding says where a loss that may be chosen is none of its rows
             if isinstance(layout, Unclear):
                 size = layout.whole.size if layout.whole is not None else None
                 own = size is not None and self._can_follow(size)

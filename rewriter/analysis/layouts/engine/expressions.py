@@ -324,6 +324,9 @@ def _of_terms(left: Layout, right: Layout, kind: str, node: cst.CSTNode) -> Layo
     if isinstance(other, ShardSize):
         if kind == "Divide" and one is left and one.op == "sum":
             return replace(one, op="mean")
+        if kind == "Divide" and one is left and one.op == "mean" and one.host is False:  # linear, if smaller
+            reason = "a mean over the rows is divided by their number once more"
+            return Unclear(reason, node, joint=True, near="mean")
         if kind == "Multiply" and one.op == "mean":
             return replace(one, op="sum")
     if isinstance(other, Shard):

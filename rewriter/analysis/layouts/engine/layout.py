@@ -161,6 +161,8 @@ class Unclear(Layout):
     them."""
     bent: bool = False
     """It is a mean or a sum over the rows, changed by a function that is not linear."""
+    otherwise: Literal["", "mean", "sum"] = ""
+    """What it is on another path of the program, where it is bent on one: one of several losses, by an option."""
     compared: bool = False
     """It has a value for each row, computed from that row and a figure of its batch."""
     counts: bool = False
@@ -265,6 +267,8 @@ def join(one: Layout, other: Layout) -> Layout:
     for a, b in ((one, other), (other, one)):
         if isinstance(a, Unclear):
             same = a.near in _words(b) or isinstance(b, Replicated)
+            if a.bent and isinstance(b, Partial) and b.host is False and not b.uneven:
+                a = replace(a, otherwise=b.op) if b.op in ("mean", "sum") else a
             return a if same or not a.near else replace(a, near="")
         if isinstance(b, Replicated) and b.neutral:
             return a

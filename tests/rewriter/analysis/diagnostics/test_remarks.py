@@ -198,9 +198,10 @@ CROSS = "torch.nn.functional.cross_entropy(model(x), y)"
         (f"{CROSS}.exp()", ["weighted-mean"]),
         (f"{CROSS} * model(x).mean()", ["weighted-mean"]),
         (f"{CROSS} * 0.5", []),
+        (f"{CROSS} / x.size(0)", []),
         ("torch.sqrt(model(x).abs() + 1).mean()", []),
     ],
-    ids=["a root", "a logarithm", "a power", "a product", "a factor", "a root of each row"],
+    ids=["a root", "a logarithm", "a power", "a product", "a factor", "the number of rows", "a root of each row"],
 )
 def test_a_loss_that_is_no_mean_because_a_mean_is_bent(loss: str, findings: list[str], trained: Trained) -> None:
     """Whatever bends it: on N processes the gradient is that of N smaller batches."""

@@ -116,6 +116,68 @@ for part in ["fit"]:
 """
 
 
+FEWER = "on N processes there are N times fewer batches to add up"
+UNDIVIDED = {
+    "a number, at each batch": ("total += loss.item() / 32", "total", "`32` in each"),
+    "the rows of the batch": ("total += loss.item() / len(x)", "total", "`len(x)` in each"),
+    "those in a variable": ("n = x.shape[0]\n        total += loss.item() / n", "total", "`n` in each"),
+    "a number, at the end": ("total += loss.item()", "total / 32", "`32`, the same for any number of processes"),
+    "the number of batches": ("total += loss.item() / len(loader)", "total", ""),
+}
+
+
+@pytest.mark.parametrize(("step", "shown", "told"), UNDIVIDED.values(), ids=UNDIVIDED)
+def test_a_sum_over_batches_is_one_whatever_else_divides_it(
+    step: str, shown: str, told: str, messages: Callable[[str], list[tuple[str, str]]]
+) -> None:
+    found = messages(SCRIPT.format(built="", step=step, shown=shown))
+    assert [id for id, _ in found] == (["mean-of-batches"] if told else [])
+    assert all(f"is divided by {told}" in message for _, message in found)
+    assert all(message.endswith((FEWER, "N times smaller")) for _, message in found)
+
+
+GIVEN_BACK = """import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def epoch(rows, train):
+    total, hits = 0.0, 0
+    for x, y in rows:
+        n = len(x)
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        if train:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += loss.item() / n
+    return {given}
+{reads}
+"""
+CALLERS = {
+    "shown at once": ("total", "print(epoch(loader, True))", True),
+    "kept first": ("total", "one = epoch(loader, True)\nprint(one)", True),
+    "in a tuple": ("total, hits", "one, two = epoch(loader, True)\nprint(one)", True),
+    "divided there": ("total", "print(epoch(loader, True) / len(loader))", False),
+    "divided later": ("total", "one = epoch(loader, True)\none /= len(loader)\nprint(one)", False),
+}
+
+
+@pytest.mark.parametrize(("given", "reads", "told"), CALLERS.values(), ids=CALLERS)
+def test_callers_are_asked_what_becomes_of_a_sum_over_batches(given: str, reads: str, told: bool) -> None:
+    """One finding that says what is so, and no other that says the shard's figure is meant, or that it is close."""
+    script = GIVEN_BACK.format(given=given, reads=reads)
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item() / n\n' in file.after.decode()
+    found = [finding for finding in file.diagnoses if finding.id != "filled-batch"]
+    assert [finding.id for finding in found] == (["mean-of-batches"] if told else [])
+    assert all(finding.remedy.endswith(": total * accelerator.num_processes") for finding in found)
+    assert len(file.diagnoses) == 1
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config(keep_global_batch=True)).files
+    (finding,) = file.diagnoses
+    assert "the number of rows, and each process has only its share" in finding.message
+
+
 PHASED = """\
 for part in ["fit", "test"]:
     total = 0.0

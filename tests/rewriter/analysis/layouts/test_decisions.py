@@ -66,3 +66,35 @@ def test_a_meter_of_rows_that_are_not_gathered_decides_nothing() -> None:
     """A learning rate that one process halves and another does not lets their models drift apart."""
     (file,) = migrate([decode(METER.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert not file.changed and [d.id for d in file.diagnoses] == ["local-decision"]
+
+
+NAMED = """\
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def step(x, y):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    figures = {{"entropy": loss.item()}}
+    {more}
+    return figures
+
+
+for x, y in DataLoader(rows, batch_size=4):
+    figures = step(x, y)
+    if "entropy" in figures:
+        torch.save(model.state_dict(), "last.pt")
+"""
+
+
+def test_the_keys_of_a_dict_are_the_same_whatever_its_values_are() -> None:
+    """Not where one is set under a condition that reads them."""
+    for more, told in (("pass", []), ('if loss < 1:\n        figures["entropy"] = 0.0', ["local-decision"])):
+        (file,) = migrate([decode(NAMED.format(more=more).encode(), Path("train.py"))], CATALOGUE, Config()).files
+        assert [d.id for d in file.diagnoses if d.id == "local-decision"] == told

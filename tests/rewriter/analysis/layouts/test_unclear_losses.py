@@ -46,11 +46,12 @@ def findings(loss: str, backward: str = STEP, *, keep: bool = True) -> list[Diag
     [
         ("loss = mean + 0.1 * out.norm(2)", "weighted-mean", "`loss` is no mean and no sum over the rows"),
         ("loss = mean + torch.linalg.norm(out)", "weighted-mean", "no mean and no sum over the rows"),
+        ("loss = mean + out.abs().mean() / len(out)", "weighted-mean", "divided by their number once more"),
         ("loss = mean + out.max()", "weighted-mean", "no mean and no sum over the rows"),
         ("size = out.norm()\nloss = mean\nloss = loss + size", "weighted-mean", "no mean and no sum over the rows"),
         ("loss = mean + penalty(out)", "loss-reduction", "what `penalty` does with the rows of the batch is not known"),
     ],
-    ids=["a norm", "a norm of torch.linalg", "a maximum", "by a variable", "code that cannot be seen"],
+    ids=["a norm", "a norm of torch.linalg", "a count", "a maximum", "by a variable", "code that cannot be seen"],
 )
 @pytest.mark.parametrize("backward", [STEP, SCALED], ids=["plain", "scaled"])
 def test_a_term_that_is_no_mean_over_the_rows_is_named(loss: str, id: str, told: str, backward: str) -> None:
