@@ -317,7 +317,7 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
             )
         ),
         traits=tuple(Trait(kind, name, start(starts, node)[0]) for node, kind, name in _nature(file.known)),
-        idle=tuple(start(starts, function.name)[0] for function in file.known.idle),
+        idle=tuple(start(starts, getattr(resting, "name", resting))[0] for resting in file.known.idle),
     )
 
 

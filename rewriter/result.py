@@ -83,7 +83,8 @@ class FileResult(NamedTuple):
     roles: tuple[RoleReport, ...] = ()
     traits: tuple[Trait, ...] = ()
     idle: tuple[int, ...] = ()
-    """The first lines of the functions that the program does not run: another program may change these functions."""
+    """The first lines of the functions that the program does not run, and of what starts a module (``if __name__ ==``):
+    another program may change these."""
     behaviour: tuple[BehaviourReport, ...] = ()
 
     @property

@@ -80,7 +80,7 @@ class Understood(NamedTuple):
     """It is the script itself, not a module that others import."""
     taken: frozenset[str] = frozenset()
     """The names that other modules take from it."""
-    idle: tuple[cst.FunctionDef, ...] = ()
+    idle: tuple[cst.FunctionDef | cst.If, ...] = ()
     """Its functions that the program does not run."""
     whole: frozenset[cst.CSTNode] = frozenset()
     """Where it asks for the length of a loader that is not prepared."""

@@ -193,9 +193,19 @@ class Map:
         started = [p for p in reaching if p not in imported or _GUARD.search(self.library.data(by_path.get(p, p)))]
         return sorted((by_path.get(p, p) for p in started if not self.is_test(by_path.get(p, p))), key=os.fspath)
 
-    def users(self, program: Program, inside: Collection[Path]) -> dict[Path, dict[str, str]]:
-        """For each file of a program the names that other files use, each with one of them; ``inside`` are files that
-        are migrated too. Tests are no users: they must change with the code that they test."""
+    def users(
+        self, program: Program, inside: Collection[Path], started: Collection[Path] = ()
+    ) -> dict[Path, dict[str, str]]:
+        """
+        For each file of a program the names that other files use, each with one of them.
+
+        Tests are no users: they must change with the code that they test.
+
+        Args:
+            program: the program.
+            inside: files that are migrated too.
+            started: those of them that are migrated as scripts of their own.
+        """
         files = [file.path for file in program.files]
         modules = files[1:]
         found: dict[Path, dict[str, str]] = {path: {} for path in files}
@@ -216,7 +226,8 @@ class Map:
                 every = frozenset({"*", *self._handed(full)})
                 for module, used in self._handed_on(full, every, here).items():
                     found[here[module]].update(dict.fromkeys(used, os.path.relpath(user)))
-        for path in modules:
+        alone = {absolute(path) for path in started}
+        for path in (path for path in modules if absolute(path) not in alone):
             for word in _of_guard(self.library.data(path)):
                 found[path].setdefault(word, f"{path} itself (when it is started)")
         return found

@@ -131,10 +131,10 @@ def _hunks(base: list[bytes], after: list[bytes]) -> list[_Hunk]:
 
 
 def _lines_of(base: list[bytes], file: FileResult) -> set[int]:
-    """The lines of the functions that a program does not run."""
+    """The lines of the functions, and of what starts a module, that a program does not run."""
     found: set[int] = set()
     for node in ast.walk(parse(b"\n".join(base))):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.lineno in file.idle:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.If)) and node.lineno in file.idle:
             found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return found
 

@@ -232,15 +232,16 @@ class Surveyor:
         from .reconcile import idle, merged
 
         inside = {path for program in programs for path in program.paths}
+        started = {program.entry for program in programs}
         results: list[tuple[Program, Result | None]] = []
         for number, program in enumerate(programs):
             self._progress(number, len(programs))
-            results.append((program, self._answer(program, inside)))
+            results.append((program, self._answer(program, inside, started)))
         self._progress(len(programs), len(programs))
         resting = {p.entry for p, r in results if r is not None and idle(p, r, silent)}
         working = {path for program, _ in results if program.entry not in resting for path in program.paths}
         if working & {path for program, _ in results if program.entry in resting for path in program.paths}:
-            results = [(p, self._answer(p, working) if len(p.files) > 1 else r) for p, r in results]
+            results = [(p, self._answer(p, working, started - resting) if len(p.files) > 1 else r) for p, r in results]
         kept = [(p, r) for p, r in results if r is not None and (p.entry not in resting or self.every)]
         for _, result in kept:
             self.survey.options.update(result.options)
@@ -261,9 +262,9 @@ class Surveyor:
             else:
                 self.survey.unchanged += 1
 
-    def _answer(self, program: Program, inside: Collection[Path]) -> Result | None:
+    def _answer(self, program: Program, inside: Collection[Path], started: Collection[Path]) -> Result | None:
         """The migration of a program, as far as it is reported; None if it cannot be read."""
-        result = self._migrated(program, inside)
+        result = self._migrated(program, inside, started)
         if result is None or result.changed or self.notes:
             return result
         files = (
@@ -272,10 +273,10 @@ class Surveyor:
         )
         return result._replace(files=tuple(files))
 
-    def _migrated(self, program: Program, inside: Collection[Path]) -> Result | None:
+    def _migrated(self, program: Program, inside: Collection[Path], started: Collection[Path]) -> Result | None:
         try:
             notebook, sources, each = self._read(program)
-            layout = layout_of(program, self.map.users(program, inside))
+            layout = layout_of(program, self.map.users(program, inside, started))
             given = Given(tuple(sources), each[program.entry], layout, each, notebook)
             self.survey.programs = [known for known in self.survey.programs if known.sources != given.sources]
             self.survey.programs.append(given)

@@ -10,6 +10,7 @@ from ...facts.roles import Origin
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
+from .program_flow import is_guard
 from .values import CallRecord, State, Unit
 
 _FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
@@ -56,11 +57,14 @@ class Reach:
         """The function (or module) whose code makes a call."""
         return self.state.calls[call].unit.names.function(call)
 
-    def idle(self, unit: Unit) -> Iterator[cst.FunctionDef]:
-        """The functions of a module that the program does not run."""
+    def idle(self, unit: Unit) -> Iterator[cst.FunctionDef | cst.If]:
+        """The functions of a module that the program does not run, and what it runs only where it is started itself."""
         for function in unit.names.functions:
             if isinstance(function, cst.FunctionDef) and function not in self.reachable:
                 yield function
+        for statement in unit.names.module.body if unit is not self.units[0] else ():
+            if isinstance(statement, cst.If) and is_guard(statement) and statement.orelse is None:
+                yield statement
 
     def callees(self, code: Code) -> Iterator[Code]:
         """The functions of the program that a function's code calls, lambdas and nested functions it defines apart."""

@@ -267,6 +267,51 @@ def test_two_programs_that_train_are_migrated_together(paths: tuple[str, ...], l
     assert findings(survey) == []
 
 
+STARTED_ITSELF = """\
+import torch
+from torch.utils.data import DataLoader
+from rows import rows
+
+
+class Trainer:
+    def __init__(self, net, device):
+        self.net, self.device = net.to(device), device
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def fit(self, loader):
+        for x in loader:
+            self.optimizer.zero_grad()
+            loss = self.net(x.to(self.device)).pow(2).mean()
+            loss.backward()
+            self.optimizer.step()
+
+
+if __name__ == "__main__":
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    Trainer(torch.nn.Linear(4, 1), device).fit(DataLoader(rows, batch_size=4))
+"""
+STARTS_IT = """\
+import torch
+from torch.utils.data import DataLoader
+from fitting import Trainer
+from rows import rows
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+Trainer(torch.nn.Linear(4, 2), device).fit(DataLoader(rows, batch_size=8))
+"""
+
+
+def test_a_script_and_a_module_that_is_a_script_too_are_migrated_together(look: Look) -> None:
+    files = {"fitting.py": STARTED_ITSELF, "train.py": STARTS_IT, "rows.py": "rows = []\n"}
+    alone = look(files, "train.py")
+    assert not changed(alone) and {id for _, id in findings(alone)} == {"shared-module"}
+    after = changed(look(files, "train.py", "fitting.py"))
+    assert "accelerator = Accelerator()\nTrainer(torch.nn.Linear(4, 2), accelerator)" in after["train.py"]
+    assert "def __init__(self, net, accelerator):" in after["fitting.py"]
+    own = "    accelerator = Accelerator()\n    Trainer(torch.nn.Linear(4, 1), accelerator)"
+    assert own in after["fitting.py"]
+
+
 def test_two_programs_that_need_different_texts_are_refused(look: Look) -> None:
     other = TUNE.replace("from data import loader", "").replace("= loader()", "= mystery()")
     survey = look({**PROGRAM, "tune.py": other}, "train.py", "tune.py")
