@@ -168,7 +168,8 @@ class Homes:
         if any(scope.lookup(word) is None for word in self.reads):
             return found
         texts = [text for _, text in arguments]
-        ready = self._known_from(unit, scope, (*texts, *self.reads), own=True)
+        site = next((s for s in self.reach.sites(lower) if self.reach.function_of(s) is code), None)
+        ready = self._known_from(unit, scope, (*texts, *self.reads), own=True, site=site)
         if first is not None and unit.names.order(first) < ready:
             sooner = [(keyword, said_before(self.state, unit, text)) for keyword, text in arguments]
             known = self._known_from(unit, scope, (*(text for _, text in sooner), *self.reads), own=True)
@@ -240,16 +241,30 @@ class Homes:
         return self.state.calls[site].unit.names.module.code_for_node(argument.value)
 
     def _known_from(
-        self, unit: Unit, scope: Scope, texts: Iterable[str], *, own: bool = False, given: Binding | None = None
+        self,
+        unit: Unit,
+        scope: Scope,
+        texts: Iterable[str],
+        *,
+        own: bool = False,
+        given: Binding | None = None,
+        site: cst.Call | None = None,
     ) -> int:
-        """The position in the source after which all names of some expressions are defined, as a scope sees them.
-        ``own``: those of that scope alone; ``given``: a parameter whose first value is meant."""
+        """
+        The position in the source after which all names of some expressions are defined, as a scope sees them.
+
+        Args:
+            unit, scope, texts: the module, the scope, and the source texts of the expressions.
+            own: those of that scope alone count.
+            given: a parameter whose first value is meant.
+            site: a call that is given the values which are meant, where they are defined before it.
+        """
         found = -1
         for word in (word for text in texts for word in names_read(cst.parse_expression(text))):
             binding = scope.lookup(word)
             if binding is None or binding is given or (own and binding.scope is not scope):
                 continue
-            for definition in binding.definitions:
+            for definition in _before(unit, binding, site) or binding.definitions:
                 if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
                     found = max(found, unit.names.order(definition))
         return max([found, *(self._set_by(unit, scope.node, text) for text in texts)])
@@ -483,6 +498,14 @@ class Homes:
         if not isinstance(node, cst.Call) or node not in self.state.calls:
             return False
         return any(function in needs for function in self.reach.called(node)) or node in self.marked
+
+
+def _before(unit: Unit, binding: Binding, site: cst.Call | None) -> list[cst.CSTNode]:
+    """The definitions of a variable in statements before that of a call."""
+    if site is None:
+        return []
+    start = unit.names.order(unit.names.statement(site))
+    return [definition for definition in binding.definitions if unit.names.order(definition) < start]
 
 
 def owner(name: DeviceName) -> Code:

@@ -77,19 +77,21 @@ def _given(state: State, unit: Unit, role: Role, name: str, binding: Binding) ->
 
 
 def _attributes(state: State, unit: Unit, role: Role, name: str) -> Iterable[Origin]:
-    """The same for an attribute; where nothing of the program gives it, wherever it is read."""
+    """The same for an attribute, and wherever it is read and nothing is known of it."""
     last, code = name.rpartition(".")[2], unit.names.module.code_for_node
     found = [n for n in state.values if isinstance(n, cst.Attribute) and n.attr.value == last]
     named = [n for n in found if n in unit.names.parents and code(n) == name]
     known = [origin for node in named for origin in _known(state.slot(node), role)]
-    if known or not named:
-        return known
+    if not named:
+        return []
     targets = [node for node in named if isinstance(unit.names.parents[node], cst.AssignTarget)]
-    origin = _origin(state, role, name, (targets or named)[0])
-    _assigned(state, unit, targets, origin)
-    for node in () if targets else named:
-        state.solver.add(state.slot(node), origin)
-    return [origin]
+    if not known:
+        known = [_origin(state, role, name, (targets or named)[0])]
+        _assigned(state, unit, targets, known[0])
+    for node in named:
+        for origin in known if node not in targets and not origins(state.slot(node)) else ():
+            state.solver.add(state.slot(node), origin)
+    return known
 
 
 def _assigned(state: State, unit: Unit, targets: Iterable[cst.CSTNode], origin: Origin) -> None:

@@ -105,6 +105,8 @@ def _attribute(state: State, unit: Unit, node: cst.Attribute, slot: Slot) -> Non
             state.solver.add(slot, state.bound(thing, name))
             if isinstance(thing, (Origin, Instance, Unknown, Klass)):
                 _held(state, thing, name, slot)
+            elif isinstance(thing, Mapping):
+                attribute(state, node, thing, name, slot)
         else:
             attribute(state, node, thing, name, slot)
 
@@ -166,6 +168,9 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
                 bind_self(state, thing, method)
             elif method is not None:
                 solver.add(slot, state.bound(thing, name))
+    elif isinstance(thing, Mapping) and not hasattr(dict, name):  # kept in an object that gives its items as attributes
+        solver.flow(state.entry(thing, name), slot)
+        solver.flow(thing.rest, slot)
     elif isinstance(thing, Klass):
         _held(state, thing, name, slot)
         method = thing.method(name)
@@ -276,6 +281,8 @@ def _assign_attribute(state: State, unit: Unit, target: cst.Attribute, value: Sl
     def arrive(thing: Thing) -> None:
         if isinstance(thing, (Origin, Instance, Unknown, Klass)):
             state.solver.flow(value, state.field(thing, name))
+        elif isinstance(thing, Mapping):
+            state.solver.flow(value, state.entry(thing, name))
         if isinstance(thing, Origin) and thing.role is Role.MODEL:
             state.solver.watch(value, lambda part: note_part(state, thing, part))
 

@@ -69,9 +69,19 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         state.solver.add(call.result, state.unknown(call.node, qualified, call.result))
     else:
         call.give_host_values()
-        state.solver.add(call.result, state.unknown(call.node, qualified, call.result))
+        made = state.unknown(call.node, qualified, call.result)
+        state.solver.add(call.result, made)
+        if len(call.args) == 1:  # it may give the items as attributes
+            state.solver.watch(call.first(), lambda t: _as_attributes(call, made, t))
         state.solver.watch(call.everything, lambda t: _handed_out(call, qualified, t))
     call.watch_everything("escape", lambda t: escape(state, t))
+
+
+def _as_attributes(call: EvaluatedCall, made: Thing, given: Thing) -> None:
+    """What is made of a dict alone has its items as attributes, where they are read: ``EasyDict({"net": net})``."""
+    for key, slot in list(given.entries.items()) if isinstance(given, Mapping) else ():
+        if isinstance(key, str):
+            call.state.solver.flow(slot, call.state.field(made, key))
 
 
 def _imported(call: EvaluatedCall, qualified: str) -> None:
