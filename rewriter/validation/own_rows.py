@@ -249,7 +249,8 @@ class OwnRows:
                     self._grow(self._fields, (thing, name), found)
         if functions or not isinstance(call.func, cst.Attribute) or record is None:
             return
-        if origins(record.receiver, *_TOOLS) or outside_names(record) or is_logged(self._state, call):
+        tool = origins(record.receiver, *_TOOLS) or origins(self._state.values.get(call.func), *_TOOLS)
+        if tool or outside_names(record) or is_logged(self._state, call):
             return
         if is_synchronised(self._state, call):
             return  # a metric that joins the processes by itself

@@ -175,6 +175,15 @@ WHOLE = {
         "    again = torch.randn(4, 4, generator=own)\n"
         "    accelerator.print(model(fixed).mean(), model(again).mean())\n"
     ),
+    "what an object computes from joined rows by what it calls": (
+        "class App:\n    def __init__(self):\n        self.model, self.criterion = model, nn.CrossEntropyLoss()\n"
+        "    def step(self, x, y):\n        accelerator.backward(self.criterion(self.model(x), y))\n"
+        "    def evaluate(self):\n        total = 0.0\n        for x, y in valid:\n"
+        "            output, y = accelerator.gather_for_metrics((self.model(x), y))\n"
+        "            total += self.criterion(output, y).item()\n        return total\n"
+        "app = App()\nfor x, y in loader:\n    app.step(x, y)\n    app_loss = app.evaluate()\n"
+        "    accelerator.print(app_loss)\n"
+    ),
     "what is reduced in an object": (
         "    seen.update(accelerator.reduce(loss.detach(), reduction='mean').item())\naccelerator.print(seen.mean)\n"
     ),
