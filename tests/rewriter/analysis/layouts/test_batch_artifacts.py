@@ -514,3 +514,40 @@ def test_an_average_over_batches_that_are_filled_up_is_named(
     result = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, config)
     said = [text for text in expectations(result) if "total" in text and "filled up with repeated rows" in text]
     assert bool(said) is told
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [("4", False), ("args.parts", False), ("parts", False), ("len(loader)", True), ("whole", True)],
+)
+def test_a_sum_over_batches_that_are_drawn_by_a_number(
+    parts: str, told: bool, messages: Callable[[str], list[tuple[str, str]]]
+) -> None:
+    """So many are drawn on any number of processes, where the length of the loader is not in the number."""
+    found = messages(f"""\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+args = argparse.ArgumentParser().parse_args()
+parts = 8
+loader = DataLoader(data, batch_size=4)
+whole = len(loader)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = iter(loader)
+for step in range(20):
+    total = 0.0
+    optimizer.zero_grad()
+    for _ in range({parts}):
+        try:
+            x = next(batches)
+        except StopIteration:
+            batches = iter(loader)
+            x = next(batches)
+        loss = model(x).pow(2).mean() / 4
+        total += loss.item()
+        loss.backward()
+    optimizer.step()
+    print(step, total)
+""")
+    assert any("divided by nothing" in text for _, text in found) is told
