@@ -223,7 +223,7 @@ class ReachedModule:
         """Whether a call from which the script had its device does more, and the accelerator's arguments make none."""
         text, home = self._unit.names.module.code_for_node(call), self._way.home
         asked = home is not None and any(text in said for _, said in home[1].arguments)
-        alone = assigned(self._unit.names.statement(call)) is call
+        alone = assigned(self._unit.names.statement(call)) is call and not self._way.joins  # or it joins the processes
         return alone and not asked and does_more(self._program.state, call)
 
     def _knows_itself(self, node: cst.CSTNode) -> bool:
