@@ -1,4 +1,4 @@
-"""Loaders, and what stands in for them, of classes of the script that iterate in a way of their own."""
+"""Loaders of classes of the script that iterate in a way of their own, and objects that are given in their place."""
 
 from __future__ import annotations
 

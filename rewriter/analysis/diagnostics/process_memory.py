@@ -48,7 +48,7 @@ def memories(state: State, unit: Unit, reach: Reach, training: Training) -> Iter
 
 
 def _stores(state: State, unit: Unit, training: Training) -> Iterator[cst.CSTNode]:
-    """Assignments in a training loop to a tensor that is there from before its turn."""
+    """Assignments in a training loop to a tensor that an earlier turn, or the code before the loop, has left."""
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
             inside = {*descendants(loop.body), *(descendants(loop.target) if isinstance(loop, cst.For) else ())}
