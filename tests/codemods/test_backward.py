@@ -102,4 +102,4 @@ def test_a_sum_and_a_mean_in_one_loss_are_refused(lines: Lines) -> None:
 
 def test_what_the_user_vouches_for_is_believed(lines: Lines) -> None:
     parts: dict[str, Any] = {"loss": "mystery(model(x), y)", "options": {"assume": (("loss", "loss"),)}}
-    assert lines(**parts) == ([], [], [])
+    assert lines(**parts) == ([], [], ["loss-reduction"]), "a loss it is; whether a mean or a sum, nobody said"

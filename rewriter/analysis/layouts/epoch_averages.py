@@ -99,6 +99,7 @@ class _Loop:
         self.inside = set(descendants(loop))
         self.totals = Totals(state, unit, reach, loop)
         self.layouts = layouts_of(state).loop(unit, loop)
+        self.by_hand = layouts_of(state).is_by_hand(loop)
         self.statements = [] if isinstance(loop, cst.CompFor) else plain(loop.body)
         self.shape = ""
         """What may have another shape on each process, so that no rows are gathered."""
@@ -177,14 +178,13 @@ class _Loop:
         a word for the summary where it is an average over batches."""
         if always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
-        by_hand = layouts_of(self.state).is_by_hand(self.loop)  # then no row is repeated, and a sum is exact
         averaged: dict[str, Total] = {}
         phases = has_phases(self.unit, self.training, self.loop)  # of such a loop one finding speaks for all
         for total in totals if not phases else ():
             text = quotients.by_all_rows(total)
             sums = [gather for gather in plan.reduced[total] if gather.reduction == "sum"]
-            if by_hand and len(sums) == len(plan.reduced[total]):
-                continue
+            if self.by_hand and len(sums) == len(plan.reduced[total]):
+                continue  # no row is repeated, and a sum is exact
             if text and sums:
                 yield counts_filled(total.node, text)
             elif self._is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
@@ -192,7 +192,7 @@ class _Loop:
             elif len(sums) < len(plan.reduced[total]) and self.reach.loaders(self.loop):
                 yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
         if averaged:
-            told = averages_uneven if by_hand else averages_filled
+            told = averages_uneven if self.by_hand else averages_filled
             yield told(next(iter(averaged.values())).node, list(averaged))
 
     def _is_weighed(self, total: Total) -> bool:
@@ -498,7 +498,9 @@ class _Loop:
         return not self.layouts.holds_figure(binding) and self.layouts.is_rows(binding)
 
     def _local(self, value: cst.BaseExpression) -> bool:
-        return bool(origins(self.state.values.get(value), *SHARES)) or self.layouts.depends_on_rows(value)
+        if origins(self.state.values.get(value), *SHARES):
+            return True
+        return self.by_hand and self.layouts.depends_on_rows(value)  # of which no value has a role
 
     def _done_already(self) -> bool:
         attributes = (n for n in self.inside if isinstance(n, cst.Attribute))
