@@ -79,7 +79,7 @@ def _hidden(notebook: Notebook, cells: Collection[int]) -> list[str]:
 
 
 def _check_blocked(notebook: Notebook, blocked: Plan, after: After) -> None:
-    """Refuse the cells of a blocked program that could not be gathered either, so that all is told at once."""
+    """Refuse the cells of a blocked program that could not be gathered either, so that all is reported at once."""
     anyway = blocked._replace(config=blocked.config._replace(partial=True))
     home = home_of(anyway.result().files)
     if home is None or started_by_itself(notebook, home, anyway.result().files):

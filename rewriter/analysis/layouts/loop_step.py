@@ -340,7 +340,7 @@ class Step:
 
 
 def _distinct(value: cst.BaseExpression) -> bool:
-    """``y.unique().tolist()``: the values that are there, of which a set holds each once, from however many batches."""
+    """``y.unique().tolist()``: each value once. In a set it is once for any number of batches."""
     found = False
     while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and not value.args:
         name = value.func.attr.value
