@@ -13,10 +13,12 @@ import ast
 import io
 import tokenize
 from collections.abc import Collection, Sequence
+from functools import partial
 
+from .after import After, kept_apart
+from .beside import Shown
 from .document import MASK, Cell, Notebook, masked
 from .shown import (
-    Shown,
     displayed,
     displays,
     for_function,
@@ -28,7 +30,7 @@ from .shown import (
     showing,
     shown_by,
 )
-from .uses import NotGathered, Use, defines, made, run, uses_of
+from .uses import NotGathered, Use, check_all, defines, made, run, uses_of
 
 NAME = "training_function"
 MOVED = f"# Moved into {NAME}() below."
@@ -58,12 +60,15 @@ def top_level(text: str, made: str) -> tuple[list[str], frozenset[str]]:
     return parts, frozenset(prepared)
 
 
-def gathered(notebook: Notebook, needing: Sequence[int], prepared: Collection[str]) -> list[str]:
+def gathered(
+    notebook: Notebook, needing: Sequence[int], prepared: Collection[str], after: After, accelerator: str
+) -> list[str]:
     """
     The texts of the cells with the training in one function, called in the last of its cells.
 
     ``needing`` are the positions of the cells that need the accelerator at their top level, and ``prepared`` the names
-    of what is prepared there. Cells that show something stay with the notebook: the function returns what they read.
+    of what is prepared there. Cells that show something stay with the notebook, and those ``after`` the training: the
+    function returns what they read.
     Raises ``NotGathered``.
     """
     texts = [masked(cell.text) for cell in notebook.cells]
@@ -73,28 +78,37 @@ def gathered(notebook: Notebook, needing: Sequence[int], prepared: Collection[st
         n
         for n, text in enumerate(texts)
         if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
-    )
+    ) | frozenset(after.cells)
     chosen = _chosen(texts, uses, needing, beside)
-    for position in chosen:
-        _check(notebook.cells[position], texts[position])
-    _check_names(notebook.cells, uses, chosen)
-    shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared)
-    shown.check()
+    apart = kept_apart(texts, uses, chosen, after)
+    if apart:
+        texts = [apart[n][0] if n in apart else text for n, text in enumerate(texts)]
+        uses = uses_of(texts)
+    shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared, after)
+    of_cells = (partial(_check, notebook.cells[position], texts[position]) for position in chosen)
+    of_shown = (partial(shown.check, position) for position in sorted(beside))
+    check_all([*of_cells, partial(_check_names, notebook.cells, uses, chosen), *of_shown])
     plain = {position: for_function(texts[position], uses[position].repeats) for position in chosen}
+    for position, (_, lines) in apart.items():
+        plain[position] = (plain[position][0], [*lines, *plain[position][1]])
     valued = returning | frozenset(prepared)
     body = "\n\n".join(_indented(_printed(text, valued)) for text, _ in plain.values() if text.strip())
     returned, moved = shown.returned(), shown.moved()
+    instead = {name: after.unwrapped(name, accelerator) for name in returned if name in after.models}
+    if instead:
+        _check_classes(notebook.cells, texts, chosen)
     plain |= {position: for_function(texts[position]) for position in moved}
     for position in (*chosen, *moved):
         texts[position] = "\n".join([*plain[position][1], MOVED if position in chosen else MOVED_BELOW])
     last, start = chosen[-1], f"{NAME}()"
     if returned:
-        body, start = f"{body.rstrip()}\n\n    {handed(returned)}", received(returned, start)
+        body, start = f"{body.rstrip()}\n\n    {handed(returned, instead)}", received(returned, start)
+        start = "\n".join([start, *map(hidden, after.placed(returned))])
     for position in set(shown.apart()) - set(moved):
         texts[position] = hidden(texts[position])
     above = plain[last][1]
-    apart = ["", ""] if above and above[-1].endswith("*") else []  # blank lines after an import
-    parts = [*above, *apart, f"def {NAME}():\n{body.rstrip()}\n\n\n{start}"]
+    blank = ["", ""] if above and (last in apart or above[-1].endswith("*")) else []  # after an import or a class
+    parts = [*above, *blank, f"def {NAME}():\n{body.rstrip()}\n\n\n{start}"]
     texts[last] = "\n\n".join(["\n".join(parts), *(hidden(_drawn(plain[position][0])) for position in moved)])
     return texts
 
@@ -155,6 +169,18 @@ def _check(cell: Cell, text: str) -> None:
             )
     if name := shown_by(tree.body):
         raise displays(cell, name, "the training processes cannot display anything")
+
+
+def _check_classes(cells: Sequence[Cell], texts: Sequence[str], chosen: Sequence[int]) -> None:
+    """Refuse to give back models whose class may be known to the training processes only."""
+    for n in chosen:
+        for node in ast.parse(texts[n]).body:
+            if isinstance(node, ast.ClassDef):
+                raise NotGathered(
+                    cells[n].number,
+                    f"a later cell needs the trained model, but the class {node.name} uses what the training makes",
+                    "Pass it to the class as an argument",
+                )
 
 
 def _printed(text: str, valued: Collection[str]) -> str:

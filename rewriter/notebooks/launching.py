@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +54,21 @@ def _makes(node: ast.AST) -> bool:
 
 def starting(files: Sequence[FileResult]) -> frozenset[str]:
     """The names of the functions and classes of a program that create an accelerator, directly or through others."""
+    return _leading_to(files, _makes)
+
+
+def training(files: Sequence[FileResult]) -> frozenset[str]:
+    """``backward``, and the names of the functions, methods and classes that lead to it."""
+    inner = (node for file in files for node in ast.walk(ast.parse(file.after)))
+    methods = {node.name for node in inner if isinstance(node, ast.FunctionDef) and any(map(_trains, ast.walk(node)))}
+    return _leading_to(files, _trains) | methods | {"backward"}
+
+
+def _trains(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "backward"
+
+
+def _leading_to(files: Sequence[FileResult], goal: Callable[[ast.AST], bool]) -> frozenset[str]:
     bodies: list[tuple[str, frozenset[str]]] = []
     found: set[str] = set()
     for file in files:
@@ -61,7 +76,7 @@ def starting(files: Sequence[FileResult]) -> frozenset[str]:
         for statement in tree.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 bodies.append((statement.name, frozenset(_named([statement]))))
-                if any(_makes(node) for node in ast.walk(statement)):
+                if any(map(goal, ast.walk(statement))):
                     found.add(statement.name)
         aliases = [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
         bodies += [(alias.asname, frozenset({alias.name})) for alias in aliases if alias.asname]
@@ -145,9 +160,18 @@ def _returns_held(tree: ast.Module, function: str) -> str:
             }
             inner = {n for part in node.body for n in _below_definitions(part)}
             returned = (n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n not in inner and n.value)
-            named = (n.id for value in returned for n in ast.walk(value) if isinstance(n, ast.Name))
+            named = (n.id for value in returned for n in _held_by_processes(value) if isinstance(n, ast.Name))
             return next((name for name in named if name in prepared or name == "accelerator"), "")
     return "what another module makes"
+
+
+def _held_by_processes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes below a value, without models that are given back as the script made them, and devices."""
+    unwrapped = isinstance(node, ast.Call) and ".unwrap_model" in ast.unparse(node.func)
+    if not unwrapped and not (isinstance(node, ast.Attribute) and node.attr == "device"):
+        yield node
+        for inner in ast.iter_child_nodes(node):
+            yield from _held_by_processes(inner)
 
 
 def _below_definitions(node: ast.AST) -> Iterator[ast.AST]:

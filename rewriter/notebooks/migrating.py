@@ -15,10 +15,11 @@ from ..pipeline import Plan, plan
 from ..result import Change, Diagnosis, FileResult, Result
 from ..rule import Entry
 from ..source import Source
+from .after import After, after_training, check_functions
 from .document import Notebook, file_of, invalid, masked, source_of
 from .gather import NAME, gathered, top_level
 from .launching import LAUNCHER, NotebookHome, home_of, started, started_by_itself, starting, used
-from .shown import unhidden
+from .shown import hidden, unhidden
 from .uses import NotGathered, use
 
 _OF_EVERY_PROCESS = frozenset("main_process downloads checkpoint once unseeded same-noise".split())
@@ -43,23 +44,51 @@ def plan_notebook(
     notebook.check()
     script, config = notebook.script(), config._replace(launched=True)
     planned = plan([source_of(notebook, script), *modules], catalogue, config, layout, each)
-    result = planned.result()
+    result, of_training = planned.result(), planned
+    if LAUNCHER in script:
+        return NotebookPlan(notebook, planned)
     try:
-        home = home_of(result.files) if result.changed and LAUNCHER not in script else None
-        if home is None:
-            return NotebookPlan(notebook, planned)
-        if function := started_by_itself(notebook, home, result.files):
+        home = home_of(result.files) if result.changed else None
+        if home is not None and (function := started_by_itself(notebook, home, result.files)):
             return NotebookPlan(notebook, planned, function)
-        alone = {change.group for file in result.files for change in file.changes} - {unit.value for unit in EditGroup}
-        text = _gathered(notebook, planned.result(alone), home)
+        after, seen = after_training(notebook, result.files), script
+        if after.cells:
+            seen = notebook.script(_hidden(notebook, after.cells))
+            of_training = plan([source_of(notebook, seen), *modules], catalogue, config, layout, each)
+        if of_training.result().blocked and not config.partial:
+            _check_blocked(notebook, of_training, after)
+            return NotebookPlan(notebook, of_training)
+        if (home := home_of(of_training.result().files)) is None:
+            return NotebookPlan(notebook, planned)
+        text = _gathered(notebook, of_training, home, after)
         again = plan([source_of(notebook, text), *modules], catalogue, config, layout, each)
         origins = _origins(script, text)
         done = again.result()
         if not done.blocked and home_of(done.files) != (home if home.name else home._replace(name=NAME, called=True)):
             raise NotGathered(0, "the accelerator would be created outside the training", "Put it in a function")
+        check_functions(notebook, after, seen, done.files)
         return NotebookPlan(notebook, again, "" if done.blocked else NAME, origins)
     except NotGathered as why:
-        return NotebookPlan(notebook, planned, refusal=why)
+        return NotebookPlan(notebook, of_training, refusal=why)
+
+
+def _hidden(notebook: Notebook, cells: Collection[int]) -> list[str]:
+    """The texts of the cells, some of them without a word for the rules."""
+    texts = [masked(cell.text) for cell in notebook.cells]
+    return [hidden(text) if n in cells else text for n, text in enumerate(texts)]
+
+
+def _check_blocked(notebook: Notebook, blocked: Plan, after: After) -> None:
+    """Refuse the cells of a blocked program that could not be gathered either, so that all is reported at once."""
+    anyway = blocked._replace(config=blocked.config._replace(partial=True))
+    home = home_of(anyway.result().files)
+    if home is None or started_by_itself(notebook, home, anyway.result().files):
+        return
+    try:
+        _gathered(notebook, anyway, home, after)
+    except NotGathered as why:
+        if why.cell:
+            raise
 
 
 class NotebookPlan(NamedTuple):
@@ -96,8 +125,10 @@ class NotebookPlan(NamedTuple):
         return result._replace(files=(file, *modules))
 
 
-def _gathered(notebook: Notebook, needed: Result, home: NotebookHome) -> str:
+def _gathered(notebook: Notebook, planned: Plan, home: NotebookHome, after: After) -> str:
     """The script of the notebook with its training in a function."""
+    groups = {change.group for file in planned.result().files for change in file.changes}
+    needed = planned.result(groups - {unit.value for unit in EditGroup})
     file = needed.files[0]
     cells = notebook.split(file.after.decode())
     tree = ast.parse(file.after.decode())
@@ -112,15 +143,16 @@ def _gathered(notebook: Notebook, needed: Result, home: NotebookHome) -> str:
         "accelerator",
     )
     names = starting(needed.files) if home.name else frozenset[str]()
-    return notebook.script(gathered(notebook, *_needing(notebook, cells, name, names)))
+    needing, prepared = _needing(notebook, cells, name, names, after.cells)
+    return notebook.script(gathered(notebook, needing, prepared, after, name))
 
 
 def _needing(
-    notebook: Notebook, cells: Sequence[str], name: str, names: Collection[str]
+    notebook: Notebook, cells: Sequence[str], name: str, names: Collection[str], after: Collection[int]
 ) -> tuple[list[int], frozenset[str]]:
     """The cells whose top level changes or uses ``names``, and those that create what is prepared; and the names of
-    that."""
-    before = [masked(cell.text) for cell in notebook.cells]
+    that. Those ``after`` the training are hidden from the rules."""
+    before = _hidden(notebook, after)
     changed: set[int] = set()
     prepared: set[str] = set()
     for n, (old, new) in enumerate(zip(before, cells, strict=True)):
@@ -159,11 +191,19 @@ def _of_processes(file: FileResult) -> FileResult:
 
 
 def _refused(notebook: Notebook, file: FileResult, why: NotGathered) -> FileResult:
-    """The file with a finding at the cell that says why the cells cannot be gathered."""
+    """The file with a finding at each cell that says why the cells cannot be gathered."""
     lines = notebook.script().split("\n")
-    line = lines.index(f'"cell {why.cell} of the notebook"') + 2 if why.cell else 0
-    found = Diagnosis("notebook-state", Severity.BLOCKED, why.cause, why.remedy, line)
-    return file._replace(diagnoses=(*file.diagnoses, found), changes=())
+    found = [
+        Diagnosis(
+            "notebook-state",
+            Severity.BLOCKED,
+            one.cause,
+            one.remedy,
+            lines.index(f'"cell {one.cell} of the notebook"') + 2 if one.cell else 0,
+        )
+        for one in (why, *why.others)
+    ]
+    return file._replace(diagnoses=(*file.diagnoses, *found), changes=())
 
 
 def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable[[int], int]) -> FileResult:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .document import MASK, Cell
-from .uses import NotGathered, Use, defines, filled, made, run, use
+from .uses import NotGathered
 
 _HIDDEN = "pass#<shown>"
 _HANDED = "#<handed>"
 _RECEIVED = "#<received>"
 _DISPLAYED = "#<displayed>"
+_INSTEAD = re.compile(r'"<(.*?)>"')
 _PRINTS = re.compile(r"(\s*)(?:(\w+(?:\(\))?)\.)?print\(")
 _LIBRARIES = frozenset("plt pylab matplotlib sns seaborn display IPython px plotly alt altair".split())
 _METHODS = frozenset("plot hist boxplot imshow show".split())
@@ -55,13 +55,15 @@ def hidden(text: str) -> str:
     return "\n".join(f"{_HIDDEN}{line}" if line.strip() else line for line in text.split("\n"))
 
 
-def handed(names: Sequence[str]) -> str:
+def handed(names: Sequence[str], instead: Mapping[str, str]) -> str:
     """
     What ends the training function for the rules, in place of ``return`` and the names that the notebook shows.
 
-    To the rules it is what it means: values that a person gets to see. So they are made those of all processes.
+    To the rules it is what it means: values that a person gets to see. So they are made those of all processes. They do
+    not see what is returned ``instead`` of a name.
     """
-    return f"print({', '.join(names)}){_HANDED}"
+    given = (f'"<{instead[name]}>"' if name in instead else name for name in names)
+    return f"print({', '.join(given)}){_HANDED}"
 
 
 def received(names: Sequence[str], call: str) -> str:
@@ -95,7 +97,7 @@ def unhidden(text: str) -> str:
     for number, line in enumerate(lines):
         if line.endswith(_HANDED):
             printed = re.sub(r"(accelerator\.)?print\(", "return ", line.removesuffix(_HANDED), count=1)
-            lines[number] = printed.removesuffix(")")
+            lines[number] = _INSTEAD.sub(r"\1", printed.removesuffix(")"))
         elif _RECEIVED in line:
             call, _, names = line.partition(_RECEIVED)
             lines[number] = f"{names}{call}"
@@ -156,81 +158,6 @@ def _words(text: str) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Attribute):
             yield node.attr
-
-
-@dataclass(frozen=True)
-class Shown:
-    """The cells beside the training that show something of it, or of the data."""
-
-    cells: Sequence[Cell]
-    texts: Sequence[str]
-    uses: Sequence[Use]
-    chosen: Sequence[int]
-    beside: Collection[int]
-    prepared: Collection[str]
-
-    def check(self) -> None:
-        """Refuse a cell that cannot be shown by the notebook after the training, or before it."""
-        for n in sorted(self.beside):
-            if not self.chosen[0] < n or only_magics(self.texts[n]):
-                continue
-            name = shown_by(ast.parse(self.texts[n]).body, showing(self.texts))
-            read = self._made(n)
-            if of_process := sorted(read & self._held()):
-                raise displays(
-                    self.cells[n], name, f"what it reads ({', '.join(of_process)}) stays in the training processes"
-                )
-            if n > self.chosen[-1]:
-                continue
-            later = [m for m in self.chosen if m > n]
-            if changed := sorted(name for name in read if self._changes(name, later)):
-                raise displays(self.cells[n], name, f"the training changes {', '.join(changed)} afterwards")
-            if used := sorted(self.uses[n].binds & _union(self.uses[m].reads for m in later) if read else ()):
-                raise displays(self.cells[n], name, f"the training uses {', '.join(used)} afterwards")
-            earlier = [m for m in self.chosen if m < n]
-            if may_draw(self.texts[n]) and (read or not all(only_chooses_devices(self.texts[m]) for m in earlier)):
-                raise displays(self.cells[n], name, "it may draw random numbers between those of the training")
-
-    def returned(self) -> list[str]:
-        """The names that cells read and the training makes, in the order of making."""
-        read = _union(self._made(n) for n in self.beside if n > self.chosen[0])
-        first = {name: n for n in reversed(range(len(self.uses))) for name in self.uses[n].makes}
-        return sorted(read, key=lambda name: (first[name], name))
-
-    def apart(self) -> list[int]:
-        """The cells that show something and make nothing that the training reads."""
-        read = _union(self.uses[m].reads for m in self.chosen)
-        return [n for n in sorted(self.beside) if not only_magics(self.texts[n]) and not self.uses[n].binds & read]
-
-    def moved(self) -> list[int]:
-        """The cells that show something of the training, before its last cell: they come after it."""
-        return [n for n in sorted(self.beside) if self.chosen[0] < n < self.chosen[-1] and self._made(n)]
-
-    def _made(self, position: int) -> frozenset[str]:
-        """What a cell reads and the training makes; a cell that comes first reads what the cells before it have."""
-        return self.uses[position].reads & made(self.uses, self.chosen)
-
-    def _held(self) -> frozenset[str]:
-        """What cannot leave the training's processes: what is prepared, and what stands for a definition there."""
-        defining = (node for m in self.chosen for node in ast.parse(self.texts[m]).body if defines(node))
-        return frozenset(self.prepared).union(*(use(ast.unparse(node)).binds for node in defining))
-
-    def _changes(self, name: str, later: Sequence[int]) -> bool:
-        """Whether a later cell of the training binds a name anew, or may change it in place: any but a number may."""
-        constants = (
-            target.id
-            for m in self.chosen
-            for node in run(self.texts[m])
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        )
-        number = name in constants
-        return any(name in self.uses[m].makes or (not number and name in filled(self.texts[m])) for m in later)
-
-
-def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
-    return frozenset[str]().union(*sets)
 
 
 def displays(cell: Cell, name: str, why: str) -> NotGathered:

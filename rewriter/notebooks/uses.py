@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import symtable
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 _READERS = frozenset(
@@ -14,13 +14,30 @@ _CONTAINERS = frozenset("list dict set defaultdict OrderedDict Counter deque".sp
 
 
 class NotGathered(Exception):
-    """Why the training cells cannot be one function: the cell, the cause, the remedy."""
+    """Why the training cells cannot be one function: the cell, the cause, the remedy; and what else is in the way."""
 
     def __init__(self, cell: int, cause: str, remedy: str) -> None:
         super().__init__(cell, cause, remedy)
         self.cell = cell
         self.cause = cause
         self.remedy = remedy
+        self.others: tuple[NotGathered, ...] = ()
+
+
+def check_all(checks: Iterable[Callable[[], None]]) -> None:
+    """Make all checks, and raise the first refusal with the others."""
+    found = [why for check in checks if (why := _refusal(check)) is not None]
+    if found:
+        found[0].others = tuple(found[1:])
+        raise found[0]
+
+
+def _refusal(check: Callable[[], None]) -> NotGathered | None:
+    try:
+        check()
+    except NotGathered as why:
+        return why
+    return None
 
 
 @dataclass(frozen=True)

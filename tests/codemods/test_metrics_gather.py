@@ -85,6 +85,15 @@ EARLY: dict[str, tuple[list[str], str]] = {
         "    total += len(accelerator.gather_for_metrics(y))",
     ),
     "those of the inputs": (["total += x.shape[0]"], "    total += accelerator.gather_for_metrics(x).shape[0]"),
+    "a set of the labels": (
+        ["labels.update(y.unique().tolist())"],
+        "    labels.update(accelerator.gather_for_metrics(y).unique().tolist())",
+    ),
+    "a list of them": (["told.extend(y.tolist())"], "    told.extend(accelerator.gather_for_metrics(y).tolist())"),
+    "a sum over the inputs": (
+        ["total += x.abs().sum().item()"],
+        "    total += accelerator.gather_for_metrics(x).abs().sum().item()",
+    ),
 }
 
 
@@ -94,7 +103,8 @@ def test_rows_that_are_counted_before_the_forward_pass_are_those_of_all_processe
 ) -> None:
     gathered = "    scores, y = accelerator.gather_for_metrics((scores, y))"
     gone, come, findings = lines(
-        end="total = 0\n" + evaluation(*body, "scores = model(x)", "right += (scores.argmax(1) == y).sum().item()")
+        end="total, labels = 0, set()\n"
+        + evaluation(*body, "scores = model(x)", "right += (scores.argmax(1) == y).sum().item()")
     )
     assert (gone, come, findings) == ([f"    {body[0]}"], [line, gathered], [])
 

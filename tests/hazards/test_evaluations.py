@@ -146,7 +146,7 @@ def test_a_loader_that_two_functions_hand_on_is_another_one_for_each_call(
     findings: Findings, migrated: Migrated
 ) -> None:
     assert "gather_for_metrics" in migrated(FACTORIES.format(look="pass"))
-    found = findings(FACTORIES.format(look="right.append(x.mean().item())"))
+    found = findings(FACTORIES.format(look="right.append(float(x.sum() > 0))"))
     assert found == ["prepare"], "the loader of the test is another one: it is left whole, and nothing is blocked"
 
 
@@ -154,7 +154,7 @@ SHARED = """
 right = 0
 for x, y in loader:
     x, y = x.to(device), y.to(device)
-    right += float(x.sum())
+    right += 1.0 if x.sum() > 0 else 0.0
     scores = model(x)
     right += (scores.argmax(1) == y).sum().item()
 print(right)

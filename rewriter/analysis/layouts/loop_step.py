@@ -12,7 +12,7 @@ from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import method_name
-from ..dataflow.values import State, Unit, Unknown, origins
+from ..dataflow.values import State, Trail, Unit, Unknown, origins, traces
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
@@ -21,19 +21,23 @@ from ..training.training import Training
 from .batch_shapes import is_row_count, row_counts
 from .engine.layout import (
     REPLICATED,
+    Each,
     Layout,
     Partial,
     Several,
     Shard,
     Unclear,
     held,
+    holds_chosen,
     holds_figure,
     holds_rows_apart,
+    is_elsewhere,
     is_figure,
 )
 from .loop_layouts import LoopLayouts
 from .row_counts import counted
 
+_INNER = (cst.Lambda, cst.CompFor)
 _COPYING = frozenset("numpy tolist array asarray".split())
 
 
@@ -272,8 +276,9 @@ class Step:
 
     def counted_early(self, training: Training) -> dict[cst.CSTNode, Gather]:
         """
-        The statements before the forward pass that add the number of the batch's rows to a sum, and the gather
-        that makes it the number of all processes' rows: ``total += y.size(0)``.
+        The statements before the forward pass that add the number of the batch's rows to a sum, or something of these
+        rows to what the loop collects, and the gather that makes it that of all processes' rows:
+        ``total += y.size(0)``, ``seen.update(y.tolist())``.
         """
         found: dict[cst.CSTNode, Gather] = {}
         known = dict.fromkeys(bound_by(self.unit, self.loop.target))
@@ -287,8 +292,43 @@ class Step:
                 swapped = counts if rows in known else ()
                 because = "it counts the rows of a batch, and each process holds only its shard"
                 found[statement] = Gather(statement, (), because, inline=(of,), counts=swapped)
+            elif added is not None and (rows_read := self._rows_read(added)):
+                because = "something of the batch is collected, and each process holds only its shard"
+                found[statement] = Gather(statement, (), because, inline=rows_read)
             known.update(dict.fromkeys(bound(self.unit, statement)))
         return found
+
+    def _rows_read(self, added: cst.BaseSmallStatement) -> tuple[cst.Name, ...]:
+        """The rows that a statement reads to collect something; none if it reads anything else of the batch."""
+        if not isinstance(added, cst.Expr | cst.AugAssign) or any(isinstance(n, _INNER) for n in descendants(added)):
+            return ()
+        names = [node for node in descendants(added.value) if isinstance(node, cst.Name) and self.is_local(node)]
+        for name in names:
+            binding, layout = self.unit.names.binding(name), self.layouts.value(name)
+            whole = isinstance(layout, Shard) and not holds_chosen(layout) and not is_elsewhere(layout)
+            if binding is None or not whole or not self.is_tensor(binding) or entry(self.unit, name) is not None:
+                return ()
+        given = (
+            [added.value] if isinstance(added, cst.AugAssign) else [a.value for a in getattr(added.value, "args", ())]
+        )
+        known = all(self._of_rows(value) or (self._fills_a_set(added) and _distinct(value)) for value in given)
+        return tuple(names) if known else ()
+
+    def _of_rows(self, value: cst.BaseExpression) -> bool:
+        """Whether it is known what a value has of the rows: something of each, or a sum or mean over them."""
+        layout = self.layouts.value(value)
+        entries = layout.items if isinstance(layout, Several) else (layout,)
+        return all(
+            isinstance(one, Shard)
+            or (isinstance(one, Each) and one.rows)
+            or (isinstance(one, Partial) and one.op in ("sum", "mean"))
+            for one in entries
+        )
+
+    def _fills_a_set(self, added: cst.BaseSmallStatement) -> bool:
+        """Whether a statement puts something into a set."""
+        func = added.value.func if isinstance(added, cst.Expr) and isinstance(added.value, cst.Call) else None
+        return isinstance(func, cst.Attribute) and bool(list(traces(self.state.values.get(func.value), Trail.SET)))
 
     def is_number(self, binding: Binding) -> bool:
         """Whether a variable holds a number computed from the batch, and no tensor."""
@@ -297,6 +337,17 @@ class Step:
     def is_local(self, node: cst.CSTNode) -> bool:
         """Whether something below a node is computed from the batch."""
         return any(origins(self.state.values.get(part), *SHARES) for part in descendants(node))
+
+
+def _distinct(value: cst.BaseExpression) -> bool:
+    """``y.unique().tolist()``: each value once. In a set it is once for any number of batches."""
+    found = False
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and not value.args:
+        name = value.func.attr.value
+        if name != "unique" and name not in _COPYING | {"cpu", "detach"}:
+            return False
+        found, value = found or name == "unique", value.func.value
+    return found and isinstance(value, cst.Name)
 
 
 def _counted_name(value: cst.BaseExpression) -> cst.Name | None:

@@ -206,7 +206,7 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str
     statements before it whose counts are gathered where they are."""
     for statement in step.front:
         if statement not in early and any(step.is_local(node) for node in _collecting(step.state, statement)):
-            return "it counts something before its forward pass"
+            return "it counts or collects something of its batch before its forward pass"
     if isinstance(step.forward, cst.If):
         doubt = _doubt_of_ways(step, step.forward)
         if doubt is not None:

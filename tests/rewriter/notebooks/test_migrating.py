@@ -251,6 +251,75 @@ def test_a_function_that_draws_is_known_by_its_name() -> None:
     assert _cells(file.after)[4] == "draw(history)" and "\nhistory = notebook_launcher(" in _cells(file.after)[3]
 
 
+PLT = "import matplotlib.pyplot as plt\n" + IMPORTS
+PREDICT = "loader = DataLoader(torch.ones(4, 1), batch_size=2)\nplt.plot([model(x).item() for x in loader])"
+
+
+@pytest.mark.parametrize("end", ["plt.show()", "plt.savefig('a.png')"])
+def test_cells_after_the_training_that_show_the_model_stay_with_the_notebook(end: str) -> None:
+    predict, last = f"{PREDICT}\n{end}", "torch.save(model.state_dict(), 'model.pt')\nprint(loader)"
+    file = _migrated(PLT, BUILD, LOOP, predict, last)
+    training, *rest = _cells(file.after)[2:]
+    assert file.diagnoses == () and rest == [predict, last]
+    assert "\n    return accelerator.unwrap_model(model).cpu()\n\n\nmodel = notebook_launcher(training_fun" in training
+    again = read_notebook(file.after, Path("nb.ipynb"))
+    assert not plan_notebook(again, (), CATALOGUE, Config()).result().files[0].changed
+
+
+def test_the_notebook_uses_the_model_where_it_was() -> None:
+    device = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+    placed = device + BUILD.replace("nn.Linear(1, 1)", "nn.Linear(1, 1).to(device)")
+    moved = LOOP.replace("model(x)", "model(x.to(device))")
+    file = _migrated(PLT, placed, moved, "plt.plot(model(torch.ones(1, 1).to(device)).tolist())")
+    training = _cells(file.after)[2]
+    assert "\n    return accelerator.device, accelerator.unwrap_model(model)\n" in training
+    assert training.endswith("\nmodel.to(device)")
+    file = _migrated(PLT, placed, moved, "plt.plot(model(torch.ones(1, 1).cuda()).tolist())")
+    assert not file.changed
+    assert [d.message for d in file.diagnoses] == ["it needs the trained model on a GPU of its own"]
+
+
+NET = (
+    "class Net(nn.Module):\n"
+    "    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(1, WIDTH)\n"
+    "\n    def forward(self, x):\n        return self.fc(x)"
+)
+
+
+def test_the_class_of_a_model_that_comes_back_stays_in_the_notebook() -> None:
+    net = NET.replace("WIDTH", "1")
+    build = f"import math\n\n\n{net}\n\n\n{BUILD.replace('nn.Linear(1, 1)', 'Net()')}"
+    cells = _cells(_migrated(PLT, build, LOOP, "plt.plot(model(torch.ones(1, 1)).item() * math.pi)").after)
+    assert cells[1].startswith("import math\n")
+    assert f"\n\n\n{net}\n\n\n# Moved into training_function() below." in cells[1]
+    assert "class Net" not in cells[2] and "import math" not in cells[2]
+    file = _migrated(PLT, f"width = 1\n{build.replace(net, NET.replace('WIDTH', 'width'))}", LOOP, PREDICT)
+    assert not file.changed and file.at(file.diagnoses[-1].line) == ":cell 2:1"
+    assert "the class Net uses what the training makes" in file.diagnoses[-1].message
+
+
+def test_a_function_that_the_migration_changes_is_not_called_by_a_cell_after_the_training() -> None:
+    step = "def step(model, x):\n    loss = model(x).mean()\n    loss.backward()\n    return loss"
+    score = "def score(model, rows):\n    print(model(rows))\n    step(model, rows)"
+    loop = "for x in loader:\n    optimizer.zero_grad()\n    step(model, x)\n    optimizer.step()"
+    show = "draw = step\nplt.plot(model(torch.ones(1, 1)).item())"
+    file = _migrated(PLT, step, score, BUILD, loop, show.replace("step", "score"))
+    assert not file.changed and file.blocked
+
+
+def test_all_that_is_in_the_way_is_told_at_once() -> None:
+    loop = LOOP + "\n    plt.plot(loss.item())"
+    file = _migrated(PLT, BUILD, loop, loop.replace("plot", "hist"), "plt.plot(optimizer.state)")
+    found = [file.at(d.line) for d in file.diagnoses if d.id == "notebook-state"]
+    assert found == [":cell 3:1", ":cell 4:1", ":cell 5:1"]
+
+
+def test_what_blocks_the_training_does_not_hide_a_cell_that_shows_it() -> None:
+    counted = "n, seen = 0, []\nfor x in loader:\n    n += int(x.max())\n    seen.append(model(x).detach())\n"
+    file = _migrated(PLT, BUILD, LOOP + "\n    plt.plot(loss.item())", f"{counted}print(n, torch.vstack(seen).shape)")
+    assert [d.id for d in file.diagnoses if d.severity.value == "blocked"] == ["prepare", "notebook-state"]
+
+
 @pytest.mark.parametrize("magic", ["%matplotlib inline", "!nvidia-smi", "# the card\n!pip install -q nbformat"])
 def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
     file = _migrated(IMPORTS, BUILD, magic, LOOP)
@@ -299,12 +368,12 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
     ("cells", "says"),
     [
         (
-            (IMPORTS, BUILD, LOOP, "plt.plot(model.weight)"),
+            (IMPORTS, BUILD, LOOP, "plt.plot(optimizer.state)"),
             ":cell 4:1: it displays something of the training (plt), but what",
         ),
         (
-            (IMPORTS, BUILD, LOOP, "model.weight.plot()"),
-            "(plot), but what it reads (model) stays in the training processes",
+            (IMPORTS, BUILD, LOOP, "optimizer.state.plot()"),
+            "(plot), but what it reads (optimizer) stays in the training processes",
         ),
         ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(plt), but the training processes cannot display anything"),
         (
@@ -320,7 +389,7 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
         ((IMPORTS, MAIN, "main()", "main()"), "is called more than once"),
     ],
     ids=[
-        "a plot of the model",
+        "a plot of the optimizer",
         "a method",
         "a plot in the loop",
         "changed later",
@@ -389,8 +458,8 @@ def test_formats_for_machines_know_cells_and_lines_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("nb.ipynb").write_bytes(_data(IMPORTS, BUILD, LOOP, "plt.plot(model.weight)"))
-    number = Path("nb.ipynb").read_text().split("\n").index('    "plt.plot(model.weight)"') + 1
+    Path("nb.ipynb").write_bytes(_data(IMPORTS, BUILD, LOOP, "plt.plot(optimizer.state)"))
+    number = Path("nb.ipynb").read_text().split("\n").index('    "plt.plot(optimizer.state)"') + 1
     run(CATALOGUE, ["--output-format", "github", "nb.ipynb"])
     assert f"::error file=nb.ipynb,line={number}," in capsys.readouterr().out
     run(CATALOGUE, ["--output-format", "sarif", "nb.ipynb"])
@@ -504,3 +573,18 @@ def test_what_is_plotted_comes_back_from_two_processes(tmp_path: Path) -> None:
     printed = "".join(o.text for o in notebook.cells[4].outputs if o.output_type == "stream").splitlines()
     assert printed[0] == "1", "one batch for each of two processes"
     assert printed[1].startswith("drawn [") and printed[1].count(".") == 1 and printed[2:] == ["shown"]
+
+
+@pytest.mark.slow
+def test_a_model_comes_back_from_two_processes(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    (tmp_path / "plt.py").write_text("def plot(values):\n    print('drawn', values)\n")
+    build = f"{NET.replace('WIDTH', '1')}\n\n{BUILD.replace('nn.Linear(1, 1)', 'Net()')}"
+    cells = ("import plt\n" + IMPORTS, build, LOOP, "plt.plot(model(torch.ones(2, 1)).shape)\nprint(type(model))")
+    text = _migrated(*cells).after.decode().replace("torch.cuda.device_count() or 1", "2")
+    notebook = nbformat.reads(text, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed = "".join(o.text for o in notebook.cells[3].outputs if o.output_type == "stream")
+    assert printed == "drawn torch.Size([2, 1])\n<class '__main__.Net'>\n"

@@ -1,0 +1,163 @@
+"""The cells after the training that show something of its models: the notebook runs them with what it is given back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..facts.roles import Role
+from ..result import FileResult
+from .document import Notebook, masked
+from .launching import training, used
+from .shown import showing, shown_by
+from .uses import NotGathered, Use, defines, made, run, use, uses_of
+
+REMEDY = "Save it in the training (accelerator.save), and load it here"
+
+
+@dataclass(frozen=True)
+class After:
+    """The cells that the notebook runs by itself once the training has ended: from the first that shows something of a
+    model to the last."""
+
+    cells: frozenset[int] = frozenset()
+    models: frozenset[str] = frozenset()
+    """What the training gives back as the script made it."""
+    device: str = ""
+    """Where these cells want the models: the name of a device, empty for the CPU."""
+
+    def reads(self, position: int, uses: Sequence[Use], texts: Sequence[str]) -> frozenset[str]:
+        """What a cell reads, but for what these cells have bound before it."""
+        bound = (name for n in self.cells if n < position for name in _certainly_bound(texts[n]))
+        return uses[position].reads - frozenset(bound if position in self.cells else ())
+
+    def unwrapped(self, name: str, accelerator: str) -> str:
+        """What the training returns for a model."""
+        return f"{accelerator}.unwrap_model({name}){'' if self.device else '.cpu()'}"
+
+    def placed(self, names: Collection[str]) -> list[str]:
+        """The lines that bring the models to their device: from other processes they come on the CPU."""
+        return [f"{name}.to({self.device})" for name in names if name in self.models and self.device]
+
+
+def after_training(notebook: Notebook, files: Sequence[FileResult]) -> After:
+    """The cells after the training that the notebook runs by itself; raises ``NotGathered``."""
+    texts = [masked(cell.text) for cell in notebook.cells]
+    uses, functions, trains = uses_of(texts), showing(texts), training(files)
+    last = max((n for n, text in enumerate(texts) if not used(text).isdisjoint(trains)), default=len(texts))
+    models, devices = _of_role(files[0], Role.MODEL), _of_role(files[0], Role.DEVICE)
+    first = next(
+        (n for n in range(last + 1, len(texts)) if shown_by(run(texts[n]), functions) and uses[n].reads & models), None
+    )
+    if first is None:
+        return After()
+    cells = frozenset(range(first, len(texts)))
+    found = After(cells, models)
+    read = {n: found.reads(n, uses, texts) for n in sorted(cells)}
+    named = sorted(devices.intersection(*[frozenset().union(*read.values())]))
+    for n in sorted(cells):
+        if (not named and _names_a_gpu(texts[n])) or len(named) > 1:
+            what = f"several devices ({', '.join(named)})" if named else "a GPU of its own"
+            raise NotGathered(notebook.cells[n].number, f"it needs the trained model on {what}", REMEDY)
+    return After(cells, models, next(iter(named), ""))
+
+
+def kept_apart(
+    texts: Sequence[str], uses: Sequence[Use], chosen: Sequence[int], after: After
+) -> dict[int, tuple[str, list[str]]]:
+    """
+    The texts of cells without the definitions that the notebook needs as well, and the lines of these definitions:
+    imports, functions and classes that need nothing of the training. The classes of the models are among them.
+    """
+    if not after.cells:
+        return {}
+    wanted = frozenset[str]().union(*(after.reads(n, uses, texts) for n in after.cells))
+    statements = [(n, s, use(ast.unparse(s))) for n in chosen for s in ast.parse(texts[n]).body if defines(s)]
+    apart = [
+        one for one in statements if isinstance(one[1], ast.ClassDef) or one[2].binds & wanted or _is_import(one[1])
+    ]
+    by_others = made(uses, chosen) - frozenset[str]().union(*(one[2].binds for one in statements))
+    while needy := [
+        one for one in apart if one[2].reads & (by_others | _bound(other for other in statements if other not in apart))
+    ]:
+        apart = [one for one in apart if one not in needy]
+    found: dict[int, tuple[str, list[str]]] = {}
+    for n in chosen:
+        lines = texts[n].split("\n")
+        own = [s for m, s, _ in apart if m == n and ";" not in lines[s.lineno - 1]]
+        taken = [i for s in own for i in range(_first_line(s) - 1, _end_with_blanks(s, lines))]
+        if taken:
+            rest = "\n".join(line for i, line in enumerate(lines) if i not in taken)
+            parts = ["\n".join(lines[_first_line(s) - 1 : s.end_lineno]) for s in own]
+            spaced = (f"\n\n{part}" if n and "\n" in part + parts[n - 1] else part for n, part in enumerate(parts))
+            found[n] = (rest.lstrip("\n"), "\n".join([*spaced, *(["", ""] if "\n" in parts[-1] else [])]).split("\n"))
+    return found
+
+
+def _bound(statements: Iterable[tuple[int, ast.stmt, Use]]) -> frozenset[str]:
+    return frozenset[str]().union(*(found.binds for _, _, found in statements))
+
+
+def _is_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Import | ast.ImportFrom)
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators = statement.decorator_list if isinstance(statement, ast.ClassDef | ast.FunctionDef) else []
+    return min(statement.lineno, *(d.lineno for d in decorators), statement.lineno)
+
+
+def _end_with_blanks(statement: ast.stmt, lines: Sequence[str]) -> int:
+    end = statement.end_lineno or statement.lineno
+    while end < len(lines) and not lines[end].strip():
+        end += 1
+    return end
+
+
+def check_functions(notebook: Notebook, after: After, before: str, done: Sequence[FileResult]) -> None:
+    """Refuse cells that use a function which the migration changes."""
+    old, new = _definitions(before), _definitions(done[0].after.decode())
+    changed = {name for name, text in old.items() if new.get(name) != text}
+    changed |= {
+        alias.asname or alias.name
+        for node in ast.walk(ast.parse(before))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for file in done[1:]
+        if file.changed and file.source.path.stem == node.module.rpartition(".")[2]
+        for alias in node.names
+    }
+    while more := {n for n, text in old.items() if n not in changed and use(text).reads & changed}:
+        changed |= more
+    for n in sorted(after.cells):
+        if both := sorted(use(masked(notebook.cells[n].text)).reads & changed):
+            raise NotGathered(
+                notebook.cells[n].number,
+                f"it uses {both[0]}, which the migration changes for the training processes",
+                "Give this cell a copy of that function with a name of its own",
+            )
+
+
+def _definitions(text: str) -> dict[str, str]:
+    return {
+        node.name: ast.unparse(node)
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+
+
+def _of_role(file: FileResult, role: Role) -> frozenset[str]:
+    return frozenset(one.name for one in file.roles if one.role == role.value and one.scope == "<module>")
+
+
+def _names_a_gpu(text: str) -> bool:
+    nodes = list(ast.walk(ast.parse(text)))
+    return any(isinstance(n, ast.Attribute) and n.attr == "cuda" for n in nodes) or any(
+        isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.startswith("cuda") for n in nodes
+    )
+
+
+def _certainly_bound(text: str) -> frozenset[str]:
+    """The names that a cell binds whatever happens."""
+    plain = [s for s in ast.parse(text).body if isinstance(s, ast.Assign | ast.AnnAssign) or defines(s)]
+    return frozenset().union(*(use(ast.unparse(s)).binds for s in plain))

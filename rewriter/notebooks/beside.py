@@ -1,0 +1,96 @@
+"""The cells that stay beside the training: whether the notebook can show them, and what they read of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from .after import REMEDY, After
+from .document import Cell
+from .shown import displays, may_draw, only_chooses_devices, only_magics, showing, shown_by
+from .uses import NotGathered, Use, defines, filled, made, run, use
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The cells beside the training that show something of it, or of the data."""
+
+    cells: Sequence[Cell]
+    texts: Sequence[str]
+    uses: Sequence[Use]
+    chosen: Sequence[int]
+    beside: Collection[int]
+    prepared: Collection[str]
+    after: After
+
+    def check(self, n: int) -> None:
+        """Refuse a cell that cannot be shown by the notebook after the training, or before it."""
+        if not self.chosen[0] < n or only_magics(self.texts[n]):
+            return
+        name = shown_by(ast.parse(self.texts[n]).body, showing(self.texts))
+        read = self._made(n)
+        if of_process := sorted(read & (self._held() - self._models())):
+            held = f"what it reads ({', '.join(of_process)}) stays in the training processes"
+            if name or n not in self.after.cells:
+                raise displays(self.cells[n], name, held)
+            raise NotGathered(self.cells[n].number, held, REMEDY)
+        if n > self.chosen[-1]:
+            return
+        later = [m for m in self.chosen if m > n]
+        if changed := sorted(name for name in read if self._changes(name, later)):
+            raise displays(self.cells[n], name, f"the training changes {', '.join(changed)} afterwards")
+        if used := sorted(self.uses[n].binds & _union(self.uses[m].reads for m in later) if read else ()):
+            raise displays(self.cells[n], name, f"the training uses {', '.join(used)} afterwards")
+        earlier = [m for m in self.chosen if m < n]
+        if may_draw(self.texts[n]) and (read or not all(only_chooses_devices(self.texts[m]) for m in earlier)):
+            raise displays(self.cells[n], name, "it may draw random numbers between those of the training")
+
+    def returned(self) -> list[str]:
+        """The names that cells read and the training makes, in the order of making."""
+        read = _union(self._made(n) for n in self.beside if n > self.chosen[0])
+        first = {name: n for n in reversed(range(len(self.uses))) for name in self.uses[n].makes}
+        return sorted(read, key=lambda name: (first[name], name))
+
+    def apart(self) -> list[int]:
+        """The cells that show something and make nothing that the training reads."""
+        read = _union(self.uses[m].reads for m in self.chosen)
+        return [
+            n
+            for n in sorted(self.beside)
+            if not only_magics(self.texts[n]) and (n in self.after.cells or not self.uses[n].binds & read)
+        ]
+
+    def moved(self) -> list[int]:
+        """The cells that show something of the training, before its last cell: they come after it."""
+        return [n for n in sorted(self.beside) if self.chosen[0] < n < self.chosen[-1] and self._made(n)]
+
+    def _made(self, position: int) -> frozenset[str]:
+        """What a cell reads and the training makes; a cell that comes first reads what the cells before it have."""
+        return self.after.reads(position, self.uses, self.texts) & made(self.uses, self.chosen)
+
+    def _models(self) -> frozenset[str]:
+        """What is given back as the script made it."""
+        return self.after.models if self.after.cells else frozenset()
+
+    def _held(self) -> frozenset[str]:
+        """What cannot leave the training's processes: what is prepared, and what stands for a definition there."""
+        defining = (node for m in self.chosen for node in ast.parse(self.texts[m]).body if defines(node))
+        return frozenset(self.prepared).union(*(use(ast.unparse(node)).binds for node in defining))
+
+    def _changes(self, name: str, later: Sequence[int]) -> bool:
+        """Whether a later cell of the training binds a name anew, or may change it in place: any but a number may."""
+        constants = (
+            target.id
+            for m in self.chosen
+            for node in run(self.texts[m])
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        )
+        number = name in constants
+        return any(name in self.uses[m].makes or (not number and name in filled(self.texts[m])) for m in later)
+
+
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset[str]().union(*sets)
