@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from ..result import Result, Trait
 from .diff import shown
 from .text import at_lines, visible
+
+_Where = Callable[[Iterable[int]], str]
+"""Names the places of some lines, or none."""
 
 
 def expectations(result: Result) -> Iterator[str]:
@@ -15,7 +19,8 @@ def expectations(result: Result) -> Iterator[str]:
     for file in result.files:
         for trait in file.traits:
             by_kind.setdefault(trait.kind, []).append(trait)
-    many = len(result.files) > 1
+    first = result.files[0].source if len(result.files) == 1 else None
+    where = partial(at_lines, notebook=first.notebook) if first is not None else _nowhere
     if by_kind.pop("by-hand", []):
         yield (
             "The script was already distributed: every process takes batches of the script's size, as before, and N "
@@ -27,34 +32,34 @@ def expectations(result: Result) -> Iterator[str]:
         by_kind.pop("statistics", None)
     if found := by_kind.get("statistics"):
         yield (
-            f"{_named(found, many)}: each process normalises with the statistics of its own rows, so results differ "
+            f"{_named(found, where)}: each process normalises with the statistics of its own rows, so results differ "
             "slightly from those of one process."
         )
-    yield from _alike(by_kind, many)
+    yield from _alike(by_kind, where)
     if found := by_kind.get("noise"):
-        yield f"{_named(found, many)}: each process draws its own noise for its own rows."
+        yield f"{_named(found, where)}: each process draws its own noise for its own rows."
     if found := by_kind.get("transforms"):
-        yield f"{_named(found, many)}: each process draws its own random transforms."
+        yield f"{_named(found, where)}: each process draws its own random transforms."
     if found := by_kind.get("length"):
         yield (
-            f"{_named(found, many, 'len(', ')')}: after prepare(...) this is the number of batches per process, 1/N of "
-            "the original. Values computed from it after prepare(...) (totals, progress in percent, scheduler lengths) "
-            "change too."
+            f"{_named(found, where, 'len(', ')')}: after prepare(...) this is the number of batches per process, 1/N "
+            "of the original. Values computed from it after prepare(...) (totals, progress in percent, scheduler "
+            "lengths) change too."
         )
     if found := by_kind.get("early-length"):
         yield (
-            f"{_named(found, many)}: the number of batches on one process, asked for before prepare(...). On N "
+            f"{_named(found, where)}: the number of batches on one process, asked for before prepare(...). On N "
             "processes each goes through 1/N of them, so what is shown or computed with it (steps of an epoch, "
             "progress, time left) is N times too large: ask for it again after prepare(...). A prepared scheduler "
             "takes this into account."
         )
     if found := by_kind.get("steps"):
         yield (
-            f"{_named(found, many)}: the number of steps of an epoch on one process; on N processes an epoch has N "
+            f"{_named(found, where)}: the number of steps of an epoch on one process; on N processes an epoch has N "
             "times fewer. A prepared scheduler takes this into account. Other code that counts steps (an optimizer "
             "with its own warm-up, a learning rate set by hand) does not: divide by accelerator.num_processes."
         )
-    yield from _counted(by_kind, many)
+    yield from _counted(by_kind, where)
     if "mac" in by_kind:
         yield "On a Mac with a GPU the script now runs on the GPU; to stay on the CPU, use Accelerator(cpu=True)."
     if "gpu" in by_kind:
@@ -64,7 +69,7 @@ def expectations(result: Result) -> Iterator[str]:
         )
     if found := by_kind.get("precision"):
         yield (
-            f"{_named(found, many)}: autocast asked for CUDA and had no effect on a machine without CUDA. The "
+            f"{_named(found, where)}: autocast asked for CUDA and had no effect on a machine without CUDA. The "
             "accelerator's setting applies to every device: on such a machine the script now computes in low "
             "precision, and its numbers differ."
         )
@@ -74,71 +79,72 @@ def expectations(result: Result) -> Iterator[str]:
         yield "The script now imports torchlift.runtime: add `torchlift[runtime]` to its requirements."
 
 
-def _alike(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
+def _alike(by_kind: dict[str, list[Trait]], where: _Where) -> Iterator[str]:
     """The random numbers for rows that are the same on all processes."""
     if found := by_kind.get("alike"):
         yield (
-            f"{_named(found, many)}: Python's and NumPy's generators are kept equal on all processes, so without "
+            f"{_named(found, where)}: Python's and NumPy's generators are kept equal on all processes, so without "
             "loader workers each process draws the same numbers for its own rows. Workers draw different ones."
         )
     if found := by_kind.get("reseeded"):
         drawn = [*by_kind.pop("transforms", []), *by_kind.pop("noise", [])]
         yield (
-            f"{_named(found, many)}: without loader workers each process seeds torch with the same numbers here, and "
-            f"what torch draws after that is the same on all processes{f': {_named(drawn, True)}' if drawn else ''}."
+            f"{_named(found, where)}: without loader workers each process seeds torch with the same numbers here, and "
+            "what torch draws after that is the same on all processes"
+            f"{f': {_named(drawn, _nowhere)}' if drawn else ''}."
         )
 
 
-def _counted(by_kind: dict[str, list[Trait]], many: bool) -> Iterator[str]:
+def _counted(by_kind: dict[str, list[Trait]], where: _Where) -> Iterator[str]:
     """The values that are counted in steps, batches and rows of one process."""
     if found := by_kind.get("cadence"):
         yield (
-            f"{_named(found, many)}: this counts the steps of one process, and on N processes an epoch has N times "
+            f"{_named(found, where)}: this counts the steps of one process, and on N processes an epoch has N times "
             "fewer. Code that depends on it runs N times less often, and never if an epoch has fewer steps than that."
         )
     if found := by_kind.get("interval"):
         yield (
-            f"{_named(found, many)}: this counts the steps of one process, and on N processes an epoch has N times "
+            f"{_named(found, where)}: this counts the steps of one process, and on N processes an epoch has N times "
             "fewer. Code that depends on it runs about N times less often, and at least once an epoch."
         )
     if found := by_kind.get("rate"):
         yield (
-            f"{_named(found, many)}: the learning rate follows this count of the steps of one process, and on N "
+            f"{_named(found, where)}: the learning rate follows this count of the steps of one process, and on N "
             "processes an epoch has N times fewer. A warm-up or a decay takes N times as many epochs: multiply the "
             "count by accelerator.num_processes to keep the original's."
         )
     if found := by_kind.get("limit"):
-        yield f"{_named(found, many)}: this limit applies to each process, so N processes use N times as many batches."
+        yield f"{_named(found, where)}: this limit applies to each process, so N processes use N times as many batches."
     if found := by_kind.get("filled"):
         yield (
-            f"{_named(found, many)}: collects a mean over the batches of all processes. Where the rows do not share "
+            f"{_named(found, where)}: collects a mean over the batches of all processes. Where the rows do not share "
             "out evenly, the last batches are filled up with repeated rows, which count: a figure of the epoch is then "
             "close to the original's but not equal."
         )
     if found := by_kind.get("running"):
         yield (
-            f"{_named(found, many)}: collected and shown inside the training loop. What is printed or logged is the "
+            f"{_named(found, where)}: collected and shown inside the training loop. What is printed or logged is the "
             "figure of the main process's own rows."
         )
     if found := by_kind.get("figure"):
         yield (
-            f"{_named(found, many)}: shown for a step of the training loop. What is printed, logged or saved is the "
+            f"{_named(found, where)}: shown for a step of the training loop. What is printed, logged or saved is the "
             "figure of the main process's own rows."
         )
     if found := by_kind.get("shown"):
         yield (
-            f"{_named(found, many)}: computed from the rows of one process. What is printed, logged or written is the "
+            f"{_named(found, where)}: computed from the rows of one process. What is printed, logged or written is the "
             "figure of the main process's own rows."
         )
     if found := by_kind.get("rows-done"):
         yield (
-            f"{_named(found, many)}: this counts the rows that one process has gone through: 1/N of those of the data "
+            f"{_named(found, where)}: this counts the rows that one process has gone through: 1/N of those of the data "
             "set at the end of an epoch."
         )
     if found := by_kind.get("bar"):
         yield (
-            f"{_named(found, many, 'total=')}: this bar counts only the rows of one process, so it stops at 1/N of its "
-            "total."
+            f"{_named(found, where, 'total=')}: this bar counts only the rows of one process, so it stops at 1/N of "
+            "its total."
         )
 
 
@@ -163,8 +169,13 @@ _BATCHES = {
 }
 
 
-def _named(traits: list[Trait], many: bool, before: str = "", behind: str = "") -> str:
-    """``BatchNorm2d (lines 14, 18)``."""
+def _nowhere(lines: Iterable[int]) -> str:
+    """The places in several files: none is named."""
+    return ""
+
+
+def _named(traits: list[Trait], where: _Where, before: str = "", behind: str = "") -> str:
+    """``BatchNorm2d (lines 14, 18)``; of a notebook ``BatchNorm2d (cell 3, line 2)``."""
     names = ", ".join(f"{before}{name}{behind}" for name in dict.fromkeys(trait.name for trait in traits))
-    places = at_lines(trait.line for trait in traits) if all(trait.line for trait in traits) else ""
-    return f"{names} ({places})" if places and not many else names
+    places = where(trait.line for trait in traits) if all(trait.line for trait in traits) else ""
+    return f"{names} ({places})" if places else names

@@ -103,3 +103,15 @@ def test_a_sum_and_a_mean_in_one_loss_are_refused(lines: Lines) -> None:
 def test_what_the_user_vouches_for_is_believed(lines: Lines) -> None:
     parts: dict[str, Any] = {"loss": "mystery(model(x), y)", "options": {"assume": (("loss", "loss"),)}}
     assert lines(**parts) == ([], [], ["loss-reduction"]), "a loss it is; whether a mean or a sum, nobody said"
+
+
+@pytest.mark.parametrize("base", ["torch.nn.Module", "_Loss", "_WeightedLoss"])
+def test_a_loss_of_a_class_is_one_whatever_it_is_derived_from(base: str, lines: Lines) -> None:
+    """What torch derives its own losses from gives them no more than a module has."""
+    top = (
+        f"class Overlap({base}):\n    def forward(self, guess, target):\n        both = (guess * target).sum(1)\n"
+        "        return (1 - both / (guess.sum(1) + target.sum(1))).mean()\n"
+    )
+    imports = "from torch.nn.modules.loss import _Loss, _WeightedLoss\n"
+    built, loss = "criterion = Overlap()", "criterion(torch.sigmoid(model(x)), y)"
+    assert lines(imports=imports, top=top, built=built, loss=loss) == ([], [], [])

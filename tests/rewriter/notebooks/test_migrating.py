@@ -15,7 +15,8 @@ from torchlift.rewriter.cli.main import run
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.notebooks.document import masked, read_notebook, unmasked
 from torchlift.rewriter.notebooks.migrating import plan_notebook
-from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.report.expect import expectations
+from torchlift.rewriter.result import FileResult, Result
 from torchlift.rewriter.source import SourceError
 
 FIXTURE = Path(__file__).resolve().parents[3] / "fixtures" / "notebook"
@@ -209,6 +210,14 @@ def test_what_is_plotted_of_the_training_is_returned() -> None:
     assert '    history.append(accelerator.reduce(loss.detach(), reduction="mean").item())\n' in training
     assert "\n    return history\n\n\nhistory = notebook_launcher(training_function, num_processes=" in training
     assert plot == "plt.plot(history)\nplt.show()"
+
+
+def test_what_changes_is_named_by_cell_and_line() -> None:
+    """The lines of the text that the cells make together are nowhere to be seen."""
+    net = BUILD.replace("nn.Linear(1, 1)", "nn.Sequential(\n    nn.Linear(1, 1), nn.Dropout()\n)")
+    file = _migrated(IMPORTS, "print(torch.__version__)\n" + net, LOOP)
+    told = [text for text in expectations(Result((file,), 1)) if "noise" in text]
+    assert len(told) == 1 and told[0].startswith("Dropout (cell 2, line 3): each process draws its own noise")
 
 
 def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:

@@ -114,6 +114,8 @@ ROWS: Table = {
     "torch.nn.ParameterDict": ("module", {"gives": "modules"}),
     "torch.nn.modules.Module": ("module", {"gives": "modules"}),
     "torch.nn.modules.module.Module": ("module", {"gives": "modules"}),
+    "torch.nn.modules.loss._Loss": ("module", {"gives": "modules"}),
+    "torch.nn.modules.loss._WeightedLoss": ("module", {"gives": "modules"}),
     # losses
     "torch.nn.BCELoss": ("criterion", {"reduction": 3, "average": 1}),
     "torch.nn.BCEWithLogitsLoss": ("criterion", {"reduction": 3, "average": 1}),
