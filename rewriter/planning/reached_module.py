@@ -251,7 +251,8 @@ class ReachedModule:
         """What each process counts, or collects, for itself."""
         found, training = self._found, self._program.training
         yield from counts(self._unit, training, found.loops)
-        yield from rows_done(self._program.state, self._unit, training, found.loops)
+        kept = self._program.config.keep_global_batch
+        yield from rows_done(self._program.state, self._unit, training, found.loops, kept)
         yield from hand_schedules(self._program.reach, self._unit, training, found.loops)
         yield from found.averages
         yield from alike_draws(self._program.state, self._unit, self._program.reach)

@@ -7,16 +7,26 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.module import Count
+from ...facts.roles import Origin
 from ..dataflow.values import State, Unit
-from ..syntax.nodes import counter
+from ..syntax.nodes import counter, dotted, keyword
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .engine.layout import ShardSize
 from .loop_layouts import LoopLayouts, layouts_of
 
 
-def rows_done(state: State, unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iterator[Count]:
-    """``(step + 1) * len(x)`` in some loops over shared loaders that train."""
+def rows_done(
+    state: State, unit: Unit, training: Training, loops: Iterable[cst.CSTNode], kept: bool
+) -> Iterator[Count]:
+    """
+    ``(step + 1) * len(x)`` and ``step * batch_size + len(x)`` in some loops over shared loaders that train.
+
+    Args:
+        state, unit, training: the solved program, a module, what the program trains.
+        loops: the loops.
+        kept: the global batch is kept: the size that the script gives a loader is that of all processes together.
+    """
     for loop in loops:
         number = counter(loop) if isinstance(loop, cst.For) and loop in training.train_loops else None
         binding = unit.names.binding(number) if isinstance(number, cst.Name) and loop in unit.names.parents else None
@@ -24,6 +34,7 @@ def rows_done(state: State, unit: Unit, training: Training, loops: Iterable[cst.
             continue
         layouts: LoopLayouts | None = None
         reads = set(binding.reads)
+        sizes = frozenset(_sizes(state.loaders.get(loop, ())) if not kept else ())
         for node in descendants(loop.body):
             if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
                 continue
@@ -31,5 +42,23 @@ def rows_done(state: State, unit: Unit, training: Training, loops: Iterable[cst.
                 if reads.isdisjoint(descendants(steps)) or not reads.isdisjoint(descendants(rows)):
                     continue
                 layouts = layouts or layouts_of(state).loop(unit, loop)
-                if isinstance(layouts.value(rows), ShardSize):
-                    yield Count(node, "rows-done", " ".join(unit.names.module.code_for_node(node).split()))
+                if isinstance(layouts.value(rows), ShardSize) or dotted(rows) in sizes:
+                    whole = _with_last(unit, layouts, node)
+                    yield Count(whole, "rows-done", " ".join(unit.names.module.code_for_node(whole).split()))
+
+
+def _sizes(loaders: Iterable[Origin]) -> Iterator[str]:
+    """What the script calls the batch size that it gives to some loaders."""
+    for loader in loaders:
+        size = keyword(loader.node, "batch_size", 1) if isinstance(loader.node, cst.Call) else None
+        if size is not None and dotted(size):
+            yield dotted(size)
+
+
+def _with_last(unit: Unit, layouts: LoopLayouts, node: cst.BinaryOperation) -> cst.BinaryOperation:
+    """The rows of the steps before with those of this one, where these are added: ``step * size + len(x)``."""
+    above = unit.names.parents.get(node)
+    if isinstance(above, cst.BinaryOperation) and isinstance(above.operator, cst.Add):
+        if isinstance(layouts.value(above.right if above.left is node else above.left), ShardSize):
+            return above
+    return node

@@ -344,17 +344,44 @@ def evaluate():
         ("print((i + 1) * len(x), len(data))", ["(i + 1) * len(x)"]),
         ("done = i * x.size(0)\n    print(f'{done} of {len(data)}')", ["i * x.size(0)"]),
         ("print(y.shape[0] * i)", ["y.shape[0] * i"]),
+        ("print(i * args.size + len(x))", ["i * args.size + len(x)"]),
+        ("print(f'{i * args.size} of {len(data)}')", ["i * args.size"]),
+        ("print(i * args.other + 1)", []),
         ("print(i * len(data))", []),
         ("print(3 * len(x))", []),
         ("total += loss.item() * len(x)", []),
     ],
-    ids=["in a line", "by a variable", "turned", "rows of all", "no step", "a sum"],
+    ids=[
+        "in a line",
+        "by a variable",
+        "turned",
+        "by the size",
+        "the size alone",
+        "another",
+        "of all",
+        "no step",
+        "a sum",
+    ],
 )
 def test_rows_that_a_loop_has_gone_through(shown: str, names: list[str]) -> None:
-    text = RUNNING.replace("COLLECT", "pass").replace("LOG", shown)
-    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert _rows_done(shown, Config()) == names
+
+
+def test_rows_of_global_batches_by_the_size_that_the_script_gives() -> None:
+    assert _rows_done("print(i * args.size + 1)", Config(keep_global_batch=True)) == []
+    assert _rows_done("print(i * len(x))", Config(keep_global_batch=True)) == ["i * len(x)"]
+
+
+def _rows_done(shown: str, config: Config) -> list[str]:
+    text = (
+        RUNNING.replace("COLLECT", "pass")
+        .replace("LOG", shown)
+        .replace("DataLoader(train)", "DataLoader(train, args.size)")
+    )
+    assert "args.size" in text.replace(shown, "")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
     assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
-    assert [trait.name for trait in file.traits if trait.kind == "rows-done"] == names
+    return [trait.name for trait in file.traits if trait.kind == "rows-done"]
 
 
 HELPERS = """\
