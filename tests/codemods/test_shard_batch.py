@@ -70,6 +70,12 @@ CUT = {
         "    loss = torch.clamp(1 - model(a) * (2 * b - 1), min=0).mean()",
         "a, b = accelerator.shard_batch(x[:80]), accelerator.shard_batch(z[:80])",
     ),
+    "what a split leaves of the whole data": (
+        "from sklearn.model_selection import train_test_split\n"
+        "a, held, b, wanted = train_test_split(x, y, test_size=0.2, random_state=1)\n"
+        "for step in range(9):\n    loss = F.cross_entropy(model(a), b)",
+        "a, b = accelerator.shard_batch((a, b))\nfor step in range(9):",
+    ),
     "the whole data": (
         "for step in range(9):\n    loss = F.cross_entropy(model(x), y)",
         "x, y = accelerator.shard_batch((x, y))\nfor step in range(9):",
