@@ -189,7 +189,7 @@ def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> 
                     "mean-of-batches",
                     node,
                     f"`{code(node.target)}` adds up a mean that is divided by `{code(own)}`, the number of rows, and "
-                    "each process has only its share of the batch: on N processes the result is N times larger",
+                    "each process has only its shard of the batch: on N processes the result is N times larger",
                     f"divide by the number of processes too: {code(node.target)} / accelerator.num_processes",
                 )
 

@@ -175,7 +175,7 @@ def test_callers_are_asked_what_becomes_of_a_sum_over_batches(given: str, reads:
     assert len(file.diagnoses) == 1
     (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config(keep_global_batch=True)).files
     (finding,) = file.diagnoses
-    assert "the number of rows, and each process has only its share" in finding.message
+    assert "the number of rows, and each process has only its shard" in finding.message
 
 
 PHASED = """\
