@@ -370,8 +370,6 @@ class _Counts:
             return f"the number of samples: {fewer}"
         if any(self.rows.divided(self.unit, value) for value in values):
             return f"the number of batches of one process alone, counted by hand: {fewer}"
-        if self.fixed(node):
-            return f"`{self.unit.names.module.code_for_node(node)}`, the same for any number of processes: {fewer}"
         return None
 
     def fixed(self, node: cst.BaseExpression) -> bool:
