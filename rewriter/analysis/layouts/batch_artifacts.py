@@ -191,7 +191,7 @@ def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> 
                     "mean-of-batches",
                     node,
                     f"`{code(node.target)}` adds up a mean that is divided by `{code(own)}`, the number of rows, and "
-                    "each process has only its share of the batch: on N processes the result is N times larger",
+                    "each process has only its shard of the batch: on N processes the result is N times larger",
                     f"divide by the number of processes too: {code(node.target)} / accelerator.num_processes",
                 )
 
@@ -397,8 +397,6 @@ class _Counts:
             return f"the number of samples: {fewer}"
         if any(self.rows.divided(self.unit, value) for value in values):
             return f"the number of batches of one process alone, counted by hand: {fewer}"
-        if self.fixed(node):
-            return f"`{self.unit.names.module.code_for_node(node)}`, the same for any number of processes: {fewer}"
         return None
 
     def fixed(self, node: cst.BaseExpression) -> bool:
