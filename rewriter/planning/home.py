@@ -486,7 +486,7 @@ class Homes:
             return None
         first = found[0]
         holds = isinstance(first, (cst.If, cst.With)) and getattr(first, "orelse", None) is None
-        if len(found) == 1 and holds and first not in beside:  # what stands beside it needs the accelerator as well
+        if len(found) == 1 and holds and first not in beside:  # what is beside it needs it, too
             block = list(getattr(getattr(first, "body", None), "body", ()))
             return self._first_use(unit, block, needs, prepares) or first
         return first

@@ -39,7 +39,6 @@ from .collected import Collected, called_name
 from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
 from .holders import base_call, receiver
-from .shared_code import unwrapped_for_others
 from .unreachable import unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
 _SHOWN = (EffectKind.PRINT, EffectKind.CONSOLE)
@@ -101,10 +100,6 @@ class ReachedModule:
         effects += guarded.values()
         told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
         told.extend(may_be_there(folder) for folder in anyway.values())
-        for wrapper in found.wrappers:
-            user = program.shared.get(unit.names.function(wrapper.node))
-            if user is not None:
-                told.append(unwrapped_for_others(wrapper.node, user))
         told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined))
         told.extend(unmoved(a.loop) for a in found.arrivals if not here(a.loop))
         for given in found.scattered:

@@ -75,18 +75,6 @@ def used_elsewhere(unit: Unit, function: cst.CSTNode) -> str | None:
     return None
 
 
-def unwrapped_for_others(node: cst.CSTNode, user: str) -> Finding:
-    """The finding for a wrapper of several GPUs that is taken from the model of a file outside the program, too."""
-    return Finding(
-        "data_parallel",
-        node,
-        f"{user} takes its model from here as well: without the wrapper it trains on one GPU, what it hands in from "
-        "the CPU is moved by nobody, and `.module` fails there",
-        f"migrate it as well, in the same run: migrate THIS_SCRIPT {user}",
-        Severity.REVIEW,
-    )
-
-
 def together(node: cst.CSTNode, user: str, what: str) -> Finding:
     """The finding for an edit that would break a file outside the program."""
     return Finding(

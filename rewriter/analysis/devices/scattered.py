@@ -61,9 +61,9 @@ def lent_wrapper(wrapper: cst.CSTNode, user: str) -> Finding:
     return Finding(
         "data_parallel",
         wrapper,
-        f"{user} also runs this: without nn.DataParallel its model is on one GPU, and what it gives the model from the "
-        "CPU is not moved there",
-        f"move it in {user}, to the device of the model's parameters",
+        f"{user} also runs this: without nn.DataParallel its model is on one GPU, what it gives the model from the CPU "
+        "is not moved there, and `.module` fails",
+        f"migrate {user} in the same run, or move it there to the device of the model's parameters",
         Severity.REVIEW,
     )
 

@@ -781,7 +781,7 @@ def test_who_else_takes_a_wrapped_model_from_shared_code_is_named(look: Look) ->
     files = {"train.py": ENTRY_OF_FACTORY, "other.py": other, "factory.py": FACTORY}
     (told,) = [d for f in look(files).files for d in f.diagnoses if d.severity.value == "review"]
     assert told.id == "data_parallel"
-    assert told.message.startswith("other.py takes its model from here as well: without the wrapper ")
+    assert told.message.startswith("other.py also runs this: without nn.DataParallel its model is on one GPU, ")
     both = look(files, "train.py", "other.py")
     assert "accelerator.get_state_dict(model)" in changed(both)["other.py"]
-    assert not [d for f in both.files for d in f.diagnoses if "takes its model from here" in d.message]
+    assert not [d for f in both.files for d in f.diagnoses if "also runs this" in d.message]
