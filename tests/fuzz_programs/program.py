@@ -204,6 +204,7 @@ class _Writer:
 
     def training(self, head: Head, after_step: str, setup: list[str]) -> str:
         steps = pieces.STEPS | (pieces.NUMBERED_STEPS if head.counter else {})
+        steps = {name: step for name, step in steps.items() if name != "scaler" or self.has_device}
         step = str(self.choices.pick("step", steps))
         if "scaler" in step:
             setup.append(pieces.SCALER)

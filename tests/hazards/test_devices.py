@@ -427,3 +427,27 @@ def test_a_copy_of_a_model_that_the_script_moves_is_there_already(migrated: Migr
 def test_who_only_asks_for_a_gpu_names_no_device(asks: str, migrated: Migrated) -> None:
     text = CPU.format(built=PLAIN, use="x = x + torch.ones(8)")
     assert "Accelerator(cpu=True)" in migrated(f"print(torch.cuda.{asks})\n{text}")
+
+
+def test_what_a_trainer_hands_to_its_model_by_itself_keeps_a_script_on_the_cpu(
+    result: Callable[..., FileResult],
+) -> None:
+    """Rows of a test set that no loader yields: on a GPU they met the model there."""
+    file = result("""
+class Trainer:
+    def __init__(self):
+        self.held_out = torch.randn(20, 8)
+        self.model = nn.Linear(8, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader = DataLoader(data, batch_size=16)
+    def fit(self):
+        for x, y in self.loader:
+            loss = F.cross_entropy(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        print(self.model(self.held_out).argmax(1).tolist())
+Trainer().fit()
+""")
+    assert "self.accelerator = Accelerator(cpu=True)" in file.after.decode()
+    assert [d.id for d in file.diagnoses] == ["cpu-only"]

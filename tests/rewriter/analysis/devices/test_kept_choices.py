@@ -121,6 +121,8 @@ PLACED = """\
 import torch
 from torch.utils.data import DataLoader
 
+torch.manual_seed(3)
+
 
 class Scorer(torch.nn.Module):
     def __init__(self):
