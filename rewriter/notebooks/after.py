@@ -64,18 +64,19 @@ def after_training(notebook: Notebook, files: Sequence[FileResult]) -> After:
 
 
 def kept_apart(
-    texts: Sequence[str], uses: Sequence[Use], chosen: Sequence[int], after: After
+    texts: Sequence[str], uses: Sequence[Use], chosen: Sequence[int], beside: Collection[int], after: After
 ) -> dict[int, tuple[str, list[str]]]:
     """
     The texts of cells without the definitions that the notebook needs as well, and the lines of these definitions:
-    imports, functions and classes that need nothing of the training. The classes of the models are among them.
+    imports, functions and classes that need nothing of the training. The classes of the models are among them where
+    the notebook gets models back. ``beside``: the cells that show something, and those after the training.
     """
-    if not after.cells:
-        return {}
-    wanted = frozenset[str]().union(*(after.reads(n, uses, texts) for n in after.cells))
+    wanted = frozenset[str]().union(*(after.reads(n, uses, texts) for n in beside if n > chosen[0]))
     statements = [(n, s, use(ast.unparse(s))) for n in chosen for s in ast.parse(texts[n]).body if defines(s)]
     apart = [
-        one for one in statements if isinstance(one[1], ast.ClassDef) or one[2].binds & wanted or _is_import(one[1])
+        one
+        for one in statements
+        if one[2].binds & wanted or (after.cells and (isinstance(one[1], ast.ClassDef) or _is_import(one[1])))
     ]
     by_others = made(uses, chosen) - frozenset[str]().union(*(one[2].binds for one in statements))
     while needy := [

@@ -80,7 +80,7 @@ def gathered(
         if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
     ) | frozenset(after.cells)
     chosen = _chosen(texts, uses, needing, beside)
-    apart = kept_apart(texts, uses, chosen, after)
+    apart = kept_apart(texts, uses, chosen, beside, after)
     if apart:
         texts = [apart[n][0] if n in apart else text for n, text in enumerate(texts)]
         uses = uses_of(texts)

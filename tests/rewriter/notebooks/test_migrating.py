@@ -204,6 +204,16 @@ HISTORY = "history = []\n" + LOOP + "\n    history.append(loss.item())"
 EVALUATION = "with torch.no_grad():\n    print(model(torch.ones(1, 1)))"
 
 
+def test_what_a_cell_shows_with_an_import_of_the_trainings_first_cell() -> None:
+    """The cell that imports also chooses the device, and goes into the function: the import that others need stays."""
+    first = "import matplotlib.pyplot as plt\n" + IMPORTS + "\ndevice = 'cuda' if torch.cuda.is_available() else 'cpu'"
+    file = _migrated(first, BUILD.replace("Linear(1, 1)", "Linear(1, 1).to(device)"), HISTORY, "plt.plot(history)")
+    assert file.changed, [d.message for d in file.diagnoses]
+    cells = ["".join(cell["source"]) for cell in json.loads(file.after)["cells"]]
+    assert cells[0].startswith("import matplotlib.pyplot as plt\n")
+    assert cells[-1] == "plt.plot(history)"
+
+
 def test_what_is_plotted_of_the_training_is_returned() -> None:
     file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, "plt.plot(history)\nplt.show()")
     training, plot = _cells(file.after)[2:]
