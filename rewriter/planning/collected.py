@@ -122,7 +122,8 @@ class Collected:
         self.gathers += [g for u, g in cut.gathers if u is unit]
         self.figures = [figure for e in understood for figure in e.figures]
         split = program.config.keep_global_batch
-        totals = averages(state, unit, reach, training, program.gradient_path, split=split)
+        done = () if cut.batches else cut.loops
+        totals = averages(state, unit, reach, training, program.gradient_path, split=split, done=done)
         self.gathers += [a for a in totals if isinstance(a, Gather)]
         self.figures += [a for a in totals if isinstance(a, BatchFigure)]
         self.averages = [a for a in totals if isinstance(a, Count) and not program.config.keep_global_batch]

@@ -236,7 +236,7 @@ def test_of_several_loaders_one_stays_whole_if_its_evaluation_is_not_understood(
     names: str, train: str, test: str, prepared: str, made: str
 ) -> None:
     """The one that the training reads by a name is prepared; without a name nobody can tell."""
-    text = SPLITS.format(made=made + names, train=train, test=test, odd="seen += float(x.sum())")
+    text = SPLITS.format(made=made + names, train=train, test=test, odd="seen += 1.0 if x.sum() > 0 else 0.0")
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert file.blocked == (train != "loader")
     if not file.blocked:

@@ -10,7 +10,7 @@ steps, stays that of the process that prints it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
@@ -75,12 +75,22 @@ Answer = Gather | Finding | BatchFigure | Count
 
 
 def averages(
-    state: State, unit: Unit, reach: Reach, training: Training, path: GradientPath, *, split: bool = False
+    state: State,
+    unit: Unit,
+    reach: Reach,
+    training: Training,
+    path: GradientPath,
+    *,
+    split: bool = False,
+    done: Container[cst.CSTNode] = (),
 ) -> list[Answer]:
     """What must be made whole in the training loops of a module; what is trained on stays as it is. ``split``: the
-    processes share the script's batches, and have as many of them as one process."""
+    processes share the script's batches, and have as many of them as one process; ``done``: loops of which the script
+    has cut the batches, and decided what is whole, already."""
     found: list[Answer] = []
     for loop in training.train_loops:
+        if loop in done:
+            continue
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
             found.extend(_Loop(state, unit, reach, training, path, loop, split=split).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
