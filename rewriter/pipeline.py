@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -302,7 +302,7 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
         source,
         after,
         changes=tuple(sorted((_change(e, file) for e in made), key=lambda c: (c.line, c.column))),
-        diagnoses=tuple(sorted((diagnosis_of(f, starts) for f in findings), key=lambda d: (d.line, d.column))),
+        diagnoses=diagnoses_of(findings, starts),
         roles=tuple(
             RoleReport(r.name, r.scope, r.role.value, r.because, start(starts, r.node)[0])
             for r in file.known.facts.roles
@@ -361,6 +361,14 @@ def _checked(source: Source, text: str) -> tuple[list[Finding], bytes]:
 def _change(edit: Edit, file: Answered) -> Change:
     line, column = start(file.parsed.starts, edit.node)
     return Change(edit.rule, line, column, edit.reason, edit.severity, _group(edit, file))
+
+
+def diagnoses_of(findings: Iterable[Finding], starts: Starts) -> tuple[Diagnosis, ...]:
+    """Findings with their places, in the order of the source; one that says the same of the same line once."""
+    found: dict[tuple[object, ...], Diagnosis] = {}
+    for each in sorted((diagnosis_of(f, starts) for f in findings), key=lambda d: (d.line, d.column)):
+        found.setdefault((each.id, each.line, each.message, each.remedy), each)
+    return tuple(found.values())
 
 
 def diagnosis_of(finding: Finding, starts: Starts) -> Diagnosis:

@@ -312,3 +312,8 @@ ALIKE = {
 @pytest.mark.parametrize("parts", ALIKE.values(), ids=ALIKE)
 def test_what_all_ranks_seed_alike_is_not(parts: dict[str, str]) -> None:
     assert said(**parts) == []
+
+
+def test_what_is_said_of_several_draws_of_a_line_is_said_once() -> None:
+    pairs = "rows = [max(np.random.randint(90), np.random.randint(90)) for _ in range(90)]"
+    assert len(told(pairs)) == 1
