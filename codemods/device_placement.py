@@ -78,7 +78,7 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
 
 def _arrives(facts: ModuleFacts, arrival: Arrival) -> Iterator[Edit]:
     """Move what a loop reads to the device, whatever the batches are."""
-    names, (first, *_) = ", ".join(arrival.names), arrival.loop.body.body
+    names = ", ".join(arrival.names)
     batch = f"({names})" if len(arrival.names) > 1 else names
     reason = "its loader is not prepared, and the model is on the device"
     yield AddImport(ID, facts.module, f"{facts.abilities.module}.utils", "send_to_device", reason=reason)
@@ -86,7 +86,7 @@ def _arrives(facts: ModuleFacts, arrival: Arrival) -> Iterator[Edit]:
     if arrival.after is not None:
         yield InsertAfter(ID, arrival.after, text, reason=reason)
     else:
-        yield InsertBefore(ID, first, text, reason=reason)
+        yield InsertBefore(ID, arrival.loop.body.body[0], text, reason=reason)
 
 
 def _opened(node: cst.CSTNode) -> Made:

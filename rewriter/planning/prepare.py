@@ -147,7 +147,8 @@ def _wanted(
                 f"another call gives it an object of {found[1].klass.node.name.value}, which no shard reaches"
             )
     _leave_whole(reach, evaluations, trained | by_script)
-    moved, moving = moved_batches(state, reach) if evaluations else set(), moves_tensors(state, reach)
+    moved = moved_batches(state, reach) if evaluations else frozenset()
+    moving = bool(evaluations) and moves_tensors(state, reach)
     for evaluation in evaluations:
         as_written = by_script.issuperset(evaluation.loaders) and trained.isdisjoint(evaluation.loaders)
         if evaluation.understood or as_written:  # what the script prepares is shared as its author wants

@@ -15,17 +15,26 @@ def moves_tensors(state: State, reach: Reach) -> bool:
     """Whether the script moves anything but models to a device, in code that it reaches: its batches perhaps, by way of
     functions in which they are no batches any more."""
     for call, record in state.calls.items():
-        if reach.function_of(call) not in reach.reachable or origins(record.receiver, Role.MODEL):
-            continue
-        aims = [arg.value for arg in call.args]
-        named = any(origins(state.values.get(aim), Role.DEVICE) for aim in aims)
-        if method_name(call) == "cuda" or (method_name(call) == "to" and named):
-            return True
+        name = method_name(call)
+        if name == "cuda" or (name == "to" and any(origins(state.values.get(a.value), Role.DEVICE) for a in call.args)):
+            if reach.function_of(call) in reach.reachable and not origins(record.receiver, Role.MODEL):
+                return True
     return False
 
 
-def moved_batches(state: State, reach: Reach) -> set[Origin]:
-    """The loaders of which some batch is moved, in code that the script reaches."""
+class _MovedBatches(frozenset[Origin]):
+    """The loaders of which some batch is moved."""
+
+
+def moved_batches(state: State, reach: Reach) -> frozenset[Origin]:
+    """The loaders of which some batch is moved, in code that the script reaches: found once for a solved program."""
+    found = state.shared.get(_MovedBatches)
+    if not isinstance(found, _MovedBatches):
+        found = state.shared[_MovedBatches] = _MovedBatches(_found(state, reach))
+    return found
+
+
+def _found(state: State, reach: Reach) -> set[Origin]:
     moved = [
         slot
         for call, record in state.calls.items()

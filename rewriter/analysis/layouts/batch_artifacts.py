@@ -182,10 +182,12 @@ def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> 
             continue
         adds = [n for n in descendants(loop) if isinstance(n, cst.AugAssign) and isinstance(n.operator, cst.AddAssign)]
         divided = [(node, divisors) for node in adds if (divisors := list(_divisors(node.value)))]
-        layouts = layouts_of(state).loop(unit, loop) if divided else None
-        for node, divisors in divided if layouts is not None else ():
-            own = next((one for one in divisors if layouts is not None and _counts_rows(layouts, one)), None)
-            if own is not None and layouts is not None and _adds_mean(state, unit, layouts, node):
+        if not divided:
+            continue
+        layouts = layouts_of(state).loop(unit, loop)
+        for node, divisors in divided:
+            own = next((one for one in divisors if _counts_rows(layouts, one)), None)
+            if own is not None and _adds_mean(state, unit, layouts, node):
                 code = unit.names.module.code_for_node
                 yield Finding(
                     "mean-of-batches",

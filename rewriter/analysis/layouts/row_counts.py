@@ -61,24 +61,20 @@ def only_counted(
     for binding in names:
         given = isinstance(loop, cst.For) and binding in _set_by(layouts.unit, loop.target)
         later = [r for r in binding.reads if r not in front and not order(r) < order(gather.node)]
-        given = given and _is_tensor(layouts, loop, binding) and not fed.isdisjoint(binding.reads)
-        if given and later and inside.issuperset(binding.reads):
+        given = given and inside.issuperset(binding.reads) and not fed.isdisjoint(binding.reads)
+        if given and later and _is_tensor(layouts, binding):
             if all(_is_size(layouts.unit, read) for read in later):
                 found.append(binding.name)
     return tuple(found)
 
 
-def _is_tensor(layouts: LoopLayouts, loop: cst.CSTNode, binding: Binding) -> bool:
+def _is_tensor(layouts: LoopLayouts, binding: Binding) -> bool:
     """Whether a variable has the rows of a batch along its first dimension: a tensor, and no list or dict of some."""
     if layouts.is_rows(binding):
         return True
-    asked = any(layouts.unit.names.parents.get(read) in _shapes(loop) for read in binding.reads)
+    around = (layouts.unit.names.parents.get(read) for read in binding.reads)
+    asked = any(isinstance(above, cst.Attribute) and above.attr.value in ("size", "shape") for above in around)
     return asked and all(isinstance(inner(layout), Shard) for layout in layouts.at_definitions(binding))
-
-
-def _shapes(loop: cst.CSTNode) -> set[cst.CSTNode]:
-    """``x.size``, ``x.shape`` in a loop."""
-    return {n for n in descendants(loop) if isinstance(n, cst.Attribute) and n.attr.value in ("size", "shape")}
 
 
 def _inputs(unit: Unit, training: Training, nodes: set[cst.CSTNode]) -> set[cst.CSTNode]:
