@@ -44,7 +44,7 @@ from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.decisions import decisions
 from ..analysis.layouts.divergence import Equality
-from ..analysis.layouts.epoch_averages import averages
+from ..analysis.layouts.epochs.averages import averages
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import own_counts

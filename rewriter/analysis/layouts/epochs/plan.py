@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...facts.module import Gather
-from .epoch_totals import Total
+from ....facts.module import Gather
+from ..epoch_totals import Total
 
 
 class EpochPlan:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
-from ...findings import Finding, Severity
+from ....findings import Finding, Severity
 
 _EXACT = "no action needed if close is good enough; for the exact figure, use --keep-global-batch"
 

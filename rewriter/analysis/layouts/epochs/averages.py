@@ -1,0 +1,313 @@
+"""
+Totals of training: losses and counts that are collected over an epoch's steps and read after the loop.
+
+A loss is averaged over the processes where it is collected. Whatever else is collected (hits, counts) is computed
+from tensors of the batch: these are gathered before the first statement that collects, when everything that the
+step computes from them is done by then. A figure of one whole batch (an F1) is not computed from joined rows: it
+stays that of each process, and is named. What is collected and read inside the loop only, for a log line every few
+steps, stays that of the process that prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+import libcst as cst
+
+from ....facts.module import Count, Form, Gather
+from ....findings import Finding
+from ...dataflow.call_graph import Reach
+from ...dataflow.callees import method_name, outside_name
+from ...dataflow.values import State, Unit
+from ...syntax.definitions import bindings_value
+from ...syntax.walk import descendants
+from ...training.gradient_path import GradientPath
+from ...training.training import Training
+from ..batch_artifacts import has_phases
+from ..batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
+from ..constant_quotients import by_constants
+from ..engine.layout import (
+    Partial,
+    inner,
+)
+from ..epoch_quotients import Quotients
+from ..epoch_totals import LISTS, Total, Totals
+from ..last_batches import always_drops_last
+from ..losses import reduced
+from .findings import (
+    NUMBER,
+    averaged,
+    averages_filled,
+    averages_uneven,
+    counts_filled,
+    listed,
+    stays,
+    stays_joint,
+    stays_shaped,
+    summed,
+)
+from .gathers import Gathers
+from .numbers import Numbers
+from .plan import EpochPlan
+from .step import Step
+
+Answer = Gather | Finding | BatchFigure | Count
+
+
+def averages(
+    state: State,
+    unit: Unit,
+    reach: Reach,
+    training: Training,
+    path: GradientPath,
+    *,
+    split: bool = False,
+    done: Container[cst.CSTNode] = (),
+) -> list[Answer]:
+    """What must be made whole in the training loops of a module; what is trained on stays as it is. ``split``: the
+    processes share the script's batches, and have as many of them as one process; ``done``: loops of which the script
+    has cut the batches, and decided what is whole, already."""
+    found: list[Answer] = []
+    for loop in training.train_loops:
+        if loop in done:
+            continue
+        if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
+            found.extend(_Loop(state, unit, reach, training, path, loop, split=split).answers())
+        elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
+            found.extend(_Loop(state, unit, reach, training, path, loop).collected())
+    return [stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
+
+
+class _Loop:
+    """One training loop."""
+
+    def __init__(
+        self,
+        state: State,
+        unit: Unit,
+        reach: Reach,
+        training: Training,
+        path: GradientPath,
+        loop: cst.For | cst.While | cst.CompFor,
+        *,
+        split: bool = False,
+    ) -> None:
+        self.state, self.unit, self.reach, self.training, self.loop = state, unit, reach, training, loop
+        self.path = path
+        self.step = Step(state, unit, reach, training, loop, split=split)
+        self.inside, self.by_hand, self.losses = self.step.inside, self.step.by_hand, self.step.losses
+        self.layouts, self.statements = self.step.layouts, self.step.statements
+        self.numbers = Numbers(self.step)
+        self.gathers = Gathers(self.step, path)
+        self.totals = Totals(state, unit, reach, loop)
+
+    def collected(self) -> Iterator[Answer]:
+        """The losses of ``[step(batch) for batch in loader]``."""
+        around = self.unit.names.parents[self.loop]
+        if isinstance(around, (cst.ListComp, cst.SetComp, cst.GeneratorExp)) and self.step.local(around.elt):
+            because = "collected over the epoch, by each process for its own shard"
+            found = list(self.losses.returned(around.elt, because))
+            yield from found
+            if not found:
+                yield stays(around)
+
+    def answers(self) -> Iterator[Answer]:
+        """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
+        totals = [t for t in self.totals.among(self.statements) if self.step.is_of_batch(t)]
+        if not totals or self.step.done_already():
+            return
+        alone = [t for t in totals if self.step.chosen_locally(t)]
+        rest = [t for t in totals if t not in alone]
+        plan = EpochPlan({t: list(self._losses(t)) for t in rest})
+        rated = [t for t in rest if plan.reduced[t] and self.step.is_rated(t)]
+        others = [t for t in rest if t not in rated and (self.step.tensors_in(t) or self._has_numbers_alone(t, plan))]
+        joint = ((t, joint_figure(self.layouts, t.value)) for t in totals if t not in rated)
+        self.gathers.joint = {t: figure for t, figure in joint if figure is not None}
+        gathered = [t for t in others if self.gathers.is_gathered(t)]
+        lists = [t for t in rest if self.step.lists_rows(t)]
+        if any(t in gathered for t in lists) and any(t not in gathered for t in lists):
+            gathered = []  # lists that one pass fills go together, entry for entry
+        plan.gather_for(gathered, self.gathers.gather)
+        if any(self.numbers.meets(value, plan) for t in others if t not in plan.gathered for value in t.value):
+            plan.gather_for([], self.gathers.gather)
+        for total in (t for t in others if t not in plan.gathered):
+            numbers = self.numbers.by_numbers(total, plan)
+            if numbers is None:
+                alone.append(total)
+            plan.reduced[total] = numbers or []
+        meeting = [t for t in rated if any(self.numbers.reads_joined(value, plan) for value in t.value)]
+        alone += plan.leave(meeting)
+        quotients = Quotients(self.reach, self.unit, self.reach.loaders(self.loop), totals)
+        alone = self._halves(alone, plan, quotients)
+        yield from self._left([t for t in totals if t in alone], quotients)
+        yield from self._filled([t for t in rest if t not in alone], plan, quotients)
+        yield from (figure for t in rest if t not in alone for figure in self._scaled(t, plan))
+        yield from {gather.node: gather for gathers in plan.reduced.values() for gather in gathers}.values()
+        if plan.gather is not None:
+            yield plan.gather
+            yield from self._joined(plan.gather, plan.gathered)
+
+    def _left(self, totals: list[Total], quotients: Quotients) -> Iterator[Finding]:
+        """What is said of the totals that stay those of each process: once of all figures of whole batches."""
+        figures = self.gathers.joint
+        joint = [t for t in totals if not figures.keys().isdisjoint((t, *quotients.beside(t)))]
+        if any(total in figures for total in joint):
+            texts = [self.unit.names.module.code_for_node(figures[t]) for t in joint if t in figures]
+            first = next(total for total in joint if total in figures)
+            yield stays_joint(first.node, texts, quotients.told(first), self._by_hand(first, quotients))
+        for total in (t for t in totals if t not in joint):
+            told = quotients.told(total)
+            by_hand = self._by_hand(total, quotients)
+            if self.gathers.shape:
+                yield stays_shaped(total.node, self.gathers.shape, told, by_hand)
+            else:
+                yield stays(total.node, told, by_hand if told or self.step.lists_rows(total) else "")
+
+    def _by_hand(self, total: Total, quotients: Quotients) -> str:
+        """What makes a total that of all processes, after the loop; it can be run as it is said."""
+        code = self.unit.names.module.code_for_node
+        if isinstance(total.node, cst.Call):
+            lists = method_name(total.node) in LISTS and not isinstance(total.place, cst.Call)
+            return listed(code(total.place)) if lists else averaged("total")
+        if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
+            return averaged("total")
+        halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
+        return summed(halves) if halves else averaged(code(total.kept_in))
+
+    def _reads_again(self, total: Total) -> str:
+        """What makes of a tensor what a total was before its loop: a number, a list, an array, a tensor."""
+        binding = self.unit.names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
+        before = [d for d in binding.definitions if d not in self.inside] if binding is not None else []
+        for value in bindings_value(self.unit.names, binding, before) if binding is not None else ():
+            parts = (value.left, value.right) if isinstance(value, cst.BinaryOperation) else (value,)
+            if any(isinstance(part, (cst.List, cst.ListComp)) for part in parts):
+                return ".tolist()"
+            record = self.state.calls.get(value) if isinstance(value, cst.Call) else None
+            made = outside_name(record) if record is not None else ""
+            if made.startswith("torch."):
+                return ""
+            if made.startswith("numpy."):
+                return ".cpu().numpy()"
+        return NUMBER
+
+    def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding | Count]:
+        """What counts the repeated rows that fill up the last shards: a finding where it is shown as if it did not, and
+        a word for the summary where it is an average over batches."""
+        if always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
+            return
+        averaged: dict[str, Total] = {}
+        phases = has_phases(self.unit, self.training, self.loop)  # of such a loop one finding speaks for all
+        for total in totals if not phases else ():
+            text = quotients.by_all_rows(total)
+            sums = [gather for gather in plan.reduced[total] if gather.reduction == "sum"]
+            if self.by_hand and len(sums) == len(plan.reduced[total]):
+                continue  # no row is repeated, and a sum is exact
+            if text and sums:
+                yield counts_filled(total.node, text)
+            elif self.step.is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
+                averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
+            elif len(sums) < len(plan.reduced[total]) and self.reach.loaders(self.loop):
+                yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
+        if averaged:
+            told = averages_uneven if self.by_hand else averages_filled
+            yield told(next(iter(averaged.values())).node, list(averaged))
+
+    def _joined(self, gather: Gather, totals: list[Total]) -> Iterator[BatchFigure]:
+        """What is computed from the rows of all, and perhaps is no sum over them."""
+        if isinstance(self.loop, cst.For):
+            nodes = {total.node for total in totals}
+            figures = BatchFigures(self.state, self.unit, self.loop, self.layouts, [gather]).all()
+            yield from (figure for figure in figures if figure.kind is Kind.UNKNOWN and figure.node in nodes)
+
+    def _halves(self, alone: list[Total], plan: EpochPlan, quotients: Quotients) -> list[Total]:
+        """
+        The totals that stay those of each process: also what is divided by one of them, or divides it.
+
+        A sum over all rows that is divided by the count of one process's rows is N times too large.
+        """
+        local = list(alone)
+        while True:
+            sums = [t for t in local if self._is_sum(t)]
+            halves = [
+                t
+                for t in (*plan.reduced, *plan.gathered)
+                if t not in local and plan.makes_whole(t) and self._is_sum(t)
+                if any(other in sums for other in self._together(t, quotients, sums))
+            ]
+            if not halves:
+                return local
+            local += plan.leave(halves)
+
+    def _together(self, total: Total, quotients: Quotients, others: list[Total]) -> Iterator[Total]:
+        """What is divided by a total, or divides it; where none is seen, what the same `return` gives."""
+        beside = list(quotients.beside(total))
+        yield from beside
+        for given in self._given(total) if not beside else ():
+            yield from (other for other in others if given in self._given(other))
+
+    def _given(self, total: Total) -> list[cst.CSTNode]:
+        """The returns that read what a total is kept in."""
+        root = total.place
+        while isinstance(root, (cst.Attribute, cst.Subscript)):
+            root = root.value
+        binding = self.unit.names.binding(root) if isinstance(root, cst.Name) else None
+        reads = binding.reads if binding is not None else ()
+        return [given for read in reads for given in self.unit.names.enclosing(read, cst.Return)]
+
+    def _is_sum(self, total: Total) -> bool:
+        """Whether a total grows with the number of rows; one of means does not, whatever they are weighted with:
+        ``meter.update(loss.item(), len(y))``."""
+        return not any(self._is_mean(value) for value in total.value)
+
+    def _is_mean(self, value: cst.BaseExpression) -> bool:
+        layout = inner(self.layouts.value(value))
+        if isinstance(layout, Partial):
+            return layout.op == "mean"
+        names = [n for n in descendants(value) if isinstance(n, cst.Name)]
+        losses = [loss for name in names for loss in self.losses.behind(name)]
+        return bool(losses) and not any(self.losses.reduction(loss) == "sum" for loss in losses)
+
+    def _losses(self, total: Total) -> Iterator[Gather]:
+        """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
+        because = "collected over the epoch, and each process sees only its shard of the data"
+        sums = self._sums_batches(total)
+        for read, name in ((r, n) for r in self.step.added(total) for n in (self.losses.read_off(r) or [r])):
+            reduction = self.losses.reduction(name)
+            if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
+                reduction = "sum"
+            part = self.losses.loss_entry(name)
+            if part is not None:
+                text = self.unit.names.module.code_for_node(part)
+                yield Gather(part, (text,), because, form=Form.REDUCE)
+            elif self.losses.is_loss(name) and reduction != "mixed" and not self.losses.shape_only(name):
+                yield reduced(name, reduction, because)
+        for value in total.value:
+            yield from self.losses.returned(value, because)
+
+    def _sums_batches(self, total: Total) -> bool:
+        """Whether means of batches are added up and divided by a constant, ``total / 1000``: the batches of all
+        processes make up that figure."""
+        binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
+        if binding is None or self.step.is_weighed(total):
+            return False
+        divisors = by_constants(self.unit, binding, self.inside)
+        return self.step.has_fewer() and bool(divisors) and None not in divisors
+
+    def _is_read_once(self, name: cst.Name) -> bool:
+        binding = self.unit.names.binding(name)
+        return binding is not None and len(binding.reads) == 1
+
+    def _scaled(self, total: Total, plan: EpochPlan) -> Iterator[BatchFigure]:
+        """Means that are added up and divided by a constant, and that something else reads as means."""
+        binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
+        means = any(gather.reduction == "mean" for gather in plan.reduced[total])
+        if binding is None or not means or not isinstance(self.loop, cst.For) or not self.step.has_fewer():
+            return
+        divisor = next((d for d in by_constants(self.unit, binding, self.inside) if d is not None), None)
+        if divisor is not None:
+            code = self.unit.names.module.code_for_node
+            yield BatchFigure(Kind.SCALED, self.loop, total.node, binding.name, code(divisor))
+
+    def _has_numbers_alone(self, total: Total, plan: EpochPlan) -> bool:
+        """Whether what is added is made of numbers, with no tensor and no loss in sight."""
+        return not plan.reduced[total] and any(map(self.step.is_number, total.value))

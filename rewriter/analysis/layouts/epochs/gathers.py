@@ -1,0 +1,151 @@
+"""The gather that gives a training loop's totals the rows of all processes."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ....facts.module import Gather, Side
+from ....facts.roles import TENSORS, Role
+from ...dataflow.values import origins
+from ...syntax.scopes import Binding
+from ...syntax.walk import descendants
+from ...training.gradient_path import GradientPath
+from ..batch_shapes import batch_sizes, divided_by
+from ..engine.layout import (
+    holds_figure,
+    holds_rows_apart,
+    is_container,
+)
+from ..epoch_totals import Total
+from ..loop_step import bound, bound_by
+from ..padding import ragged
+from ..row_counts import counted, only_counted
+from ..single_rows import of_any_shape
+from .step import Step
+
+
+class Gathers:
+    """
+    What can be gathered in one training loop.
+
+    Args:
+        step: what the loop runs for each batch.
+        path: what a backward pass may flow through: nothing is gathered there.
+    """
+
+    def __init__(self, step: Step, path: GradientPath) -> None:
+        self.step, self.path = step, path
+        self.state, self.unit, self.reach, self.training = step.state, step.unit, step.reach, step.training
+        self.loop, self.inside, self.statements = step.loop, step.inside, step.statements
+        self.losses, self.layouts = step.losses, step.layouts
+        self.joint: dict[Total, cst.BaseExpression] = {}
+        """The totals of a figure that the rows of one batch make together, and which that is."""
+        self.shape = ""
+        """What may have another shape on each process, so that no rows are gathered."""
+
+    def is_gathered(self, total: Total) -> bool:
+        """Whether the rows can be gathered from which a total is computed."""
+        tensors = self.step.tensors_in(total)
+        if total in self.joint or self.step.adds_whole(total):
+            return False
+        if not tensors or not all(self.step.has_rows(binding) for binding in tensors):
+            return False
+        if self._reads_figures(total):
+            return False
+        return not self._reads_containers(total) and self.gather([total]) is not None
+
+    def _reads_containers(self, total: Total) -> bool:
+        """Whether a total is computed from rows in a list or a dict, too, which are not gathered."""
+        read = {b for n in self.step.names(total) if (b := self.unit.names.binding(n)) is not None}
+        read |= {source for b in read for number in self.step.numbers_behind(b) for source in self.step.sources(number)}
+        others = (b for b in read if not origins(self.state.binding(b), *TENSORS))
+        return any(holds_rows_apart(self.layouts.of(b, self.statements)) for b in others)
+
+    def _reads_figures(self, total: Total) -> bool:
+        """Whether a total is computed from an entry of several figures of this process, too, which nothing else
+        reduces: ``loss[0].item() * x.size(0)``. Beside the number of all rows it would be that of one process."""
+        read = [n for n in self.step.added(total) if self.losses.loss_entry(n) is None and not self.losses.is_loss(n)]
+        held = [(b, self.layouts.value(n)) for n in read if (b := self.unit.names.binding(n)) is not None]
+        return any(is_container(one) and holds_figure(one) and not self.step.is_of_tensors(b) for b, one in held)
+
+    def gather(self, totals: list[Total]) -> Gather | None:
+        """One gather for several totals."""
+        names = list(dict.fromkeys(b for t in totals for b in self.step.tensors_in(t)))
+        first = self._first(totals)
+        if first is None or self._cuts(first, names) or self._rates(first):
+            return None
+        because = "totals of the epoch are computed from them, and each process holds only its shard"
+        behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
+        if any(self._reads(total, names, behind) for total in self.joint):
+            return None
+        names, counts = counted(self.state, self.unit, self.training, self.loop, self.layouts, names, behind)
+        gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
+        gather = gather._replace(sized=only_counted(self.layouts, self.training, self.loop, gather, names))
+        self.shape = of_any_shape(self.state, self.reach, self.layouts, self.loop, [gather])
+        cut = self.path.cuts(self.unit, gather)
+        return None if cut or self.shape or ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather
+
+    def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:
+        """Whether some code computes what a total adds from variables, by way of others too."""
+        read = [n for n in self.step.names(total) if n in behind]
+        numbers = {number for n in read if (b := self.unit.names.binding(n)) for number in self.step.numbers_behind(b)}
+        made = [s for s in self.statements if s in behind and not numbers.isdisjoint(bound(self.unit, s))]
+        read += [n for statement in made for n in descendants(statement) if isinstance(n, cst.Name)]
+        return any(self.unit.names.binding(name) in names for name in read)
+
+    def _cuts(self, first: cst.CSTNode, names: list[Binding]) -> bool:
+        """Whether rows are cut off by position: ``y[ids[:seeds]]`` means other rows when those of all are joined."""
+        for statement in self.statements[self.statements.index(first) :]:
+            for node in descendants(statement):
+                part = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+                if isinstance(part, cst.Slice) and (part.lower is not None or part.upper is not None):
+                    read = {self.unit.names.binding(n) for n in descendants(node) if isinstance(n, cst.Name)}
+                    if not read.isdisjoint(names):
+                        return True
+        return False
+
+    def _rates(self, first: cst.CSTNode) -> bool:
+        """Whether the step divides something by its batch size, of which the rows of all are several, or shapes rows by
+        it."""
+        sizes = batch_sizes(self.reach, self.reach.loaders(self.loop))
+        later = self.statements[self.statements.index(first) :]
+        return any(divided_by(one, sizes) or self.layouts.fixes_shape(descendants(one)) for one in later)
+
+    def _first(self, totals: list[Total]) -> cst.CSTNode | None:
+        """The first statement in plain sight from which everything collected comes, if the step's training is done."""
+        names = {b for t in totals for b in self.step.tensors_in(t)}
+        wanted = {t.node for t in totals}
+        added = (n for t in totals for n in self.step.names(t) if not self.losses.behind(n))
+        figures = (b for n in added if (b := self.unit.names.binding(n)) is not None and b not in names)
+        numbers = {number for figure in figures for number in self.step.numbers_behind(figure)} - names
+        needed = None
+        for index, statement in enumerate(self.statements):
+            nodes = set(descendants(statement))
+            collects = not wanted.isdisjoint(nodes)
+            makes = any(b in numbers and self._from_batch(b) for b in bound(self.unit, statement))
+            if needed is None and (collects or makes):
+                needed = index
+        if needed is None or not self._trained_by(needed, names):
+            return None
+        statement = self.statements[needed]
+        return statement if isinstance(statement, (cst.SimpleStatementLine, cst.For)) else None
+
+    def _from_batch(self, binding: Binding) -> bool:
+        defined_here = any(d in self.inside for d in binding.definitions)
+        made_of_rows = self.step.is_of_tensors(binding) and bool(self.step.behind_number(binding))
+        return defined_here and bool(made_of_rows or origins(self.state.binding(binding), Role.LOCAL))
+
+    def _trained_by(self, position: int, names: set[Binding]) -> bool:
+        """Whether nothing after a position runs the model, or computes a loss, from the gathered variables."""
+        before = {b for s in self.statements[:position] for b in bound(self.unit, s)}
+        known = {*before, *(bound_by(self.unit, self.loop.target) if isinstance(self.loop, cst.For) else ())}
+        if not names <= known:
+            return False
+        for statement in self.statements[position:]:
+            for node in self.reach.runs(statement, self.unit):
+                if node in self.training.forwards:
+                    return False
+            makes_loss = any(origins(self.state.binding(b), Role.LOSS) for b in bound(self.unit, statement))
+            if makes_loss:
+                return False
+        return True

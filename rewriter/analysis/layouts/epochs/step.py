@@ -1,0 +1,231 @@
+"""What the step of a training loop computes its totals from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ....facts.roles import SHARES, TENSORS, Role
+from ...dataflow.call_graph import Reach
+from ...dataflow.callees import method_name
+from ...dataflow.values import State, Unit, origins
+from ...syntax.scopes import Binding
+from ...syntax.walk import descendants
+from ...training.schedules import follows_batches
+from ...training.training import Training
+from ..engine.layout import (
+    Partial,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    holds_figure,
+    inner,
+    is_container,
+    varies,
+)
+from ..epoch_totals import LISTS, Total, deciding
+from ..loop_layouts import layouts_of
+from ..loop_step import bound, bound_by, plain
+from ..losses import read_off
+from .losses import Losses
+
+EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
+
+
+class Step:
+    """The statements that a training loop runs for each batch. ``split``: as for ``averages``."""
+
+    def __init__(
+        self,
+        state: State,
+        unit: Unit,
+        reach: Reach,
+        training: Training,
+        loop: cst.For | cst.While | cst.CompFor,
+        *,
+        split: bool = False,
+    ) -> None:
+        self.state, self.unit, self.reach, self.training, self.loop = state, unit, reach, training, loop
+        self.split = split
+        self.inside = set(descendants(loop))
+        self.layouts = layouts_of(state).loop(unit, loop)
+        self.by_hand = layouts_of(state).is_by_hand(loop)
+        self.statements = [] if isinstance(loop, cst.CompFor) else plain(loop.body)
+        self.losses = Losses(state, unit, reach, training, self.inside, self.layouts)
+
+    def is_of_batch(self, total: Total) -> bool:
+        """Whether what is added, or where and how often, depends on the rows of this process."""
+        if any(self.local(v) or self.is_number(v) for v in total.value):
+            return True
+        return any(self.decides(d) for d in self._deciding(total))
+
+    def local(self, value: cst.BaseExpression) -> bool:
+        if origins(self.state.values.get(value), *SHARES):
+            return True
+        return self.by_hand and self.layouts.depends_on_rows(value)  # of which no value has a role
+
+    def _reads_local(self, value: cst.BaseExpression) -> bool:
+        return any(self.local(part) for part in descendants(value) if isinstance(part, EXPRESSIONS))
+
+    def is_number(self, value: cst.BaseExpression) -> bool:
+        """Whether a value is a number, or a container with some, that code of the program computes from the rows of the
+        batch."""
+        layout = self.layouts.value(value)
+        if is_container(layout) and holds_figure(layout):
+            return True
+        layout = inner(layout)
+        if isinstance(layout, Unclear):
+            return layout.joint
+        return isinstance(layout, ShardRow) or (isinstance(layout, Partial) and layout.host is True)
+
+    def _deciding(self, total: Total) -> Iterator[cst.BaseExpression]:
+        return deciding(self.unit, self.loop, total)
+
+    def decides(self, part: cst.BaseExpression) -> bool:
+        """Whether a place, a condition or the turns of a loop depend on the rows of this process."""
+        return self._reads_local(part) and varies(self.layouts.value(part))
+
+    def _turns(self, total: Total) -> cst.For | None:
+        """The loop over the rows of a batch, in plain sight, that a total is in: what is gathered before it gives it
+        the rows of all."""
+        around = next((s for s in self.statements if s in set(self.unit.names.ancestors(total.node))), None)
+        return around if isinstance(around, cst.For) and self.decides(around.iter) else None
+
+    def chosen_locally(self, total: Total) -> bool:
+        """Whether one process may collect what another passes over: nothing may be reduced or gathered there."""
+        turns = self._turns(total)
+        around = self.unit.names.enclosing(total.node, cst.If, cst.While)
+        tests = [a.test for a in around if isinstance(a, (cst.If, cst.While)) and a in self.inside]
+        local = [test for test in tests if self._reads_local(test)]
+        if turns is None:
+            return bool(local) or any(self._holds_figure(part) for part in self._deciding(total) if part not in tests)
+        rows = all(isinstance(inner(self.layouts.value(test)), ShardRow) for test in local)
+        return not rows or self._holds_figure(turns)
+
+    def _holds_figure(self, node: cst.CSTNode) -> bool:
+        """Whether a loss, or another figure of the batch as it is before a node, is read there."""
+        read = (n for n in descendants(node) if isinstance(n, cst.Name))
+        bindings = (b for n in read if (b := self.unit.names.binding(n)) is not None and self._set_here(b, node))
+        return any(self.layouts.holds_figure(b) or origins(self.state.binding(b), Role.LOSS) for b in bindings)
+
+    def _set_here(self, binding: Binding, node: cst.CSTNode) -> bool:
+        """Whether a variable gets a new value in a turn of the loop, outside a node of it."""
+        below = set(descendants(node))
+        anew = (d for d in binding.definitions if d in self.inside and d not in below)
+        return any(not isinstance(self.unit.names.parents.get(d), cst.AugAssign) for d in anew)
+
+    def added(self, total: Total) -> list[cst.Name]:
+        return [n for v in total.value for n in descendants(v) if isinstance(n, cst.Name)]
+
+    def names(self, total: Total) -> list[cst.Name]:
+        """What a total is computed from: all that a loop over the rows reads, if it is in one."""
+        turns = self._turns(total)
+        if turns is None:
+            entries = (p for p in self._deciding(total) if self.decides(p))
+            return [*self.added(total), *(n for p in entries for n in descendants(p) if isinstance(n, cst.Name))]
+        names = (n for n in descendants(turns) if isinstance(n, cst.Name))
+        return [n for n in names if (b := self.unit.names.binding(n)) is not None and self._set_here(b, turns)]
+
+    def tensors_in(self, total: Total) -> list[Binding]:
+        """The variables with tensors of the batch, losses apart, from which something collected is computed."""
+        found: dict[Binding, None] = {}
+        settled = {n for v in total.value if self.losses.made_by_functions(v) for n in descendants(v)}
+        for name in (n for n in self.names(total) if n not in settled):
+            binding = self.unit.names.binding(name)
+            if binding is None or self.losses.behind(name) or self.losses.loss_entry(name) is not None:
+                continue
+            if self.is_of_tensors(binding):
+                behind = {} if self.has_rows(binding) else self.behind_number(binding)
+                found.update(behind or {binding: None})
+            elif origins(self.state.binding(binding), Role.LOCAL):
+                found.update(self.behind_number(binding))
+        return list(found)
+
+    def is_of_tensors(self, binding: Binding) -> bool:
+        """Whether a variable holds a tensor of the batch, or several."""
+        return bool(origins(self.state.binding(binding), *TENSORS)) or self.layouts.is_tensor(binding)
+
+    def behind_number(self, binding: Binding) -> dict[Binding, None]:
+        """The tensors of the batch from which a number (an accuracy, a count) was computed in this step, also by way of
+        other numbers: ``hits = (guesses == y).sum().item()``, and then ``accuracy = hits / len(y)``."""
+        sources = (source for number in self.numbers_behind(binding) for source in self.sources(number))
+        return {source: None for source in sources if self.is_of_tensors(source)}
+
+    def numbers_behind(self, binding: Binding) -> dict[Binding, None]:
+        """A number, and the numbers of this step from which it was computed."""
+        found = {binding: None}
+        pending = [binding]
+        while pending:
+            for source in self.sources(pending.pop()):
+                slot = self.state.binding(source)
+                if source not in found and origins(slot, Role.LOCAL) and not self.is_of_tensors(source):
+                    found[source] = None
+                    pending.append(source)
+        return found
+
+    def sources(self, binding: Binding) -> Iterator[Binding]:
+        """The other variables in the plain statements of a step that set a variable."""
+        for statement in self.statements:
+            if binding in bound(self.unit, statement):
+                for node in descendants(statement):
+                    source = self.unit.names.binding(node) if isinstance(node, cst.Name) else None
+                    if source is not None and source is not binding:
+                        yield source
+
+    def has_rows(self, binding: Binding) -> bool:
+        """Whether a tensor's first dimension counts the rows of the batch: it is the batch, the model's output for it,
+        or computed row by row from these."""
+        if self.layouts.has_chosen(binding):
+            return False
+        if isinstance(self.loop, cst.For) and binding in bound_by(self.unit, self.loop.target):
+            return True
+        return not self.layouts.holds_figure(binding) and self.layouts.is_rows(binding)
+
+    def is_weighed(self, total: Total) -> bool:
+        """Whether the number of rows weighs what is added: ``loss.item() * len(y)``, ``meter.update(mean, len(y))``."""
+        parts = (part for value in total.value for part in descendants(value) if isinstance(part, EXPRESSIONS))
+        weighed = any(isinstance(inner(self.layouts.value(part)), ShardSize) for part in parts)
+        return weighed and not self.is_rated(total)
+
+    def is_rated(self, total: Total) -> bool:
+        """Whether a loss is divided by the number of rows of its batch, and nothing else of the batch is in what is
+        added. It is joined as the loss is: the number is about the same on all processes, while joined rows are
+        several times as many."""
+        divisors: list[cst.BaseExpression] = []
+        for value in total.value:
+            for node in descendants(value):
+                if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+                    divisors += [node.right] if isinstance(inner(self.layouts.value(node.right)), ShardSize) else []
+        counted = {node for divisor in divisors for node in descendants(divisor)}
+        names = [name for name in self.names(total) if name not in counted]
+        others = (name for name in names if not self.losses.is_loss(name) and not self.losses.read_off(name))
+        return bool(divisors) and not any(self.local(name) for name in others)
+
+    def lists_rows(self, total: Total) -> bool:
+        """Whether a list is given rows of each batch: as many entries as the batch has rows, or all of them as one."""
+        if not isinstance(total.node, cst.Call) or method_name(total.node) not in LISTS:
+            return False
+        layouts = [inner(self.layouts.value(value)) for value in total.value]
+        number = any(isinstance(one, (Partial, ShardSize)) for one in layouts)
+        return not number and not any(read_off(value) is not None for value in total.value)
+
+    def adds_whole(self, total: Total) -> bool:
+        """``total += score`` of what the model gave, as it is: a figure of its own, and not one for each row."""
+        if isinstance(total.node, cst.Call):
+            return False
+        name = read_off(total.value[0]) or total.value[0]
+        binding = self.unit.names.binding(name) if isinstance(name, cst.Name) else None
+        return binding is not None and binding in self.tensors_in(total)
+
+    def has_fewer(self) -> bool:
+        """Whether a process has fewer batches than the script, and the loop ends with them."""
+        whole = not self.split and not self.by_hand and bool(self.reach.loaders(self.loop))
+        return whole and follows_batches(self.reach, self.loop)
+
+    def done_already(self) -> bool:
+        attributes = (n for n in self.inside if isinstance(n, cst.Attribute))
+        names = ("reduce", "gather", "gather_for_metrics")
+        return any(
+            a.attr.value in names and origins(self.state.values.get(a.value), Role.ACCELERATOR) for a in attributes
+        )
