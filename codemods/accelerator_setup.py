@@ -51,6 +51,7 @@ from ..rewriter.editing.edits import (
     Edit,
     InsertAfter,
     InsertBefore,
+    Made,
     Remove,
     Replace,
 )
@@ -60,14 +61,18 @@ from ..rewriter.rule import rule
 
 ID = "accelerator_setup"
 _INSIDE = frozenset({ID, "device_placement"})
+_MORE = "it does more than choose the device"
 
 
 @rule(ID, doc=__doc__)
 def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Write the constructor, the import and the parameters."""
+    handed = {handing.call for handing in facts.handings}
     for statement, call in facts.still_called:
-        text = facts.module.code_for_node(call)
-        yield InsertBefore(ID, statement, text, reason="it does more than choose the device")
+        if call in handed:
+            yield _handed_still(facts, statement, call)
+        else:
+            yield InsertBefore(ID, statement, facts.module.code_for_node(call), reason=_MORE)
     if facts.home is not None:
         yield from _home(facts, facts.home)
     for hand_down in facts.hand_downs:
@@ -79,7 +84,8 @@ def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         text = f"{store.object}.{facts.accelerator} = {facts.accelerator}"
         yield kind(ID, store.node, text, reason="the methods use it")
     for read in facts.device_reads:
-        yield _read(facts, read)
+        if read.node not in handed:
+            yield _read(facts, read)
 
 
 def _home(facts: ModuleFacts, home: Home) -> Iterator[Edit | Finding]:
@@ -99,8 +105,24 @@ def _home(facts: ModuleFacts, home: Home) -> Iterator[Edit | Finding]:
         yield kind(ID, home.node, text, reason=home.because)
         if home.gives:
             yield kind(ID, home.node, home.gives, reason="the script reads its device there")
-    for statement in home.removed:
+    handed = {handing.call for handing in facts.handings}
+    still = {statement for statement, call in facts.still_called if call in handed}
+    for statement in (s for s in home.removed if s not in still):
         yield Remove(ID, statement, reason="the accelerator chooses the device", absorbs=_INSIDE)
+
+
+def _handed_still(facts: ModuleFacts, statement: cst.CSTNode, call: cst.Call) -> Edit:
+    """A call that chose the device, does more, and is given the accelerator: it is made where it was."""
+    given = next((_device(facts, read) for read in facts.device_reads if read.node is call), None)
+
+    def apart(line: cst.CSTNode) -> Made:
+        assert isinstance(line, cst.SimpleStatementLine)
+        assign = line.body[0]
+        assert isinstance(assign, (cst.Assign, cst.AnnAssign)) and assign.value is not None
+        alone = line.with_changes(body=[cst.Expr(assign.value)])
+        return alone if given is None else [alone, cst.SimpleStatementLine([assign.with_changes(value=given)])]
+
+    return Replace(ID, statement, apart, reason=_MORE)
 
 
 def _asked(facts: ModuleFacts) -> Iterator[tuple[str, str]]:
@@ -175,7 +197,8 @@ def _renamed(arg: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def _read(facts: ModuleFacts, read: DeviceRead) -> Edit:
-    text = f"{facts.accelerator}.device" + (".type" if read.as_word else "")
-    return Replace(
-        ID, read.node, lambda _: cst.parse_expression(text), reason="the device is the accelerator's", whole=True
-    )
+    return Replace(ID, read.node, lambda _: _device(facts, read), reason="the device is the accelerator's", whole=True)
+
+
+def _device(facts: ModuleFacts, read: DeviceRead) -> cst.BaseExpression:
+    return cst.parse_expression(f"{facts.accelerator}.device" + (".type" if read.as_word else ""))

@@ -677,3 +677,43 @@ def test_the_accelerator_is_made_before_what_is_printed_above_the_choice_of_the_
     after, findings = run(train)
     assert '    accelerator = Accelerator()\n    accelerator.print("with", args)\n' in after["train.py"]
     assert findings == ["unread-option"]  # `--cpu`
+
+
+PICKS = """\
+import torch
+
+
+def pick(seed):
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    print("picked", place)
+    return place
+"""
+PICKED = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from settings import pick
+
+
+def fit():
+    place = pick(3)
+    net = torch.nn.Linear(4, 1).to(place)
+    rows = DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4)
+    sgd = torch.optim.SGD(net.parameters(), 0.1)
+    for x, y in rows:
+        sgd.zero_grad()
+        torch.nn.functional.mse_loss(net(x.to(place)), y.to(place)).backward()
+        sgd.step()
+
+
+fit()
+place = pick(4)  # for the rest
+print(torch.ones(2).to(place))
+"""
+
+
+def test_a_call_that_chose_the_device_is_made_with_the_accelerator(run: Run) -> None:
+    """The line is gone but for the call, which prints."""
+    after, findings = run(PICKED, PICKS)
+    assert findings == []
+    assert 'accelerator.print("picked", accelerator.device)' in after["settings.py"]
+    assert "\npick(4, accelerator)  # for the rest\naccelerator.print(torch.ones" in after["train.py"]
