@@ -229,7 +229,7 @@ class Map:
         alone = {absolute(path) for path in started}
         for path in (path for path in modules if absolute(path) not in alone):
             for word in _of_guard(self.library.data(path)):
-                found[path].setdefault(word, f"{path} itself (when it is started)")
+                found[path].setdefault(word, by_itself(path))
         return found
 
     def _handed_on(self, module: Path, words: frozenset[str], here: Collection[Path]) -> dict[Path, frozenset[str]]:
@@ -376,6 +376,11 @@ def _of_guard(data: bytes) -> set[str]:
         if isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test):
             found.update(n.id for n in ast.walk(statement) if isinstance(n, ast.Name))
     return found - {"__name__"}
+
+
+def by_itself(path: Path) -> str:
+    """A module that is a script as well, as a user of its own functions."""
+    return f"{path} itself (when it is started)"
 
 
 def layout_of(program: Program, shared: dict[Path, dict[str, str]]) -> ModulePaths:

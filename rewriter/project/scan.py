@@ -12,7 +12,7 @@ from ..facts.module_paths import ENTRY
 from ..findings import Severity
 from ..gate.prefilter import helps, syntax_error, trains
 from ..source import Source, SourceError, decode, discover
-from .entry_points import Map, layout_of
+from .entry_points import Map, by_itself, layout_of
 from .import_graph import File, Library, Program, absolute, follow, shortened
 from .migrations import Given, Migrations
 
@@ -238,6 +238,9 @@ class Surveyor:
             self._progress(number, len(programs))
             results.append((program, self._answer(program, inside, started)))
         self._progress(len(programs), len(programs))
+        if also := self._started_as_well([(p, r) for p, r in results if r is not None], started):
+            self._settle([*programs, *also], silent=silent)
+            return
         resting = {p.entry for p, r in results if r is not None and idle(p, r, silent)}
         working = {path for program, _ in results if program.entry not in resting for path in program.paths}
         if working & {path for program, _ in results if program.entry in resting for path in program.paths}:
@@ -249,6 +252,13 @@ class Surveyor:
         self._count([(p, r) for p, r in results if r is not None and p.entry in resting])
         named = {absolute(path) for program in programs for path in program.paths}
         self.survey.checked += len(named - self._judged)
+
+    def _started_as_well(self, results: Sequence[tuple[Program, Result]], started: Collection[Path]) -> list[Program]:
+        """The modules that keep a program from being migrated because they are scripts as well: both are, together."""
+        refused = {d.message for _, r in results for file in r.files for d in file.diagnoses if d.id == "shared-module"}
+        modules = dict.fromkeys(path for program, _ in results for path in program.paths if path not in started)
+        found = [path for path in modules if any(by_itself(path) in message for message in refused)]
+        return [program for path in found if (program := self._followed(path)) is not None]
 
     def _count(self, resting: Sequence[tuple[Program, Result]]) -> None:
         """Count the files of programs that need no change: those that are migrated already, and the others that

@@ -301,11 +301,12 @@ Trainer(torch.nn.Linear(4, 2), device).fit(DataLoader(rows, batch_size=8))
 """
 
 
-def test_a_script_and_a_module_that_is_a_script_too_are_migrated_together(look: Look) -> None:
-    files = {"fitting.py": STARTED_ITSELF, "train.py": STARTS_IT, "rows.py": "rows = []\n"}
-    alone = look(files, "train.py")
-    assert not changed(alone) and {id for _, id in findings(alone)} == {"shared-module"}
-    after = changed(look(files, "train.py", "fitting.py"))
+@pytest.mark.parametrize("named", [("train.py",), ("train.py", "fitting.py")], ids=len)
+def test_a_script_and_a_module_that_is_a_script_too_are_migrated_together(look: Look, named: tuple[str, ...]) -> None:
+    """Whether it is named or not: its functions change for the script, so what it starts has to."""
+    survey = look({"fitting.py": STARTED_ITSELF, "train.py": STARTS_IT, "rows.py": "rows = []\n"}, *named)
+    assert findings(survey) == []
+    after = changed(survey)
     assert "accelerator = Accelerator()\nTrainer(torch.nn.Linear(4, 2), accelerator)" in after["train.py"]
     assert "def __init__(self, net, accelerator):" in after["fitting.py"]
     own = "    accelerator = Accelerator()\n    Trainer(torch.nn.Linear(4, 1), accelerator)"
