@@ -73,6 +73,10 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         state.solver.add(call.result, made)
         if len(call.args) == 1:  # it may give the items as attributes
             state.solver.watch(call.first(), lambda t: _as_attributes(call, made, t))
+        if last[:1].isupper():  # what is constructed may keep what it is given by a name: ``SimpleNamespace(net=net)``
+            for keyword, slot in ((arg.keyword, slot) for arg, slot in call.args):
+                if keyword is not None:
+                    state.solver.flow(slot, state.field(made, keyword.value))
         state.solver.watch(call.everything, lambda t: _handed_out(call, qualified, t))
     call.watch_everything("escape", lambda t: escape(state, t))
 

@@ -57,11 +57,10 @@ def test_a_dict_that_gives_its_items_as_attributes_holds_a_loader() -> None:
     assert PREPARED in after and "shard_batch" not in after
 
 
-def test_the_items_of_a_dict_that_an_object_is_made_of_are_its_attributes() -> None:
+@pytest.mark.parametrize("given", ['{"device": torch.device("cpu")}', 'device=torch.device("cpu")'])
+def test_what_an_object_is_made_of_by_name_are_its_attributes(given: str) -> None:
     """The device is one of torch, which is never equal to a word; it is that of the object before it is given back."""
-    after = _migrated(
-        made="kept.feeds = {}", moved=".to(kept.device)", given='{"device": torch.device("cpu")}'
-    ).after.decode()
+    after = _migrated(made="kept.feeds = {}", moved=".to(kept.device)", given=given).after.decode()
     assert (
         '    accelerator = Accelerator(cpu=kept.device.type == "cpu")\n    kept = build(kept, accelerator)\n' in after
     )
