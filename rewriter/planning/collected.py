@@ -27,7 +27,7 @@ from ..analysis.distributed.wrapper_reads import WrapperReads
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
-from ..analysis.effects.file_caches import asked_apart, asked_by_each
+from ..analysis.effects.file_caches import asked_apart
 from ..analysis.effects.folders import folders
 from ..analysis.effects.unseen import unseen
 from ..analysis.layouts import metrics
@@ -239,7 +239,7 @@ class Collected:
     def leave_to_askers(self) -> None:
         """Let nobody wait where each process decides by itself, by a question for a file, whether it comes there."""
         for wait in self.read_back:
-            asked = asked_by_each(self.program.reach, self.program.training, wait.node)
+            asked = self.program.file_questions.before(wait.node)
             if asked is not None:
                 self.findings.append(asked_apart(wait.node, asked))
                 self.read_back = [other for other in self.read_back if other is not wait]

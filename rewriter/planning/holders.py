@@ -51,7 +51,11 @@ class Holders:
 
     def is_init(self, code: Code) -> bool:
         """Whether some code is the constructor of a class of which there are objects."""
-        return any(self.init(klass) is code for klass in self.made)
+        return code in self._constructors
+
+    @cached_property
+    def _constructors(self) -> set[cst.CSTNode | None]:
+        return {self.init(klass) for klass in self.made}
 
     def init(self, klass: Klass) -> cst.FunctionDef | None:
         """The constructor that runs first when an object of a class is made."""

@@ -7,25 +7,21 @@ statement (a fold, a ``with``, the ``__main__`` guard), the same question is ask
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
-from ..analysis.dataflow.callees import outside_name
-from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
 from ..analysis.dataflow.kept_loaders import taken_in
-from ..analysis.dataflow.solver import Thing
-from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
+from ..analysis.dataflow.values import Klass, State, Unit, origins
 from ..analysis.syntax.nodes import dotted, is_docstring
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.cached_batches import kept_generators
-from ..analysis.training.draws import sites_of, split_draws, weight_draws
 from ..analysis.training.training import Training
 from ..facts.module import Prepare, Side
 from ..facts.roles import Origin, Role
+from .program_uses import uses_of
 
 _ORDER = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
 _TOUCHING = frozenset("load_state_dict apply requires_grad_ init_weights initialize half float double".split())
@@ -133,13 +129,6 @@ def _why(taken: list[Held]) -> str:
     return f"the {', '.join(kinds)} that training uses {verb} built, and not used yet"
 
 
-def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:
-    """Whether a loop is in a generator: it runs where the yielded values are consumed."""
-    unit = next((u for u in reach.units if loop in u.names.parents), None)
-    code = unit.names.function(loop) if unit is not None else None
-    return code is not None and reach.yields(code)
-
-
 class _Block:
     """A block's statements, and which of them contains a node."""
 
@@ -158,24 +147,6 @@ class _Block:
         return self._index[here] if here is not None else -1
 
 
-def _drawn(state: State, reach: Reach, training: Training) -> set[cst.CSTNode]:
-    """The calls that make the iterators from which training draws: ``batches = iter(loader)``, of the prepared one."""
-    loaders: set[Origin] = set()
-    looked_at: set[cst.CSTNode] = set()
-    """What one batch is taken of: ``next(iter(loader))``."""
-    for call, record in state.calls.items():
-        source = iterator_drawn(record)
-        if source is None:
-            continue
-        looked_at.add(source[0])
-        if not isinstance(source[0], cst.Call) and any(
-            loop in training.train_loops for loop in reach.batch_loops(call, record.unit)
-        ):
-            loaders.update(origins(source[1], Role.LOADER))
-    opened = ((call, iterable_opened(record)) for call, record in state.calls.items() if call not in looked_at)
-    return {call for call, of in opened if of is not None and not loaders.isdisjoint(origins(of[1], Role.LOADER))}
-
-
 def handed_on(state: State, unit: Unit, origin: Origin) -> bool:
     """Whether an optimizer is built in the arguments of an object of the script's own: ``Warmup(Adam(...), 4000)``."""
     argument = unit.names.parents.get(origin.place) if origin.role is Role.OPTIMIZER else None
@@ -189,64 +160,16 @@ class _Placer:
 
     def __init__(self, state: State, reach: Reach, training: Training, unit: Unit) -> None:
         self.state, self.unit = state, unit
-        self.drawn = {*_drawn(state, reach, training), *kept_generators(state, reach)}
-        working: set[cst.CSTNode] = {record.node for record in (*training.steps, *training.backwards)}
-        working.update(self.drawn)
-        working.update(training.train_loops)
-        working.update(training.eval_loops)
+        uses = uses_of(reach, training)
         self.handed = {o.place for o in training.optimizers if handed_on(state, unit, o)}
-        working.update(self.handed)  # the model is prepared first, and the optimizer where it is built
-        active = {code for code in reach.reachable if any(node in working for node in reach.own(code))}
-        active = {code for code in reach.reachable if not active.isdisjoint(reach.below(code))}
-        calls = (site for code in active for site in reach.sites(code))
-        self.uses = [node for node in (*working, *calls) if node in unit.names.parents]
-        self.passes = self._passes(reach, training)
-        self.drawing = self._sites(reach, weight_draws(state, reach))
-        self.splitting = self._sites(reach, split_draws(state, reach))
-        self.kept = self._kept()
+        # the model is prepared first, and the optimizer where it is built
+        self.uses = [
+            node for node in (*uses.working, *self.handed, *uses.calls(self.handed)) if node in unit.names.parents
+        ]
+        self.passes, self.kept = uses.passes, uses.kept
+        self.drawing = [site for site in uses.drawing if site in unit.names.parents]
+        self.splitting = [site for site in uses.splitting if site in unit.names.parents]
         self.taken = list(taken_in(state, unit))
-
-    def _sites(self, reach: Reach, draws: Iterable[cst.Call]) -> list[cst.Call]:
-        """The calls in this module that come to a draw."""
-        sites = (site for draw in draws for site in sites_of(reach, draw))
-        return [site for site in dict.fromkeys(sites) if site in self.unit.names.parents]
-
-    def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
-        """For each thing the calls that create an object which keeps it: after them the object holds the unprepared
-        one."""
-        found: dict[Origin, list[cst.CSTNode]] = {}
-        made: dict[Thing, cst.Call] = {
-            thing: record.node
-            for record in self.state.calls.values()
-            for thing in record.result.things
-            if isinstance(thing, Instance) or (isinstance(thing, Origin) and thing.role is Role.MODEL)
-            if thing.node is record.node
-        }
-        for keeper, held in self.state.fields():
-            for origin in origins(held) if keeper in made else ():
-                found.setdefault(origin, []).append(made[keeper])
-        return found
-
-    def _passes(self, reach: Reach, training: Training) -> dict[Origin, list[cst.CSTNode]]:
-        """For each loader the places where it is iterated without a model: figures of the data, a batch to look at."""
-        found: dict[Origin, list[cst.CSTNode]] = {}
-        for loop, loaders in self.state.loaders.items():
-            if loop not in training.train_loops and loop not in training.eval_loops and not _gives_on(reach, loop):
-                for loader in loaders:
-                    found.setdefault(loader, []).append(loop)
-        for call, record in self.state.calls.items():
-            if outside_name(record) == "builtins.iter" and call not in self.drawn:
-                for loader in origins(record.first, Role.LOADER):
-                    found.setdefault(loader, []).append(call)
-        for places in found.values():
-            seen: set[Code] = set()
-            for place in places:
-                unit = next((u for u in reach.units if place in u.names.parents), None)
-                code = unit.names.function(place) if unit is not None else None
-                if code is not None and code not in seen:
-                    seen.add(code)
-                    places.extend(reach.sites(code))
-        return found
 
     def ready(self, body: cst.CSTNode, remaining: list[Held]) -> tuple[cst.CSTNode, Side, list[Held]] | None:
         """The statement beside which the next call goes, on which side, and what it takes."""
@@ -350,8 +273,9 @@ class _Placer:
             return
         if held.origin.role is Role.MODEL:
             yield from self.drawing
-        for call, record in self.state.calls.items():
-            if record.unit is not self.unit:
+        for call in self.unit.names.calls:
+            record = self.state.calls.get(call)
+            if record is None:
                 continue
             if record.receiver is not None and held.origin in record.receiver.things:
                 assert isinstance(call.func, cst.Attribute)

@@ -250,12 +250,8 @@ def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Hel
     the arguments of such a call is not looked for: it is prepared there, before any object has it.
     """
     unit = reach.unit(code)
-    known = [
-        node
-        for node in state.evaluated(unit)
-        if isinstance(node, cst.Attribute) and origin in state.values[node].things
-        if unit.names.function(node) is code and not isinstance(unit.names.parents[node], cst.Call)
-    ]
+    attributes = state.once((_attributes, unit.name), lambda: _attributes(state, unit))
+    known = [node for node in attributes.get(code, ()) if origin in state.values[node].things]
     given: list[cst.CSTNode] = [node for node in known if _is_target(unit, node)]
     if given:
         same = [node for node in given if node.deep_equals(given[0])]
@@ -266,6 +262,15 @@ def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Hel
     calls = (call for call in reach.own(code) if isinstance(call, cst.Call) and unit.names.end(call) < first)
     handing: list[cst.CSTNode] = [call for call in calls if _passes_on(state, call, origin)]
     return Held(origin, unit.names.module.code_for_node(known[0]), handing)
+
+
+def _attributes(state: State, unit: Unit) -> dict[Code, list[cst.Attribute]]:
+    """The attributes that the functions of a module know, methods that they call apart."""
+    found: dict[Code, list[cst.Attribute]] = {}
+    for node in state.evaluated(unit):
+        if isinstance(node, cst.Attribute) and not isinstance(unit.names.parents[node], cst.Call):
+            found.setdefault(unit.names.function(node), []).append(node)
+    return found
 
 
 def _is_target(unit: Unit, node: cst.CSTNode) -> bool:

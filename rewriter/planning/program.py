@@ -21,6 +21,7 @@ from ..analysis.distributed.manual_ddp import ByHand
 from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.distributed.row_sources import row_sources
 from ..analysis.distributed.tracing import Tracer
+from ..analysis.effects.file_caches import FileQuestions
 from ..analysis.effects.folders import received
 from ..analysis.layouts.by_hand.plan import ShardedBatches, batches_by_hand
 from ..analysis.layouts.by_hand.trial import Obstacle
@@ -101,6 +102,11 @@ class ProgramFacts:
     def loss_reductions(self) -> LossReductions:
         """What the losses are over the rows of a batch."""
         return LossReductions(self.state)
+
+    @cached_property
+    def file_questions(self) -> FileQuestions:
+        """The questions for files that each process asks for itself."""
+        return FileQuestions(self.reach, self.training)
 
     @cached_property
     def received(self) -> list[tuple[Unit, Received | Finding]]:

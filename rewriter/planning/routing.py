@@ -238,8 +238,11 @@ class Router:
 
     def _runs_in(self, method: cst.FunctionDef, init: cst.FunctionDef) -> bool:
         """Whether a constructor's base call runs a method."""
+        return method.body in self.state.once((Router._run_by_base, init), lambda: self._run_by_base(init))
+
+    def _run_by_base(self, init: cst.FunctionDef) -> frozenset[cst.CSTNode]:
         base = base_call(self.holders.unit(init), init)
-        return base is not None and any(n is method.body for n in self.reach.runs(base, self.holders.unit(init)))
+        return frozenset(self.reach.runs(base, self.holders.unit(init)) if base is not None else ())
 
     def _inner(self, code: Code, method: cst.FunctionDef, klass: Klass, way: Way, trail: tuple[Code, ...]) -> bool:
         """Whether a function inside a method can read what the method can."""

@@ -8,7 +8,7 @@ import libcst as cst
 
 from ..analysis.dataflow.callees import method_name
 from ..analysis.distributed.guards import Guards
-from ..analysis.effects.file_caches import asked_by_each
+from ..analysis.effects.file_caches import FileQuestions
 from ..facts.torch_api import questions
 from .program import EmittedProgram
 from .violation import Violation
@@ -16,6 +16,7 @@ from .violation import Violation
 
 def apart(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
     """The collectives that not every process calls."""
+    asking = FileQuestions(program.reach, program.training)
     for record in program.accelerated:
         name = method_name(record.node)
         if name in questions.together():
@@ -25,7 +26,7 @@ def apart(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
                 words = f"`{name}` waits for all processes, but only some of them come to it"
                 yield Violation("collective-apart", program.at(record), words, guard)
             elif name == "wait_for_everyone":
-                asked = asked_by_each(program.reach, program.training, record.node)
+                asked = asking.before(record.node)
                 if asked is not None:
                     words = f"`{name}` waits for all processes, but each asks by itself for a file that leads to it"
                     yield Violation("collective-apart", program.at(record), words, asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import libcst as cst
 
@@ -36,6 +36,7 @@ class Reach:
         self._called: dict[cst.CSTNode, list[FunctionNode]] = {}
         self._below: dict[Code, dict[Code, None]] = {}
         self._above: dict[Code, dict[cst.CSTNode, None]] = {}
+        self._parts: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         self._turns: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         self._inside: dict[cst.CSTNode, frozenset[cst.CSTNode]] = {}
         for function, sites in state.sites.items():
@@ -86,9 +87,15 @@ class Reach:
                     pending.append(callee)
         return found
 
-    def own(self, code: Code) -> Iterator[cst.CSTNode]:
+    def own(self, code: Code) -> tuple[cst.CSTNode, ...]:
         """The nodes of a function's (or module's) own code."""
-        yield from _own(code if isinstance(code, cst.Module) else code.body)  # type: ignore[attr-defined]
+        return self._of_body(code if isinstance(code, cst.Module) else code.body)  # type: ignore[attr-defined]
+
+    def _of_body(self, body: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+        """The nodes that run with the body of a function: asked for again and again, and found once."""
+        if body not in self._parts:
+            self._parts[body] = tuple(_own(body))
+        return self._parts[body]
 
     def yields(self, code: Code) -> bool:
         """Whether a function is a generator: it runs where its values are consumed."""
@@ -111,15 +118,14 @@ class Reach:
     def runs(self, node: cst.CSTNode, unit: Unit) -> Iterator[cst.CSTNode]:
         """Every node whose code runs when ``node`` does: the nodes below it, and the functions reached from there."""
         seen: set[Code] = set()
-        pending: list[cst.CSTNode] = [node]
+        pending: list[Iterable[cst.CSTNode]] = [_own(node)]
         while pending:
-            here = pending.pop()
-            for found in _own(here):
+            for found in pending.pop():
                 yield found
                 for function in self._called.get(found, ()):
                     if function not in seen:
                         seen.add(function)
-                        pending.append(function.body)
+                        pending.append(self._of_body(function.body))
 
     def above(self, code: Code | None) -> list[Code]:
         """Some code, and its callers up to the modules that contain them."""

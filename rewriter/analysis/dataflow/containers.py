@@ -74,6 +74,7 @@ def note_part(state: State, whole: Origin, part: Thing) -> None:
     """Note that a model has another one, or a loss module, as a part."""
     if isinstance(part, Origin) and part.role in (Role.MODEL, Role.CRITERION) and part is not whole:
         state.parts.setdefault(whole, {})[part] = None
+        state.wholes.setdefault(part, {})[whole] = None
 
 
 def put_in(state: State, container: Origin, layer: Slot) -> None:

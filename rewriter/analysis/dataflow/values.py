@@ -82,11 +82,16 @@ class Klass:
 
     def method(self, name: str) -> Function | None:
         """The function that an attribute of this name gives on an instance, searched through the bases."""
-        body = self.node.body.body if isinstance(self.node.body, cst.IndentedBlock) else ()
-        for statement in body:
-            if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
-                return self.unit.function(statement)
+        own = self._methods.get(name)
+        if own is not None:
+            return self.unit.function(own)
         return next((found for base in self.bases if (found := base.method(name)) is not None), None)
+
+    @cached_property
+    def _methods(self) -> dict[str, cst.FunctionDef]:
+        """The functions in the class's own body; of several of one name the first."""
+        body = self.node.body.body if isinstance(self.node.body, cst.IndentedBlock) else ()
+        return {s.name.value: s for s in reversed(body) if isinstance(s, cst.FunctionDef)}
 
 
 @dataclass(eq=False)
@@ -250,6 +255,8 @@ class State:
         """For an optimizer its parameters, for a scheduler its optimizer."""
         self.parts: dict[Thing, dict[Thing, None]] = {}
         """For a model, the models that are attributes of it."""
+        self.wholes: dict[Thing, dict[Origin, None]] = {}
+        """For a model, those of which it is an attribute."""
         self.trained: set[Origin] = set()
         """The models that training runs forward, as soon as that is known."""
         self.shared: dict[type, object] = {}

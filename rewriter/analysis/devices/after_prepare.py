@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
 import libcst as cst
 
@@ -124,12 +125,18 @@ class NewLayers:
 
     def _unknown(self, model: Origin) -> Iterator[cst.Call]:
         """The calls of a model's methods of which nothing is known: they may make layers."""
+        return (record.node for record in self._unseen if self._is_of(record, model))
+
+    @cached_property
+    def _unseen(self) -> list[CallRecord]:
         known = questions.of_modules() | questions.writing_methods()
-        for record in self.state.calls.values():
-            named = isinstance(record.node.func, cst.Attribute) and method_name(record.node) not in known
-            if named and self._is_of(record, model) and not self.reach.called(record.node):
-                if record.node not in self.state.forwards and not origins(record.result, *TENSORS):
-                    yield record.node
+        return [
+            record
+            for record in self.state.calls.values()
+            if isinstance(record.node.func, cst.Attribute) and method_name(record.node) not in known
+            if origins(record.receiver, Role.MODEL) and not self.reach.called(record.node)
+            if record.node not in self.state.forwards and not origins(record.result, *TENSORS)
+        ]
 
     def _is_of(self, record: CallRecord, model: Origin) -> bool:
         return any(whole(self.state, o) is model for o in origins(record.receiver, Role.MODEL))

@@ -30,11 +30,15 @@ def fed_before_move(
     """What follows a model to its device, because the model is there since ``prepare``; ``early``: whether a call of a
     model comes before that."""
     state = mover.state
+    moving: dict[Origin, list[CallRecord]] = {}
+    for move, record in state.calls.items():
+        for moved in origins(record.receiver) if mover.is_move(move) else ():
+            moving.setdefault(moved, []).append(record)
     for call, part in training.forwards.items():
         unit, model = state.calls[call].unit, whole(state, part)
         if model not in mover.prepared or unit.names.function(call) not in reach.reachable or early(call, model):
             continue
-        moves = [r for move, r in state.calls.items() if model in origins(r.receiver) and mover.is_move(move)]
+        moves = moving.get(model, [])
         if mover.inside_model(unit, call) or not moves or not _comes_first(reach, unit, call, moves, frozenset()):
             continue
         for index, argument in enumerate(call.args):

@@ -46,6 +46,7 @@ class Early:
     reach: Reach
     training: Training
     stands: dict[Origin, Stands]
+    _worked: dict[Origin, list[CallRecord]] | None = None
     _uses: dict[Origin, list[cst.Call]] = field(default_factory=dict)
     _sites: dict[Code, list[tuple[cst.Call, set[Code]]]] = field(default_factory=dict)
     _hosted: list[CallRecord] | None = None
@@ -123,10 +124,14 @@ class Early:
 
     def _of(self, model: Origin) -> list[cst.Call]:
         """The calls that compute with a model's weights, copy them, or hand the model to code that was not seen."""
+        if self._worked is None:
+            self._worked = {}
+            for record in self.state.calls.values():
+                for used in self._worked_with(record):
+                    self._worked.setdefault(used, []).append(record)
         if model not in self._uses:
-            built = self._building(model)
-            records = [r for r in self.state.calls.values() if r.unit.names.function(r.node) not in built]
-            self._uses[model] = [r.node for r in records if self._works_with(r, model)]
+            built, records = self._building(model), self._worked.get(model, ())
+            self._uses[model] = [r.node for r in records if r.unit.names.function(r.node) not in built]
         return self._uses[model]
 
     def _building(self, model: Origin) -> Container[Code]:
@@ -135,17 +140,23 @@ class Early:
         init = klass.method("__init__") if klass is not None else None
         return self.reach.below(init.node) if init is not None else ()
 
-    def _works_with(self, record: CallRecord, model: Origin) -> bool:
+    def _worked_with(self, record: CallRecord) -> set[Origin]:
+        """The models with whose weights a call works."""
         forward = self.training.forwards.get(record.node)
         if forward is not None:
-            return whole(self.state, forward) is model
+            return {whole(self.state, forward)}
         if self.reach.called(record.node):
-            return False  # what the called function does with the model is seen there
-        receiver = [o for o in origins(record.receiver, Role.MODEL) if whole(self.state, o) is model]
-        if receiver:
-            return method_name(record.node) not in questions.of_modules() or _keeps_tensors(record)
-        if not any(self._is(arg, model) for arg in record.node.args):
-            return False
+            return set()  # what the called function does with the model is seen there
+        receivers = {whole(self.state, o) for o in origins(record.receiver, Role.MODEL)}
+        if method_name(record.node) in questions.of_modules() and receivers and not _keeps_tensors(record):
+            worked: set[Origin] = set()
+        else:
+            worked = set(receivers)
+        given = {model for arg in record.node.args for model in self._models(arg)} - receivers
+        return worked | given if given and self._reads_weights(record) else worked
+
+    def _reads_weights(self, record: CallRecord) -> bool:
+        """Whether a call that is given a model may do something with its weights."""
         name = outside_name(record)
         harmless = (
             name in _HARMLESS_NAMES
@@ -155,8 +166,8 @@ class Early:
         )
         return not harmless and not origins(record.result, Role.OPTIMIZER, Role.SCHEDULER)
 
-    def _is(self, arg: cst.Arg, model: Origin) -> bool:
-        return any(whole(self.state, o) is model for o in origins(self.state.values.get(arg.value), Role.MODEL))
+    def _models(self, arg: cst.Arg) -> set[Origin]:
+        return {whole(self.state, o) for o in origins(self.state.values.get(arg.value), Role.MODEL)}
 
     def _places(self, call: cst.Call, codes: set[Code]) -> list[cst.Call]:
         """The calls in some functions' own code through which ``call`` is reached."""

@@ -246,10 +246,7 @@ def before_training(
 ) -> bool:
     """Whether a node comes before all code that trains, in no loop that trains as well, however it is reached."""
     code, order = unit.names.function(call), unit.names.order
-    uses = [node for node in (*training.train_loops, *(r.node for r in training.steps)) if node in unit.names.parents]
-    working = {reach.unit(c).names.function(n) for c in reach.reachable for n in _uses(training, reach.unit(c))}
-    calls = [s for c in reach.reachable if not working.isdisjoint(reach.below(c)) for s in reach.sites(c)]
-    here = [node for node in (*uses, *calls) if node in unit.names.parents and unit.names.function(node) is code]
+    here = reach.state.once(_trainings, lambda: _trainings(reach, training)).get(code)
     if here:
         again = set(unit.names.enclosing(call, cst.For, cst.While))
         return all(
@@ -261,9 +258,18 @@ def before_training(
     return all(before_training(reach.unit(reach.function_of(s)), reach, training, s, seen | {code}) for s in sites)
 
 
-def _uses(training: Training, unit: Unit) -> Iterator[cst.CSTNode]:
-    nodes = (*training.train_loops, *(record.node for record in training.steps))
-    return (node for node in nodes if node in unit.names.parents)
+def _trainings(reach: Reach, training: Training) -> dict[Code, list[cst.CSTNode]]:
+    """For each function what trains in its own code: loops, steps, and calls of what comes to one."""
+    nodes = [*training.train_loops, *(record.node for record in training.steps)]
+    places = ((unit, node) for unit in reach.units for node in nodes if node in unit.names.parents)
+    found: dict[Code, list[cst.CSTNode]] = {}
+    for unit, node in places:
+        found.setdefault(unit.names.function(node), []).append(node)
+    working = set(found)
+    for code in reach.reachable:
+        for site in reach.sites(code) if not working.isdisjoint(reach.below(code)) else ():
+            found.setdefault(reach.function_of(site), []).append(site)
+    return found
 
 
 def waits(unit: Unit, statement: cst.CSTNode) -> bool:

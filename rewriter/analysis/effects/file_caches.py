@@ -8,6 +8,7 @@ the file is missing, or half written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import libcst as cst
 
@@ -128,25 +129,38 @@ class Makings:
         )
 
 
-def asked_by_each(reach: Reach, training: Training, node: cst.CSTNode) -> CodePlace | None:
+class FileQuestions:
     """
-    The question for a file that each process asks for itself, and that decides whether it comes to a node.
+    The questions for a file that each process asks for itself, and that decide what it runs.
 
     The answers differ where one process makes the file before another asks. In a training all have met before.
     """
-    trained = {record.node for record in (*training.backwards, *training.steps)}
-    for home in reach.units:
-        for question in home.names.every(cst.If):
-            if not isinstance(question, cst.If) or home.names.function(question) not in reach.reachable:
-                continue
-            if not any(asks_existence(part) for part in descendants(question.test)):
-                continue
-            missing = _if_missing(question)
-            for part in [missing] if missing is not None else _rest(home, question):
-                runs = set(reach.runs(part, home))
-                if node in runs and runs.isdisjoint(trained) and any(_makes(reach.state, n) for n in runs):
-                    return CodePlace(home, question)
-    return None
+
+    def __init__(self, reach: Reach, training: Training) -> None:
+        self.reach = reach
+        self._trained = {record.node for record in (*training.backwards, *training.steps)}
+
+    def before(self, node: cst.CSTNode) -> CodePlace | None:
+        """The question that decides whether a process comes to a node."""
+        return next((place for place, runs in self._asked if node in runs), None)
+
+    @cached_property
+    def _asked(self) -> list[tuple[CodePlace, frozenset[cst.CSTNode]]]:
+        """The questions, each with all that runs after it in some processes alone."""
+        return [
+            (CodePlace(home, question), runs)
+            for home in self.reach.units
+            for question in home.names.every(cst.If)
+            if isinstance(question, cst.If) and home.names.function(question) in self.reach.reachable
+            if any(asks_existence(part) for part in descendants(question.test))
+            for part in self._chosen(home, question)
+            if (runs := frozenset(self.reach.runs(part, home))).isdisjoint(self._trained)
+            if any(_makes(self.reach.state, n) for n in runs)
+        ]
+
+    def _chosen(self, home: Unit, question: cst.If) -> Iterable[cst.CSTNode]:
+        missing = _if_missing(question)
+        return [missing] if missing is not None else _rest(home, question)
 
 
 def asked_apart(node: cst.CSTNode, question: CodePlace) -> Finding:

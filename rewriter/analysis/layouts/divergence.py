@@ -292,17 +292,7 @@ class Equality:
 
     def _sets_itself(self, method: cst.FunctionDef) -> bool:
         """Whether a method, or another one that it calls, sets an attribute of its object, or fills one."""
-        for code in self.reach.below(method):
-            for node in self.reach.own(code):
-                targets: list[cst.CSTNode] = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-                targets += [node.target] if isinstance(node, (cst.AugAssign, cst.AnnAssign)) else []
-                filled = node.value if isinstance(node, cst.Expr) else None
-                if isinstance(filled, cst.Call) and not self.reach.called(filled):
-                    targets += [filled.func.value] if isinstance(filled.func, cst.Attribute) else []
-                parts = [part for target in targets for part in (target, *descendants(target))]
-                if any(isinstance(p, cst.Attribute) and getattr(p.value, "value", "") == "self" for p in parts):
-                    return True
-        return False
+        return self.state.once((_sets_itself, method), lambda: _sets_itself(self.reach, method))
 
     def _keeps(self, call: cst.Call) -> bool:
         """Whether a method may keep what it is given: one that only computes something from it does not."""
@@ -600,3 +590,17 @@ def _asks_for_none(node: cst.CSTNode) -> bool:
         return False
     asked = node.comparisons[0]
     return isinstance(asked.operator, (cst.Is, cst.IsNot)) and is_none(asked.comparator)
+
+
+def _sets_itself(reach: Reach, method: cst.FunctionDef) -> bool:
+    for code in reach.below(method):
+        for node in reach.own(code):
+            targets: list[cst.CSTNode] = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+            targets += [node.target] if isinstance(node, (cst.AugAssign, cst.AnnAssign)) else []
+            filled = node.value if isinstance(node, cst.Expr) else None
+            if isinstance(filled, cst.Call) and not reach.called(filled):
+                targets += [filled.func.value] if isinstance(filled.func, cst.Attribute) else []
+            parts = [part for target in targets for part in (target, *descendants(target))]
+            if any(isinstance(p, cst.Attribute) and getattr(p.value, "value", "") == "self" for p in parts):
+                return True
+    return False

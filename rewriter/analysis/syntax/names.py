@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import libcst as cst
 
@@ -40,6 +41,9 @@ class Names:
     """What ``definitions.unshadowed`` has found: many ask about the same read."""
     jumps: dict[cst.CSTNode, frozenset[type[cst.CSTNode]]] = field(default_factory=dict)
     """The kinds of jumps in a statement, as far as ``definitions`` has been asked for them."""
+    _of_kind: dict[type[cst.CSTNode], list[cst.CSTNode]] = field(default_factory=dict)
+    _sorted: int = 0
+    """So many nodes are among those by kind."""
     _order: dict[cst.CSTNode, int] = field(default_factory=dict)
     _ends: dict[cst.CSTNode, int] = field(default_factory=dict)
     _functions: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict)
@@ -81,7 +85,13 @@ class Names:
 
     def every(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """The nodes of some kinds, in the order of the walk."""
-        return (node for node in self.parents if node.__class__ in kinds)
+        if len(self.parents) != self._sorted:
+            self._sorted = len(self.parents)
+            self._of_kind.clear()
+            for node in self.parents:
+                self._of_kind.setdefault(node.__class__, []).append(node)
+        found = [self._of_kind[kind] for kind in kinds if kind in self._of_kind]
+        return iter(found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=self.order))
 
     def order(self, node: cst.CSTNode) -> int:
         """The position of a node in the source, as a number to compare with others."""

@@ -66,7 +66,7 @@ def _owners(state: State, layer: Origin) -> dict[Origin, list[Origin]]:
     while pending:
         part = pending.pop()
         if part not in found:
-            found[part] = [one for one, parts in state.parts.items() if part in parts and isinstance(one, Origin)]
+            found[part] = list(state.wholes.get(part, ()))
             pending += found[part]
     return found
 

@@ -91,7 +91,9 @@ def _built_with_length(reach: Reach, scheduler: Origin) -> bool:
 
 def follows_batches(reach: Reach, loop: cst.CSTNode) -> bool:
     """Whether a loop is as long as the batches of a process: it ends when a shared loader does, and not at a count."""
-    return _follows_loader(reach, loop) and not _left_at_count(reach, loop)
+    return _follows_loader(reach, loop) and not reach.state.once(
+        (_left_at_count, loop), lambda: _left_at_count(reach, loop)
+    )
 
 
 def _left_at_count(reach: Reach, loop: cst.CSTNode) -> bool:

@@ -229,8 +229,7 @@ def whole(state: State, model: Origin) -> Origin:
     """
     seen = {model}
     while True:
-        owners = [w for w, parts in state.parts.items() if model in parts and isinstance(w, Origin)]
-        owners = [owner for owner in owners if not is_trainer(state, owner)]
+        owners = [owner for owner in state.wholes.get(model, ()) if not is_trainer(state, owner)]
         owner = next((w for w in owners if w in state.trained), owners[0] if owners else None)
         if owner is None or owner in seen:
             return model

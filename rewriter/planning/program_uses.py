@@ -1,0 +1,119 @@
+"""Where a program uses what is prepared: steps, loops over loaders, and all calls that come to them. Found once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.callees import outside_name
+from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
+from ..analysis.dataflow.solver import Thing
+from ..analysis.dataflow.values import Instance, State, origins
+from ..analysis.training.cached_batches import kept_generators
+from ..analysis.training.draws import sites_of, split_draws, weight_draws
+from ..analysis.training.training import Training
+from ..facts.roles import Origin, Role
+
+
+class ProgramUses:
+    """What uses and what touches the things that are prepared, in all modules of a program."""
+
+    def __init__(self, reach: Reach, training: Training) -> None:
+        self.state, self.reach = reach.state, reach
+        self.drawn = {*_drawn(self.state, reach, training), *kept_generators(self.state, reach)}
+        self.working: set[cst.CSTNode] = {record.node for record in (*training.steps, *training.backwards)}
+        self.working.update(self.drawn, training.train_loops, training.eval_loops)
+        self.passes = self._passes(reach, training)
+        """For each loader where it is iterated without a model."""
+        self.drawing = self._sites(weight_draws(self.state, reach))
+        """The calls that come to a draw of weights."""
+        self.splitting = self._sites(split_draws(self.state, reach))
+        """The calls that come to a random split."""
+        self.kept = self._kept()
+        """For each thing the calls that create an object which keeps it."""
+        self._active = self._coming_to(self.working)
+
+    def calls(self, more: Iterable[cst.CSTNode]) -> Iterator[cst.Call]:
+        """The calls that come to a use, or to one of more nodes."""
+        further = list(more)
+        active = self._active | self._coming_to(further) if further else self._active
+        return (site for code in active for site in self.reach.sites(code))
+
+    def _sites(self, draws: Iterable[cst.Call]) -> list[cst.Call]:
+        return list(dict.fromkeys(site for draw in draws for site in sites_of(self.reach, draw)))
+
+    def _coming_to(self, nodes: Iterable[cst.CSTNode]) -> set[Code]:
+        """The functions in which some nodes are run, also by what these call."""
+        wanted = set(nodes)
+        units = ((unit, node) for node in wanted for unit in self.reach.units if node in unit.names.parents)
+        codes = {unit.names.function(node) for unit, node in units}
+        return {code for code in self.reach.reachable if not codes.isdisjoint(self.reach.below(code))}
+
+    def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
+        """For each thing the calls that create an object which keeps it: after them the object holds the unprepared
+        one."""
+        found: dict[Origin, list[cst.CSTNode]] = {}
+        made: dict[Thing, cst.Call] = {
+            thing: record.node
+            for record in self.state.calls.values()
+            for thing in record.result.things
+            if isinstance(thing, Instance) or (isinstance(thing, Origin) and thing.role is Role.MODEL)
+            if thing.node is record.node
+        }
+        for keeper, held in self.state.fields():
+            for origin in origins(held) if keeper in made else ():
+                found.setdefault(origin, []).append(made[keeper])
+        return found
+
+    def _passes(self, reach: Reach, training: Training) -> dict[Origin, list[cst.CSTNode]]:
+        """For each loader the places where it is iterated without a model: figures of the data, a batch to look at."""
+        found: dict[Origin, list[cst.CSTNode]] = {}
+        for loop, loaders in self.state.loaders.items():
+            if loop not in training.train_loops and loop not in training.eval_loops and not _gives_on(reach, loop):
+                for loader in loaders:
+                    found.setdefault(loader, []).append(loop)
+        for call, record in self.state.calls.items():
+            if outside_name(record) == "builtins.iter" and call not in self.drawn:
+                for loader in origins(record.first, Role.LOADER):
+                    found.setdefault(loader, []).append(call)
+        for places in found.values():
+            seen: set[Code] = set()
+            for place in places:
+                unit = next((u for u in reach.units if place in u.names.parents), None)
+                code = unit.names.function(place) if unit is not None else None
+                if code is not None and code not in seen:
+                    seen.add(code)
+                    places.extend(reach.sites(code))
+        return found
+
+
+def uses_of(reach: Reach, training: Training) -> ProgramUses:
+    """Those of a program, found once."""
+    return reach.state.once(ProgramUses, lambda: ProgramUses(reach, training))
+
+
+def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:
+    """Whether a loop is in a generator: it runs where the yielded values are consumed."""
+    unit = next((u for u in reach.units if loop in u.names.parents), None)
+    code = unit.names.function(loop) if unit is not None else None
+    return code is not None and reach.yields(code)
+
+
+def _drawn(state: State, reach: Reach, training: Training) -> set[cst.CSTNode]:
+    """The calls that make the iterators from which training draws: ``batches = iter(loader)``, of the prepared one."""
+    loaders: set[Origin] = set()
+    looked_at: set[cst.CSTNode] = set()
+    """What one batch is taken of: ``next(iter(loader))``."""
+    for call, record in state.calls.items():
+        source = iterator_drawn(record)
+        if source is None:
+            continue
+        looked_at.add(source[0])
+        if not isinstance(source[0], cst.Call) and any(
+            loop in training.train_loops for loop in reach.batch_loops(call, record.unit)
+        ):
+            loaders.update(origins(source[1], Role.LOADER))
+    opened = ((call, iterable_opened(record)) for call, record in state.calls.items() if call not in looked_at)
+    return {call for call, of in opened if of is not None and not loaders.isdisjoint(origins(of[1], Role.LOADER))}
