@@ -65,11 +65,12 @@ _INSIDE = frozenset({ID, "device_placement"})
 @rule(ID, doc=__doc__)
 def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Write the constructor, the import and the parameters."""
-    for statement, call in facts.still_called:
-        text = facts.module.code_for_node(call)
-        yield InsertBefore(ID, statement, text, reason="it does more than choose the device")
+    if not facts.connects:
+        yield from _still_called(facts)
     if facts.home is not None:
         yield from _home(facts, facts.home)
+    if facts.connects:  # what is called may ask the group
+        yield from _still_called(facts)
     for hand_down in facts.hand_downs:
         yield from _parameter(facts, hand_down)
     for handing in facts.handings:
@@ -80,6 +81,12 @@ def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         yield kind(ID, store.node, text, reason="the methods use it")
     for read in facts.device_reads:
         yield _read(facts, read)
+
+
+def _still_called(facts: ModuleFacts) -> Iterator[Edit]:
+    for statement, call in facts.still_called:
+        text = facts.module.code_for_node(call)
+        yield InsertBefore(ID, statement, text, reason="it does more than choose the device")
 
 
 def _home(facts: ModuleFacts, home: Home) -> Iterator[Edit | Finding]:
