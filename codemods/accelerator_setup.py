@@ -40,7 +40,7 @@ too, gets a last parameter that they need not give: ``accelerator=None``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
@@ -68,13 +68,12 @@ _MORE = "it does more than choose the device"
 def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Write the constructor, the import and the parameters."""
     handed = {handing.call for handing in facts.handings}
-    for statement, call in facts.still_called:
-        if call in handed:
-            yield _handed_still(facts, statement, call)
-        else:
-            yield InsertBefore(ID, statement, facts.module.code_for_node(call), reason=_MORE)
+    if not facts.connects:
+        yield from _still_called(facts, handed)
     if facts.home is not None:
         yield from _home(facts, facts.home)
+    if facts.connects:  # what is called may ask the group
+        yield from _still_called(facts, handed)
     for hand_down in facts.hand_downs:
         yield from _parameter(facts, hand_down)
     for handing in facts.handings:
@@ -86,6 +85,14 @@ def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for read in facts.device_reads:
         if read.node not in handed:
             yield _read(facts, read)
+
+
+def _still_called(facts: ModuleFacts, handed: Container[cst.Call]) -> Iterator[Edit]:
+    for statement, call in facts.still_called:
+        if call in handed:
+            yield _handed_still(facts, statement, call)
+        else:
+            yield InsertBefore(ID, statement, facts.module.code_for_node(call), reason=_MORE)
 
 
 def _home(facts: ModuleFacts, home: Home) -> Iterator[Edit | Finding]:

@@ -19,6 +19,7 @@ from .editing import imports
 from .editing.accelerator_name import imported, spell
 from .editing.apply import apply
 from .editing.edits import AddImport, Edit, EditGroup
+from .editing.indentation import Evened, evened, uneven
 from .editing.positions import Starts, code, locate, start
 from .editing.suppressions import skips
 from .editing.unread_options import with_unread_options
@@ -174,27 +175,47 @@ class Tree(NamedTuple):
     starts: Starts
     tail: str = ""
     """What follows the last line, which the parser would drop or double."""
+    evened: Evened | None = None
+    """Its text, where that is read with other indentation than it is written."""
+
+    def written(self, text: str) -> str:
+        """An edited form of the text as it is written."""
+        return self.evened.back(text) if self.evened is not None else text
 
 
 def parse(source: Source) -> Tree | None:
     """The tree of a source; None if it does not produce the same text again. ``SourceError`` for invalid Python."""
-    whole = module_of(source)
-    for tree, body in chain([whole], _shorter(whole[1])):
+    module, whole, evened = _read(source)
+    read = evened.text if evened is not None else source.text
+    for tree, body in chain([(module, whole)], _shorter(whole)):
         text, starts = locate(tree)
         if text == body:
-            return Tree(tree, starts, source.text[len(body) :])
+            starts = starts.narrowed(evened.wider) if evened is not None else starts
+            return Tree(tree, starts, read[len(body) :], evened)
     return None
 
 
 def module_of(source: Source) -> tuple[cst.Module, str]:
     """The tree of a source, and its text without whitespace after the last line."""
-    body = source.text.rstrip(" \t\f")
-    body = body if not body or body.endswith(("\n", "\r")) else source.text
+    return _read(source)[:2]
+
+
+def _read(source: Source) -> tuple[cst.Module, str, Evened | None]:
+    """The tree of a source, the text that it is made of, and how that differs from the source's own."""
     try:
-        return cst.parse_module(body), body
+        return *_module(source.text), None
     except cst.ParserSyntaxError as error:
-        _, line, cause = _syntax(source, error)
-        raise SourceError(source.path, line, f"not valid Python: {cause}", "Correct the syntax, then migrate") from None
+        other = evened(source.text)
+        if other is not None:
+            with suppress(cst.ParserSyntaxError):
+                return *_module(other.text), other
+        raise _unreadable(source, error) from None
+
+
+def _module(text: str) -> tuple[cst.Module, str]:
+    body = text.rstrip(" \t\f")
+    body = body if not body or body.endswith(("\n", "\r")) else text
+    return cst.parse_module(body), body
 
 
 _LINE_END = re.compile(r"(\r\n|\r|\n)")
@@ -214,15 +235,22 @@ def _shorter(body: str) -> Iterator[tuple[cst.Module, str]]:
                     yield cst.parse_module(shorter), shorter
 
 
-def _syntax(source: Source, error: cst.ParserSyntaxError) -> tuple[str, int, str]:
-    """Python's own message for the error, which people know; LibCST's message if Python accepts the text."""
+def _unreadable(source: Source, error: cst.ParserSyntaxError) -> SourceError:
+    """Python's own message for the error, which people know; what LibCST does not read of a text that Python takes."""
     try:
         ast.parse(source.text)
     except SyntaxError as own:
-        return "", own.lineno or error.raw_line, own.msg
+        line, cause = own.lineno or error.raw_line, own.msg
     except ValueError as own:
-        return "", error.raw_line, str(own)
-    return "", error.raw_line, error.message.partition("\n")[0]
+        line, cause = error.raw_line, str(own)
+    else:
+        if line := uneven(source.text):
+            cause = "Python reads the tabs and spaces before this line, the parser of this tool does not: the block "
+            cause += "around it is indented in another way"
+            return SourceError(source.path, line, cause, "Indent by spaces alone (expand -i -t 8), then migrate")
+        cause = f"Python reads this file, the parser of this tool does not: {error.message.partition(chr(10))[0]}"
+        return SourceError(source.path, error.raw_line, cause, "Write that line in another way, then migrate")
+    return SourceError(source.path, line, f"not valid Python: {cause}", "Correct the syntax, then migrate")
 
 
 def _options(config: Config) -> dict[str, str]:
@@ -294,7 +322,7 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
         tree = _with_imports(tree, made, file.known)
     after = source.data
     if made and tree is not file.parsed.module:
-        problem, after = _checked(source, code(tree) + file.parsed.tail)
+        problem, after = _checked(source, file.parsed.written(code(tree) + file.parsed.tail))
         findings.extend(problem)
     if any(f.severity is Severity.BLOCKED for f in findings) and not config.partial:
         made, after = [], source.data

@@ -84,7 +84,9 @@ def _replace_names(source: Source, tree: Tree, names: Names, chance: random.Rand
         after, _, findings = apply(tree.module, names.parents, [edit])
         assert not findings
         expected = _exchanged(source.text, tree.starts[node], node, "torchlift_here")
-        assert after.code == expected, f"bytes outside the edited span changed, line {tree.starts[node][0]}"
+        assert tree.written(after.code) == expected, (
+            f"bytes outside the edited span changed, line {tree.starts[node][0]}"
+        )
 
 
 def _exchanged(text: str, place: tuple[int, int], node: cst.Name, new: str) -> str:

@@ -9,7 +9,7 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.containers import key_of
 from ..analysis.dataflow.values import Unit, origins
-from ..analysis.distributed.rank_questions import is_minus_one
+from ..analysis.syntax.nodes import is_minus_one
 from ..analysis.syntax.walk import descendants
 from ..facts.roles import Role
 from .program import AuditedProgram

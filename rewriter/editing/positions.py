@@ -54,6 +54,10 @@ class Starts:
         """``starts`` has the number of the first token of each node, ``places`` the position of each token."""
         self._starts, self._places = starts, places
 
+    def narrowed(self, wider: Mapping[int, int]) -> Starts:
+        """The same in a text of which some lines have less indentation."""
+        return Starts(self._starts, [(line, max(1, column - wider.get(line, 0))) for line, column in self._places])
+
     def __contains__(self, node: cst.CSTNode) -> bool:
         """Whether a node is in the tree."""
         return node in self._starts

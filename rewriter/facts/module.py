@@ -443,6 +443,8 @@ class ModuleFacts(NamedTuple):
     device_reads: tuple[DeviceRead, ...] = ()
     still_called: tuple[tuple[cst.CSTNode, cst.Call], ...] = ()
     """Statements that get the device by a call that does more than choose it: the call is made still."""
+    connects: bool = False
+    """The accelerator opens the group of a script that distributed itself."""
     legacy: tuple[LegacyTensor, ...] = ()
     visible: tuple[cst.CSTNode, ...] = ()
     """Statements that choose which GPUs are visible."""

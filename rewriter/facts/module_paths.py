@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -35,32 +34,6 @@ def resolved(package: str, module: str) -> str | None:
     return ".".join([*parts[: len(parts) - dots + 1], *([name] if name else [])])
 
 
-def family(word: ast.expr) -> str | None:
-    """
-    The start of all names that a computed module name can have: ``models.`` of ``"models." + args.model``.
-
-    Empty where nothing of it is written out; None where the name is written out as a whole, or starts with dots.
-    """
-    if isinstance(word, ast.BinOp) and isinstance(word.op, (ast.Add, ast.Mod)):
-        left = word.left
-        while isinstance(left, ast.BinOp):
-            left = left.left
-        text = _text(left).partition("%")[0]
-    elif isinstance(word, ast.JoinedStr):
-        text = _text(word.values[0]) if word.values else ""
-    elif isinstance(word, ast.Call) and isinstance(word.func, ast.Attribute) and word.func.attr == "format":
-        text = _text(word.func.value).partition("{")[0]
-    elif isinstance(word, (ast.Name, ast.Attribute, ast.Subscript)):
-        text = ""
-    else:
-        return None
-    return None if text.startswith(".") else text
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
 class ModulePaths(NamedTuple):
     """How the modules of a program find each other."""
 
@@ -69,7 +42,7 @@ class ModulePaths(NamedTuple):
     aliases: Mapping[str, str] = MappingProxyType({})
     """Further full names of modules: a file that can be imported by two names is still one module."""
     families: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """The modules that a computed name can mean, by what is written out of it."""
+    """The modules that a computed name can mean, by what is written out of it: ``models.*``."""
 
     def place(self, name: str) -> Place:
         """The place of a module."""

@@ -438,6 +438,7 @@ class _Analyses(ProgramFacts):
             "already-distributed",
             "framework-owns-loop",
             "no-entry-point",
+            "computed-import",
             "no-data-parallel-axis",
             "unknown-loader",
         )

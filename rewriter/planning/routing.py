@@ -184,7 +184,20 @@ class Router:
             if self.signatures.parameter(code) is None or not self._handed_by_all(code, way, trail):
                 way.reaches.add(code)
             return True
-        return self._handed_by_all(code, way, trail)
+        return self._handed_by_all(code, way, trail) or self._around(code, way, trail)
+
+    def _around(self, code: Code, way: Way, trail: tuple[Code, ...]) -> bool:
+        """Let a function inside another one read what that is handed: the closure of an optimizer's step."""
+        scope = self.reach.unit(code).names.scopes[code].parent
+        outer = scope.function.node if scope is not None else None
+        if not isinstance(outer, cst.FunctionDef) or outer in way.spelled:
+            return False
+        if outer not in way.reaches and not self._reach(outer, way, (*trail, code)):
+            return False
+        if outer in way.spelled:
+            return False
+        way.reaches.add(code)
+        return True
 
     # Objects that keep it ---------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from ..facts.computed_modules import ANY
 from ..facts.module_paths import ModulePaths, Place
 from ..gate.prefilter import parse
 from ..source import SourceError, discover
@@ -76,8 +77,8 @@ class Map:
     def _resolve(self, path: Path, roots: Sequence[Path]) -> Iterable[Path]:
         search = list(dict.fromkeys((*self.library.search(path), *roots)))
         for found in self.library.imports(path):
-            if found.module.endswith("*"):
-                yield from self._family(search, found.module[:-1])
+            if ANY in found.module:
+                yield from self._family(search, path, found.module)
                 continue
             if found.module.startswith("."):
                 yield from self._relative(path, found.module, found.names)
@@ -95,13 +96,15 @@ class Map:
             for count in range(len(parts) + len(tail) + 1):
                 yield from map(absolute, list(self.library.below(folder, (parts + tail)[:count]))[:1])
 
-    def _family(self, search: Sequence[Path], start: str) -> Iterable[Path]:
+    def _family(self, search: Sequence[Path], path: Path, pattern: str) -> Iterable[Path]:
         """The modules of a package that a computed name can mean."""
-        package, _, stem = start.rpartition(".")
-        for folder in search if package else ():
-            for path in self.library.modules(folder.joinpath(*package.split("."))):
-                if path.stem.startswith(stem):
-                    yield absolute(path)
+        rest = pattern.lstrip(".")
+        if len(rest) < len(pattern):
+            search = [path.parents[len(pattern) - len(rest) - 1]]
+        elif ANY in rest.partition(".")[0]:
+            return
+        for folder in search:
+            yield from map(absolute, self.library.family(folder, rest))
 
     def whole(self, path: Path, roots: Sequence[Path] = ()) -> frozenset[Path]:
         """The files of which a file may read any name, because it computes names: ``getattr(models, args.model)``."""
@@ -110,8 +113,8 @@ class Map:
             return frozenset()
         search = [*self.library.search(path), *roots]
         for module in looked_into(self._nodes(path)):
-            if module.endswith("*"):
-                found.update(self._family(search, module[:-1]))
+            if ANY in module:
+                found.update(self._family(search, path, module))
                 continue
             names = module.lstrip(".").split(".")
             near = self._relative(path, module, ()) if module.startswith(".") else self.library.find(search, module)

@@ -11,10 +11,12 @@ import ast
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.module_paths import ENTRY, family, resolved
+from ..facts.computed_modules import ANY, asked_modules, asks
+from ..facts.module_paths import ENTRY, resolved
 from ..gate.prefilter import TORCH, parse
 from ..source import SourceError, decode, read_bytes
 
@@ -36,6 +38,8 @@ class Import(NamedTuple):
     line: int
     guarded: bool
     """It may fail: it is under a ``try``."""
+    call: str = ""
+    """Of an import by a text: the call."""
 
 
 class Missing(NamedTuple):
@@ -54,6 +58,15 @@ class Doubled(NamedTuple):
     module: str
     taken: Path
     other: Path
+
+
+class Unfollowed(NamedTuple):
+    """An import by a name that is computed, of which no module of the project is known."""
+
+    path: Path
+    line: int
+    text: str
+    """The import, as it is written."""
 
 
 class SearchPath(NamedTuple):
@@ -86,7 +99,8 @@ class Program:
         self.missing: list[Missing] = []
         self.doubled: list[Doubled] = []
         self.families: dict[str, list[str]] = {}
-        """The modules that a computed name can mean, by what is written out of it."""
+        """The modules that a computed name can mean, by what is written out of it: ``models.*``."""
+        self.unfollowed: list[Unfollowed] = []
 
     @property
     def entry(self) -> Path:
@@ -145,8 +159,7 @@ class Library:
                 raise SourceError(given, error.lineno or 0, f"not valid Python: {error.msg}", remedy) from None
             except (ValueError, RecursionError, MemoryError):
                 tree = ast.Module([], [])
-            by_name = b"import_module" in data or b"__import__" in data
-            found = imports_of(tree, by_name=by_name)
+            found = imports_of(tree, by_name=asks(data))
             self._imports[path] = tuple(sorted(found, key=lambda each: each.line))
             self._extra[path] = tuple(_search_paths(tree)) if b"sys.path" in data else ()
         return self._imports[path]
@@ -200,6 +213,22 @@ class Library:
             self._listed[folder] = [path for path in found if path.name != "__init__.py"]
         return self._listed[folder]
 
+    def family(self, folder: Path, pattern: str) -> list[Path]:
+        """The modules below a folder that a name with gaps can mean: ``models.*``, ``optimizers.*_optimizer``."""
+        *above, last = pattern.split(".")
+        places = [folder]
+        for part in above:
+            inner = (each for place in places for each in (self._folders(place) if ANY in part else [place / part]))
+            places = [each for each in inner if fnmatchcase(each.name, part)]
+        packages = (each / "__init__.py" for place in places for each in self._folders(place))
+        found = [path for path in packages if fnmatchcase(path.parent.name, last) and path.is_file()]
+        return found + [path for place in places for path in self.modules(place) if fnmatchcase(path.stem, last)]
+
+    def _folders(self, folder: Path) -> list[Path]:
+        """The folders in a folder that may be packages."""
+        found = folder.iterdir() if folder.is_dir() else ()
+        return sorted(path for path in found if path.name.isidentifier() and path.is_dir())
+
     def find(self, search: Sequence[Path], module: str) -> list[Path]:
         """The files that an absolute module name may mean, the one that Python takes first."""
         parts = module.split(".")
@@ -236,7 +265,7 @@ def imports_of(tree: ast.Module, *, by_name: bool) -> Iterator[Import]:
     ``by_name``: also those by ``import_module("pkg.mod")``, which requires a look at every expression.
     """
     pending: list[tuple[ast.stmt, bool]] = [(statement, False) for statement in tree.body]
-    values = _assigned(tree) if by_name else {}
+    asked = {each.call: each.names for each in asked_modules(list(ast.walk(tree)))} if by_name else {}
     while pending:
         node, guarded = pending.pop()
         if isinstance(node, ast.Import):
@@ -245,8 +274,10 @@ def imports_of(tree: ast.Module, *, by_name: bool) -> Iterator[Import]:
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names)
             yield Import("." * node.level + (node.module or ""), names, node.lineno, guarded)
-        elif by_name:
-            yield from _by_name(node, guarded, values)
+        for call in _calls(node) if asked else ():
+            names = asked.get(call, ())
+            for name in names:
+                yield Import(name, (), call.lineno, guarded or len(names) > 1 or ANY in name, ast.unparse(call))
         if isinstance(node, ast.If) and _types_only(node.test):
             pending.extend((child, guarded) for child in node.orelse)
             continue
@@ -262,41 +293,22 @@ def _inside(node: ast.stmt) -> Iterator[ast.stmt]:
         yield from part.body
 
 
+def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    """The calls in a statement, without its blocks."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Call):
+            yield node
+        pending.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))
+
+
 def _types_only(test: ast.expr) -> bool:
     """``TYPE_CHECKING``, or ``TYPE_CHECKING or SLOW_IMPORT``: packages that import lazily write their imports so."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
         return any(map(_types_only, test.values))
     name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
     return name == "TYPE_CHECKING"
-
-
-def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
-    """What plain assignments give to the names of a file."""
-    return {
-        target.id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-
-
-def _by_name(statement: ast.stmt, guarded: bool, values: Mapping[str, ast.expr]) -> Iterator[Import]:
-    """The modules that a statement names in ``import_module("pkg.mod")`` or ``__import__``, without its blocks; all
-    with the same start where the name is computed: ``pkg.*``."""
-    pending: list[ast.AST] = [statement]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            word = node.args[0] if name in ("import_module", "__import__") and node.args else None
-            if isinstance(word, ast.Name):
-                word = values.get(word.id, word)
-            if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value:
-                yield Import(word.value, (), node.lineno, guarded)
-            elif word is not None and (start := family(word)) is not None:
-                yield Import(f"{start}*", (), node.lineno, True)
-        pending.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))
 
 
 def _search_paths(tree: ast.Module) -> Iterator[SearchPath]:
@@ -393,8 +405,8 @@ class _Follower:
         self.program.files.append(File(name, path, self.library.data(path), package))
 
     def _import(self, file: File, found: Import) -> None:
-        if found.module.endswith("*"):
-            self._family(found.module[:-1])
+        if ANY in found.module:
+            self._family(file, found)
             return
         name = resolved(file.package, found.module)
         relative = found.module.startswith(".")
@@ -425,23 +437,28 @@ class _Follower:
                     self.program.doubled.append(Doubled(file.path, found.line, whole, path, twins[0]))
             self._add(path, whole)
 
-    def _family(self, start: str) -> None:
+    def _family(self, file: File, found: Import) -> None:
         """Add all modules that a computed name can mean: those of a package, or of a folder added to ``sys.path``."""
-        package, _, stem = start.rpartition(".")
-        parts = package.split(".") if package else []
-        folders = [folder.joinpath(*parts) for folder in self.search] if parts else self.library.added(self.entry)
-        for folder in folders:
-            own = absolute(self.entry)
-            found = [path for path in self.library.modules(folder) if path.stem.startswith(stem) and path != own]
-            if not 0 < len(found) <= _LARGEST_FAMILY:
-                continue
-            for count in range(1, len(parts) + 1):
-                for path in self.library.find(self.search, ".".join(parts[:count])):
-                    self._add(path, ".".join(parts[:count]))
-            for path in found:
-                self._add(path, ".".join([*parts, path.stem]))
-            self.program.families[start] = [self.names[path] for path in found]
+        pattern = resolved(file.package, found.module)
+        if pattern is None or pattern in self.program.families:
             return
+        top = pattern.partition(".")[0]
+        folders = self.search if ANY not in top else self.library.added(self.entry)
+        for folder in folders:
+            members = [path for path in self.library.family(folder, pattern) if path != absolute(self.entry)]
+            if not 0 < len(members) <= _LARGEST_FAMILY:
+                continue
+            for path in members:
+                parts = path.relative_to(folder).with_suffix("").parts
+                whole = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+                for count in range(1, whole.count(".") + 1):
+                    for package in self.library.find([folder], ".".join(whole.split(".")[:count])):
+                        self._add(package, ".".join(whole.split(".")[:count]))
+                self._add(path, whole)
+            self.program.families[pattern] = [self.names[path] for path in members]
+            return
+        if ANY in top or self._places(file, top, found.module):
+            self.program.unfollowed.append(Unfollowed(file.path, found.line, found.call))
 
     def _places(self, file: File, name: str, spelled: str) -> list[Path]:
         if spelled.startswith(".") and file.package:

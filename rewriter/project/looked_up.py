@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from ..facts.module_paths import family
+from ..facts.computed_modules import asked_modules
 
 _OWN_NAMES = frozenset({"globals", "locals", "vars", "eval"})
 
@@ -14,7 +14,7 @@ def looked_up(nodes: Sequence[ast.AST]) -> set[str]:
     """The names that a file reads as text of what it imports: ``getattr(models, "small")``; all that it imports, where
     it computes a name."""
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    modules = dict(_modules(nodes))
+    modules = _by_name(nodes)
     asked = (call for call in calls if _named(call) == "getattr" and len(call.args) > 1)
     texts = (call.args[1] for call in asked if any(_spelled(call.args[0], modules)))
     found = {text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)}
@@ -25,7 +25,7 @@ def looked_up(nodes: Sequence[ast.AST]) -> set[str]:
 
 def looked_into(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """The modules of which a file may read any name, with their leading dots; ``nets.*`` for all of a package."""
-    modules = dict(_modules(nodes))
+    modules = _by_name(nodes)
     for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr == "__dict__":
             yield from _spelled(node.value, modules)
@@ -39,6 +39,14 @@ def looked_into(nodes: Sequence[ast.AST]) -> Iterator[str]:
                 yield "." * node.level + (node.module or "")
 
 
+def _by_name(nodes: Sequence[ast.AST]) -> dict[str, list[str]]:
+    """The modules that each name of a file may be."""
+    found: dict[str, list[str]] = {}
+    for name, module in _modules(nodes):
+        found.setdefault(name, []).append(module)
+    return found
+
+
 def _modules(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
     """The names under which a file may have modules, and theirs."""
     for node in nodes:
@@ -50,23 +58,22 @@ def _modules(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
             start = "." * node.level + (f"{node.module}." if node.module else "")
             for alias in node.names:
                 yield alias.asname or alias.name, start + alias.name
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args:
-            word = node.value.args[0] if _named(node.value) in ("import_module", "__import__") else None
-            text = word.value if isinstance(word, ast.Constant) else None
-            start_ = family(word) if word is not None and text is None else None
+    asked = {each.call: each.names for each in asked_modules(nodes)}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             for target in node.targets:
-                if isinstance(target, ast.Name) and (isinstance(text, str) or start_):
-                    yield target.id, str(text) if text is not None else f"{start_}*"
+                if isinstance(target, ast.Name):
+                    yield from ((target.id, name) for name in asked.get(node.value, ()))
 
 
-def _spelled(node: ast.expr, modules: dict[str, str]) -> Iterator[str]:
+def _spelled(node: ast.expr, modules: dict[str, list[str]]) -> Iterator[str]:
     """The module that an expression may be: ``models``, ``package.models``."""
     tail: list[str] = []
     while isinstance(node, ast.Attribute):
         tail.insert(0, node.attr)
         node = node.value
-    if isinstance(node, ast.Name) and node.id in modules:
-        yield ".".join([modules[node.id], *tail])
+    for module in modules.get(node.id, ()) if isinstance(node, ast.Name) else ():
+        yield ".".join([module, *tail])
 
 
 def _named(call: ast.Call) -> str:

@@ -14,17 +14,20 @@ from .entry_points import Map
 from .import_graph import Program, absolute
 from .joined_users import with_joined_users
 
-_NOBODY = "no-entry-point"
+_NOBODY = frozenset({"no-entry-point", "computed-import"})
+"""What is said of a file that nobody is seen to start."""
 
 
 def idle(program: Program, result: Result, silent: bool) -> bool:
     """Whether a program needs no change: its script does not train, even if its modules could. ``silent``: a file that
     nobody starts needs no change either."""
     told = {(file.source.path, diagnosis.id) for file in result.files for diagnosis in file.diagnoses}
-    if result.changed or any(id != _NOBODY for _, id in told):
+    if result.changed or any(id not in _NOBODY for _, id in told):
         return False
     if silent or not told:
         return True
+    if any(id == "computed-import" for _, id in told):
+        return False
     own = program.entry in {path for path, _ in told}
     return not own and (program.entry.suffix == ".ipynb" or _starts(program.files[0].data))
 

@@ -186,7 +186,7 @@ class Surveyor:
         entries = dict.fromkeys(named)
         if len(named) < len(found) and (sought := [*working, *(path for path in found if self._helps(path))]):
             entries.update(dict.fromkeys(self.map.entries(sought, found)))
-        programs = [program for path in entries if (program := self._followed(path)) is not None]
+        programs = [program for path in entries if (program := self._followed(path, named)) is not None]
         inner = {absolute(p) for program in programs for p in list(program.paths - {program.entry})}
         programs = [p for p in programs if absolute(p.entry) not in inner or self.map.has_guard(p.entry)]
         known = {absolute(path) for program in programs for path in program.paths}
@@ -202,8 +202,9 @@ class Surveyor:
         programs = [self._followed(shortened(path)) for path in self.map.entries(working, universe)] if working else []
         return [p for p in programs if p is not None and not wanted.isdisjoint(map(absolute, p.paths))]
 
-    def _followed(self, entry: Path) -> Program | None:
-        """The program of a script, if there is work in it."""
+    def _followed(self, entry: Path, named: Sequence[Path] = ()) -> Program | None:
+        """The program of a script, if there is work in it. ``named``: the scripts of which it is said where work may be
+        out of sight."""
         try:
             program = follow(self.library, entry)
         except SourceError as error:
@@ -217,7 +218,31 @@ class Surveyor:
             b"import torch" in f.data or b"from torch" in f.data for f in program.files
         ):
             return program
+        if entry in named and program.unfollowed:
+            self._tell_unfollowed(program)
         return None
+
+    def _tell_unfollowed(self, program: Program) -> None:
+        """Say of a program without work that a module of a computed name, which may train, was not looked at."""
+        from ..result import Diagnosis, FileResult
+
+        for path in dict.fromkeys(each.path for each in program.unfollowed):
+            data = self.library.data(path)
+            source = decode(data, path)
+            told = [
+                Diagnosis(
+                    "computed-import",
+                    Severity.REVIEW,
+                    f"`{each.text}`: which module this imports is known only when the script runs, so that module was "
+                    "not read; nothing else of this script trains",
+                    "if that module trains, write its name out here, then migrate",
+                    each.line,
+                    1,
+                )
+                for each in program.unfollowed
+                if each.path == path
+            ]
+            self.survey.files.append(FileResult(source, source.data, diagnoses=tuple(told)))
 
     def _refuse(self, error: SourceError) -> None:
         if all(str(error) != str(known) for known in self.survey.refused):

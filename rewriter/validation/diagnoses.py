@@ -12,6 +12,7 @@ import libcst as cst
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.solver import TooComplex
 from ..analysis.dataflow.values import State
+from ..editing.indentation import evened
 from ..editing.positions import Starts, code, locate, start
 from ..facts.module_paths import ModulePaths
 from ..findings import Severity
@@ -39,6 +40,17 @@ class Said(NamedTuple):
     traits: list[Trait]
 
 
+def _parsed(text: str) -> cst.Module:
+    """The tree of an emitted text."""
+    try:
+        return cst.parse_module(text)
+    except cst.ParserSyntaxError:
+        other = evened(text)
+        if other is None:
+            raise
+        return cst.parse_module(other.text)
+
+
 def diagnoses(
     modules: Sequence[Emitted],
     assume: Iterable[tuple[str, str]],
@@ -54,9 +66,7 @@ def diagnoses(
     ``written``: the program is written all the same. ``original``: the solved program as it was.
     """
     try:
-        texts = [
-            ModuleTexts(m.name, m.before, m.before if m.text is None else cst.parse_module(m.text)) for m in modules
-        ]
+        texts = [ModuleTexts(m.name, m.before, m.before if m.text is None else _parsed(m.text)) for m in modules]
         checked = check(texts, assume, layout, original)
     except (RecursionError, TooComplex):
         unread = Diagnosis("output-unchecked", Severity.NOTE, "the migrated program is too complex to be checked", "")

@@ -74,6 +74,31 @@ CUT = {
         "for step in range(9):\n    a, b = next(feed)\n    loss = F.cross_entropy(model(a), b)\n",
         "a, b = accelerator.shard_batch(next(feed))",
     ),
+    "asked for again after the last one": (
+        "import rows_of\nsource = rows_of.open('x')\nfeed = source.iter(16)\n",
+        "for step in range(9):\n    try:\n        batch = next(feed)\n    except StopIteration:\n"
+        "        feed = source.iter(16)\n        batch = next(feed)\n"
+        "    loss = F.cross_entropy(model(torch.tensor([r.x for r in batch])), torch.tensor([r.y for r in batch]))\n",
+        "        batch = next(feed)\n    batch = accelerator.shard_batch(batch)\n    loss",
+    ),
+    "a pair, asked for again after the last one": (
+        GENERATOR + "feed = batches(x, y, 16)\n",
+        "for step in range(9):\n    try:\n        a, b = next(feed)\n    except StopIteration:\n"
+        "        feed = batches(x, y, 16)\n        a, b = next(feed)\n    loss = F.cross_entropy(model(a), b)\n",
+        "        a, b = next(feed)\n    a, b = accelerator.shard_batch((a, b))\n    loss",
+    ),
+    "one of two feeds": (
+        GENERATOR + "feed, other = batches(x, y, 16), batches(x, y, 16)\n",
+        "for step in range(9):\n    if step % 2 == 0:\n        a, b = next(feed)\n    else:\n"
+        "        a, b = next(other)\n    loss = F.cross_entropy(model(a), b)\n",
+        "        a, b = next(other)\n    a, b = accelerator.shard_batch((a, b))\n    loss",
+    ),
+    "a feed that is started anew": (
+        GENERATOR,
+        "for step in range(9):\n    if step % 3 == 0:\n        feed = batches(x, y, 16)\n    a, b = next(feed)\n"
+        "    loss = F.cross_entropy(model(a), b)\n",
+        "a, b = accelerator.shard_batch(next(feed))",
+    ),
     "an iterator class, a part of which is a tuple": (
         CLASS,
         "for inputs, b in feed:\n    loss = F.cross_entropy(model(inputs[0]), b)\n",
@@ -105,6 +130,18 @@ def test_what_is_handed_out_is_cut(top: str, loop: str, line: str, migrated: Mig
 
 
 REFUSED = {
+    "a batch that another branch computes": (
+        GENERATOR + "feed = batches(x, y, 16)\n",
+        "for step in range(9):\n    try:\n        a, b = next(feed)\n    except StopIteration:\n"
+        "        a, b = last_of(step)\n    c = a[0].t()\n    loss = F.cross_entropy(model(c), b[0])\n",
+        MODEL,
+    ),
+    "an iterator over what a turn has made": (
+        GENERATOR,
+        "for step in range(9):\n    whole = model(torch.from_numpy(x))\n    feed = iter(whole.t())\n"
+        "    a = next(feed)\n    loss = a.mean()\n",
+        MODEL,
+    ),
     "one sentence after the other": (
         'texts = [(["a", "b"], 0), (["b"], 1)]\nids = {"a": 0, "b": 1}\n',
         "for words, tag in texts:\n    x = torch.tensor([ids[w] for w in words]).float()\n"

@@ -289,3 +289,73 @@ def test_a_sampler_in_a_batch_sampler_shares_the_rows_as_well() -> None:
 
 def test_a_script_that_has_an_accelerator_and_a_sampler_is_no_hand_written_one(check_noop: Callable[..., None]) -> None:
     check_noop(dedent(after()))
+
+
+FLAGGED = """\
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+class Settings:
+    rate = 0.1
+
+
+def connect(settings, place):
+    if settings.many:
+        torch.cuda.set_device(place)
+        dist.init_process_group("nccl")
+        where = torch.device("cuda", place)
+        settings.count = dist.get_world_size()
+    else:
+        where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        settings.count = 1
+    return where
+
+
+class Work:
+    def __init__(self, settings):
+        self.place = int(os.getenv("LOCAL_RANK", -1))
+        settings.many = {asked}
+        self.where = connect(settings, self.place)
+        self.net = torch.nn.Linear(8, 2).to(self.where)
+        if settings.many:
+            self.net = DistributedDataParallel(self.net, device_ids=[self.place])
+        rows = torch.load("rows.pt", map_location="cpu")
+        self.loader = DataLoader(rows, 16, sampler=DistributedSampler(rows) if settings.many else None)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=settings.rate * settings.count)
+
+    def run(self):
+        for x, y in self.loader:
+            loss = torch.nn.functional.cross_entropy(self.net(x.to(self.where)), y.to(self.where))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+Work(Settings()).run()
+"""
+LAUNCHED = {
+    "not minus one": "self.place != -1",
+    "not negative": "self.place >= 0",
+    "several": 'int(os.environ.get("WORLD_SIZE", 1)) > 1',
+}
+
+
+@pytest.mark.parametrize("asked", LAUNCHED.values(), ids=LAUNCHED)
+def test_an_attribute_that_only_the_launcher_decides(asked: str) -> None:
+    file = result(FLAGGED.format(asked=asked))
+    text = file.after.decode()
+    assert "init_process_group" not in text
+    assert not file.diagnoses
+    kept = (
+        "self.accelerator = Accelerator()\n        connect(settings, self.place)\n        self.where = self.accelerator"
+    )
+    assert kept in text, "what else the helper sets is still set, once there is a group"
+
+
+def test_an_attribute_that_the_user_decides_is_an_obstacle() -> None:
+    (found,) = [d for d in result(FLAGGED.format(asked="settings.rate > 1")).diagnoses if d.severity.value == "blocked"]
+    assert "this condition decides whether the processes are connected" in found.message

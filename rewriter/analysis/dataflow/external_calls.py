@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.module_paths import family
+from ...facts.computed_modules import ANY, asked_modules
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import questions
-from ..syntax.definitions import bindings_value
 from ..syntax.nodes import positional
 from . import ranks, registries
 from .call_binding import EvaluatedCall, escape, relate, trailing
 from .command_lines import offered
-from .containers import element, key_of, members, merge
+from .containers import element, members, merge
 from .drawn_batches import drawn
 from .modules import full
 from .solver import Slot, Thing
-from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail, Unit
+from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail
 
 
 def outside_call(call: EvaluatedCall, qualified: str) -> None:
@@ -32,7 +30,12 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
     if qualified == "torch.distributed.init_process_group":
         ranks.joined(call)
     role = questions.constructed(qualified)
-    if qualified in ("importlib.import_module", "builtins.__import__"):
+    table = qualified.rpartition(".")[0]
+    if table.endswith(registries.TABLE):
+        registries.listed(call, table, last)
+    elif qualified == "inspect.getmembers":
+        state.solver.watch(call.first(), lambda t: _members(call, t))
+    elif qualified in ("importlib.import_module", "builtins.__import__"):
         _imported(call, qualified)
     elif questions.same_model(qualified):
         state.solver.flow(call.first(), call.result)
@@ -89,30 +92,33 @@ def _as_attributes(call: EvaluatedCall, made: Thing, given: Thing) -> None:
 
 
 def _imported(call: EvaluatedCall, qualified: str) -> None:
-    """``import_module("pkg.mod")``: the module of that name, or each of several that a loop tries."""
-    for word in _texts(call.unit, call.node.args[0].value if call.node.args else None):
-        name = full(call.unit, word)
-        name = name.partition(".")[0] if qualified == "builtins.__import__" else name
-        call.state.solver.add(call.result, call.state.external(name))
-    for name in _computed(call):
-        call.state.solver.add(call.result, call.state.external(name))
-
-
-def _computed(call: EvaluatedCall) -> Iterator[str]:
-    """The modules of the program that a computed name can mean, without those that lack what is read of the module."""
-    families = call.state.layout.families
-    word = call.node.args[0].value if families and call.node.args else None
-    names = call.unit.names
-    binding = names.binding(word) if isinstance(word, cst.Name) else None
-    values = bindings_value(names, binding) if binding is not None else []
-    read = _read_of(call) if word is not None else set()
-    for one in [word, *values] if word is not None else []:
-        text = names.module.code_for_node(one)  # what brackets around it join over lines needs brackets of its own
-        start = family(ast.parse(f"({text.strip()})", mode="eval").body)
-        for name in families.get(start, ()) if start is not None else ():
-            unit = call.state.units.get(name)
+    """``import_module("pkg.mod")``: the module of that name, or each of several that it may ask for. Of the modules of
+    a computed name, those that lack what is read of the module are left out."""
+    state, read = call.state, _read_of(call)
+    for name in (full(call.unit, word) for word in _asked(call)):
+        if ANY not in name:
+            name = name.partition(".")[0] if qualified == "builtins.__import__" else name
+            state.solver.add(call.result, state.external(name))
+        for member in state.layout.families.get(name, ()):
+            unit = state.units.get(member)
             if unit is not None and read.issubset(unit.names.scope.bindings):
-                yield name
+                state.solver.add(call.result, state.external(member))
+
+
+def _asked(call: EvaluatedCall) -> tuple[str, ...]:
+    """The names of modules that a call may ask for."""
+    module = call.unit.names.module
+
+    def every() -> dict[str, tuple[str, ...]]:
+        try:
+            nodes = list(ast.walk(ast.parse(module.code)))
+        except (SyntaxError, ValueError):  # LibCST reads more than this Python
+            nodes = []
+        return {ast.unparse(asked.call): asked.names for asked in asked_modules(nodes)}
+
+    text = module.code_for_node(call.node)  # what brackets around it join over lines needs brackets of its own
+    found = call.state.once((_asked, call.unit.name), every)
+    return found.get(ast.unparse(ast.parse(f"({text.strip()})", mode="eval").body), ())
 
 
 def _read_of(call: EvaluatedCall) -> set[str]:
@@ -123,19 +129,6 @@ def _read_of(call: EvaluatedCall) -> set[str]:
     binding = names.binding(name) if isinstance(name, cst.Name) else None
     parents = [names.parents.get(read) for read in binding.reads] if binding is not None else []
     return {parent.attr.value for parent in parents if isinstance(parent, cst.Attribute)} - {"__dict__", "__file__"}
-
-
-def _texts(unit: Unit, node: cst.CSTNode | None) -> list[str]:
-    """The constant strings that an expression may be: a literal, or a name that a literal or the items of one bind."""
-    nodes: list[cst.CSTNode | None] = [node]
-    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
-    for definition in binding.definitions if binding is not None else ():
-        around = unit.names.parents.get(definition)
-        if isinstance(around, cst.For) and isinstance(around.iter, cst.List | cst.Tuple):
-            nodes += [element.value for element in around.iter.elements]
-        elif isinstance(around, cst.AssignTarget) and isinstance(assign := unit.names.parents.get(around), cst.Assign):
-            nodes.append(assign.value)
-    return [text for one in nodes if (text := key_of(one)) is not None]
 
 
 def _followed(call: EvaluatedCall, qualified: str) -> None:
@@ -321,6 +314,12 @@ def _table(call: EvaluatedCall, thing: Thing) -> None:
     """``vars(models)``."""
     if isinstance(thing, External):
         call.state.solver.add(call.result, call.state.external(thing.qualified + registries.TABLE))
+
+
+def _members(call: EvaluatedCall, thing: Thing) -> None:
+    """``inspect.getmembers(models)``."""
+    if isinstance(thing, External):
+        registries.listed(call, thing.qualified, "items")
 
 
 def _searched(call: EvaluatedCall, thing: Thing, name: str | None) -> None:

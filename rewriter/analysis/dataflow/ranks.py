@@ -6,7 +6,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
-from ..syntax.nodes import positional
+from ..syntax.nodes import asks_whether_set, positional
 from .call_binding import EvaluatedCall
 from .containers import at
 from .solver import Slot, Thing
@@ -86,11 +86,12 @@ def computed(state: State, node: cst.BinaryOperation, left: Slot, right: Slot, s
 
 
 def compared(state: State, node: cst.Comparison, sides: list[Slot], slot: Slot) -> None:
-    """``world_size > 1``, ``"RANK" in os.environ``: whether there are several processes."""
+    """``world_size > 1``, ``"RANK" in os.environ``, ``local_rank != -1``: whether there are several processes."""
+    told = (WORLD_SIZE, RANK, LOCAL_RANK) if asks_whether_set(node) else (WORLD_SIZE,)
     asks = isinstance(node.left, cst.SimpleString) and node.left.evaluated_value in VARIABLES
 
     def arrive(thing: Thing) -> None:
-        of_number = isinstance(thing, Origin) and thing.role is Role.PLACE and thing.qualified == WORLD_SIZE
+        of_number = isinstance(thing, Origin) and thing.role is Role.PLACE and thing.qualified in told
         of_variable = asks and isinstance(thing, External) and thing.qualified == "os.environ"
         if of_number or of_variable:
             state.solver.add(slot, place(state, node, FLAG))

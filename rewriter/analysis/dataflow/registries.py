@@ -33,10 +33,30 @@ def looked_up(state: State, asker: Unit, module: str, name: str | None, slot: Sl
     elif name is None and unit_named(state, module) is asker:
         own(state, asker, slot)
     elif name is None and unit_named(state, module) is not None:
+        plain = _plain(unit_named(state, module))
         for member in members_of(state, module):
-            state.solver.flow(member, slot, made)
+            state.solver.flow(member, slot, (lambda thing: thing if thing in plain else None) if plain else made)
     else:
         state.solver.add(slot, state.external(f"{module}.{name or UNNAMED}"))
+
+
+def listed(call: EvaluatedCall, table: str, method: str) -> None:
+    """Let a call give what the table of a module's names holds: ``vars(models).items()``, ``table.get(name)``."""
+    state, found = call.state, Slot()
+    looked_up(state, call.unit, table.removesuffix(TABLE), None, found)
+    if method == "get":
+        state.solver.flow(found, call.result)
+    elif method in ("items", "values"):
+        pair = state.sequence(call.node, "pair")
+        if not pair.items:
+            pair.items.append(Slot())
+        given = state.sequence(call.node, method)
+        state.solver.flow(found, pair.rest)
+        if method == "items":
+            state.solver.add(given.rest, pair)
+        else:
+            state.solver.flow(found, given.rest)
+        state.solver.add(call.result, given)
 
 
 def own(state: State, unit: Unit, slot: Slot) -> None:
@@ -130,6 +150,18 @@ def members_of(state: State, module: str) -> Iterator[Slot]:
                 yield slot
 
 
+def _plain(unit: Unit | None) -> set[Thing]:
+    """What may be looked up in a module of which no class has a role: the classes and functions that it defines, and
+    not what it imports for them. Nothing where a class has one, or there is none."""
+    tops = [s for s in unit.names.module.body if isinstance(s, (cst.ClassDef, cst.FunctionDef))] if unit else []
+    classes = (
+        [unit.classes[top] for top in tops if isinstance(top, cst.ClassDef) and top in unit.classes] if unit else []
+    )
+    if unit is None or not classes or any(klass.role is not None for klass in classes):
+        return set()
+    return {*classes, *(unit.function(top) for top in tops if isinstance(top, cst.FunctionDef))}
+
+
 def made(thing: Thing) -> Thing | None:
-    """Let pass what a configuration may name: functions, and classes whose instances have a role."""
+    """Let pass what a configuration may name beside classes that have a role: functions, too."""
     return thing if isinstance(thing, Function) or (isinstance(thing, Klass) and thing.role is not None) else None

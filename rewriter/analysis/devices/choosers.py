@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
@@ -13,9 +13,10 @@ from ..syntax.walk import descendants
 _QUIET = (cst.Return, cst.Pass, cst.Import, cst.ImportFrom, cst.Global, cst.Nonlocal)
 
 
-def does_more(state: State, value: cst.BaseExpression) -> bool:
-    """Whether a value is got by a call of a function that does more than choose: it seeds, prints, sets or checks."""
-    return isinstance(value, cst.Call) and value in state.calls and _acts(state, value, frozenset())
+def does_more(state: State, value: cst.BaseExpression, removed: Container[cst.CSTNode] = ()) -> bool:
+    """Whether a value is got by a call of a function that does more than choose: it seeds, prints, sets or checks.
+    ``removed``: statements that it loses."""
+    return isinstance(value, cst.Call) and value in state.calls and _acts(state, value, frozenset(), removed)
 
 
 def assigned(statement: cst.CSTNode) -> cst.BaseExpression | None:
@@ -26,14 +27,14 @@ def assigned(statement: cst.CSTNode) -> cst.BaseExpression | None:
     return small.value if isinstance(small, cst.AnnAssign) else None
 
 
-def _acts(state: State, call: cst.Call, seen: frozenset[cst.CSTNode]) -> bool:
+def _acts(state: State, call: cst.Call, seen: frozenset[cst.CSTNode], removed: Container[cst.CSTNode]) -> bool:
     """Whether a call runs code of the script that does anything that outlives it."""
     functions = [t for t in state.calls[call].callees if isinstance(t, Function) and t.node not in seen]
     return any(
-        not _is_quiet(small) or any(_acts(state, one, seen | {function.node}) for one in _calls(state, small))
+        not _is_quiet(small) or any(_acts(state, one, seen | {function.node}, removed) for one in _calls(state, small))
         for function in functions
         if isinstance(function.node, cst.FunctionDef)
-        for small in _smalls(function.node.body)
+        for small in _smalls(function.node.body, removed)
     )
 
 
@@ -41,10 +42,10 @@ def _calls(state: State, node: cst.CSTNode) -> Iterator[cst.Call]:
     return (n for n in (node, *descendants(node)) if isinstance(n, cst.Call) and n in state.calls)
 
 
-def _smalls(block: cst.BaseSuite) -> Iterator[cst.CSTNode]:
+def _smalls(block: cst.BaseSuite, removed: Container[cst.CSTNode]) -> Iterator[cst.CSTNode]:
     """The statements of a function; a compound one that is no ``if`` as a whole, the condition of an ``if`` too."""
     for statement in block.body:
-        if is_docstring(statement):
+        if is_docstring(statement) or statement in removed:
             continue
         if not isinstance(statement, cst.If):
             yield from statement.body if isinstance(statement, cst.SimpleStatementLine) else (statement,)
@@ -53,7 +54,7 @@ def _smalls(block: cst.BaseSuite) -> Iterator[cst.CSTNode]:
         while branch is not None:
             if isinstance(branch, cst.If):
                 yield cst.Return(branch.test)
-            yield from _smalls(branch.body)
+            yield from _smalls(branch.body, removed)
             branch = branch.orelse if isinstance(branch, cst.If) else None
 
 

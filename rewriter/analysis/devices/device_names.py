@@ -111,7 +111,7 @@ def _only_defines(node: cst.If, name: str) -> bool:
 # Which device the flags meant -----------------------------------------------------------------------------------------
 
 
-_ALWAYS, _UNKNOWN = "True", "?"
+_ALWAYS, _UNKNOWN, _GPU = "True", "?", "cuda"
 
 
 def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
@@ -286,10 +286,27 @@ def _finds(state: State, function: Function) -> bool:
         if binding is not None and binding.scope.node is function.node:
             name = _device_name(state, unit, binding)
             values = list(name.values) if name is not None and name.param is None else [None]
-        chosen.update(_chosen(state, unit, value) if value is not None else _UNKNOWN for value in values)
+        chosen.update(_named(state, unit, value) for value in values)
+    if chosen == {"", _GPU}:
+        return True  # whatever is asked, the CPU is not meant
+    chosen = {None if one == _GPU else one for one in chosen}
     choices = [n.test for n in descendants(function.node) if isinstance(n, cst.If)]
     asked = any(refused(state, unit, _asserted(test)) is not None for test in choices)
     return not asked and (chosen == {""} or (chosen <= {"", _ALWAYS, None} and _ALWAYS in chosen and bool(choices)))
+
+
+def _named(state: State, unit: Unit, value: cst.BaseExpression | None) -> str | None:
+    """The condition under which a value is the CPU, as far as there is a value; a GPU that is written out."""
+    if value is None:
+        return _UNKNOWN
+    return _GPU if _names_gpu(state, value) else _chosen(state, unit, value)
+
+
+def _names_gpu(state: State, value: cst.BaseExpression) -> bool:
+    """``"cuda:0"``, ``torch.device("cuda", rank)``: a GPU, written out."""
+    if isinstance(value, cst.Call) and outside_name(state.calls[value]) == "torch.device" and value.args:
+        value = value.args[0].value
+    return isinstance(value, cst.SimpleString) and value.evaluated_value != "cpu"
 
 
 def chosen_by_setting(state: State, call: cst.Call) -> bool:

@@ -275,6 +275,18 @@ def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]
             if method_name(call) == "backward" and record is not None and record.receiver is not None:
                 if origins(record.receiver, Role.ACCELERATOR) or _keeps_accelerator(state, unit, call):
                     continue
+                if (pattern := _computed_name(state, reach, unit)) is not None:
+                    yield (
+                        unit,
+                        Finding(
+                            "computed-import",
+                            call,
+                            f"this file trains, and is imported by a name that the script computes (`{pattern}`): it "
+                            "is not known which of its functions the script calls, so nothing was changed",
+                            f"import `{unit.name}` and what you call of it by their names there, then migrate",
+                        ),
+                    )
+                    return
                 yield (
                     unit,
                     _blocked(
@@ -286,6 +298,13 @@ def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]
                     ),
                 )
                 return
+
+
+def _computed_name(state: State, reach: Reach, unit: Unit) -> str | None:
+    """What is written out of the name by which a file is imported, if nothing is seen to be called of the file."""
+    if any(function in reach.reachable for function in unit.names.functions):
+        return None
+    return next((start for start, found in state.layout.families.items() if unit.name in found), None)
 
 
 def _keeps_accelerator(state: State, unit: Unit, call: cst.Call) -> bool:

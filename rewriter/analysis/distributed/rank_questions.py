@@ -9,7 +9,7 @@ from ...facts.torch_api import questions
 from ..dataflow import ranks
 from ..dataflow.callees import method_name
 from ..dataflow.values import Unit, origins
-from ..syntax.nodes import is_none
+from ..syntax.nodes import asks_whether_set
 from ..syntax.walk import children, descendants
 from .tracing import Tracer
 
@@ -56,7 +56,7 @@ class RankQuestions:
     def _asks(self, unit: Unit, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.Comparison):
             sides = [node.left, *(target.comparator for target in node.comparisons)]
-            if any(is_none(side) or is_minus_one(side) for side in sides) or _is_positive(node):
+            if asks_whether_set(node):
                 return False
             return any(self.asks(unit, side) for side in sides)
         if self.is_number(node):
@@ -124,16 +124,3 @@ class RankQuestions:
                         return True
                     pending += [(s.unit, s.node) for s in self.tracer.sources(unit, part) if s.node is not part]
         return False
-
-
-def is_minus_one(node: cst.BaseExpression) -> bool:
-    """``-1``, which stands for "not distributed" where it is compared with a rank."""
-    minus = isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus)
-    return minus and isinstance(getattr(node, "expression", None), cst.Integer)
-
-
-def _is_positive(node: cst.Comparison) -> bool:
-    """``rank >= 0``: true of every process that has a rank."""
-    target = node.comparisons[0]
-    zero = isinstance(target.comparator, cst.Integer) and target.comparator.value == "0"
-    return zero and isinstance(target.operator, cst.GreaterThanEqual)

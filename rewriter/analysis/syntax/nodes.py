@@ -54,6 +54,20 @@ def is_none(node: cst.CSTNode | None) -> bool:
     return isinstance(node, cst.Name) and node.value == "None"
 
 
+def is_minus_one(node: cst.BaseExpression) -> bool:
+    """``-1``, which stands for "not distributed" where it is compared with a rank."""
+    minus = isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus)
+    return minus and isinstance(getattr(node, "expression", None), cst.Integer)
+
+
+def asks_whether_set(node: cst.Comparison) -> bool:
+    """``rank != -1``, ``rank is None``, ``rank >= 0``: whether a number is set, not which one it is."""
+    sides = [node.left, *(target.comparator for target in node.comparisons)]
+    target = node.comparisons[0]
+    positive = is_zero(target.comparator) and isinstance(target.operator, (cst.GreaterThanEqual, cst.LessThan))
+    return positive or any(is_none(side) or is_minus_one(side) for side in sides)
+
+
 def is_zero(node: cst.CSTNode) -> bool:
     """Whether an expression is the number 0, written out."""
     return isinstance(node, cst.Integer) and node.evaluated_value == 0

@@ -717,3 +717,64 @@ def test_a_call_that_chose_the_device_is_made_with_the_accelerator(run: Run) -> 
     assert findings == []
     assert 'accelerator.print("picked", accelerator.device)' in after["settings.py"]
     assert "\npick(4, accelerator)  # for the rest\naccelerator.print(torch.ones" in after["train.py"]
+
+
+CLOSES = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def fit(net, rows, optimizer):
+    for x, y in rows:
+        {step}
+
+
+def main():
+    net = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    fit(net, DataLoader(torch.load("rows.pt", map_location="cpu"), 8), optimizer)
+
+
+if __name__ == "__main__":
+    main()
+"""
+HANDED_ON = {
+    "a closure": """\
+def again():
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    return loss
+
+optimizer.step(again)
+""",
+    "a closure in a closure": """\
+def again():
+    def gradients():
+        loss = torch.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        return loss
+
+    optimizer.zero_grad()
+    return {"of": gradients}["of"]()
+
+optimizer.step(again)
+""",
+    "a function that a table holds": """\
+def again():
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(net(x), y).backward()
+
+{"again": again}["again"]()
+optimizer.step()
+""",
+}
+
+
+@pytest.mark.parametrize("step", HANDED_ON.values(), ids=HANDED_ON)
+def test_a_function_inside_another_one_reads_what_that_is_handed(step: str, run: Run) -> None:
+    text = CLOSES.format(step=step.replace("\n", "\n        ").strip())
+    after, findings = run(text)
+    assert not findings
+    assert "def fit(net, rows, optimizer, accelerator):" in after["train.py"]
+    assert "accelerator.backward(" in after["train.py"]

@@ -21,5 +21,7 @@ class Cut(NamedTuple):
     """The spellings of the number of rows of the whole batch."""
     at: cst.For | None = None
     """The loop at the top of whose turns it is cut."""
+    before: cst.BaseStatement | None = None
+    """The statement before which what the call is assigned to is cut: where one of several calls gives it."""
     source: str = ""
     """What hands the batches out, where nothing is known of it: it may be a data loader."""

@@ -7,7 +7,7 @@ What is in a batch is taken from the code that yields it, where that can be seen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import libcst as cst
 
@@ -96,7 +96,7 @@ class Feeds:
         yield from self._conversions([name for name, _ in bindings], loop, sizes, unknown)
         for layouts in _readings([layout for _, layout in bindings]):
             pairs = zip(bindings, layouts, strict=True)
-            yield [Cut(name, self.unit, layout, sizes, loop, unknown) for (name, _), layout in pairs]
+            yield [Cut(name, self.unit, layout, sizes, loop, source=unknown) for (name, _), layout in pairs]
 
     def _unknown(self, source: cst.BaseExpression) -> str:
         """How a source is spelled of which nothing is known."""
@@ -117,9 +117,9 @@ class Feeds:
         around = {self.unit.names.parents.get(parent) for parent in parents if isinstance(parent, cst.Element)}
         whole = next(iter(around), None)
         if len(around) == 1 and isinstance(whole, cst.Tuple) and len(whole.elements) == len(calls) == len(parents):
-            yield [Cut(whole, self.unit, Several((Shard(0),) * len(calls)), sizes, None, unknown)]
+            yield [Cut(whole, self.unit, Several((Shard(0),) * len(calls)), sizes, source=unknown)]
         else:
-            yield [Cut(call, self.unit, Shard(0), sizes, None, unknown) for call in calls]
+            yield [Cut(call, self.unit, Shard(0), sizes, source=unknown) for call in calls]
 
     def _unwrapped(self, loop: cst.For) -> tuple[cst.BaseExpression | None, cst.BaseExpression]:
         """What a loop goes through, bars and counters taken off, and the target that takes its elements."""
@@ -219,22 +219,38 @@ class Feeds:
     # ------------------------------------------------------------ what a turn asks for
 
     def _of_call(self, statement: cst.CSTNode, loop: cst.For | cst.While, sizes: frozenset[str]) -> Iterator[list[Cut]]:
-        """``x, y = next(batches)``, ``x, y = sampler.next_batch()``."""
-        small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-        if not isinstance(small, cst.Assign) or len(small.targets) != 1 or not isinstance(small.value, cst.Call):
-            return
-        call, target = small.value, small.targets[0].target
-        if not self._hands_out(call) or self._computes(call, loop):
-            return
-        element = self._given(call)
-        names = [name for name, _ in self._named(target, None)]
-        conversions = list(self._conversions(names, loop, sizes))
-        yield from conversions
-        if names and not conversions:  # what is not an array yet may be a list of rows, or a list of parts
-            several = isinstance(target, cst.Tuple)
-            for (layout,) in _readings([element]):
-                each = Each(layout) if several and isinstance(layout, Shard) else layout
-                yield [Cut(call, self.unit, each, sizes)]
+        """``x, y = next(batches)``, ``x, y = sampler.next_batch()``; in each branch of a choice that asks: ``try:``."""
+        for assigns in self._asking(statement):
+            calls = [assign.value for assign in assigns]
+            asked = [call for call in calls if isinstance(call, cst.Call) and self._hands_out(call)]
+            if len(asked) < len(calls) or any(self._computes(call, loop) for call in asked):
+                continue
+            target, elements = assigns[0].targets[0].target, [self._given(call) for call in asked]
+            names = [name for name, _ in self._named(target, None)]
+            conversions = list(self._conversions(names, loop, sizes))
+            yield from conversions
+            if names and not conversions:  # what is not an array yet may be a list of rows, or a list of parts
+                several = isinstance(target, cst.Tuple)
+                for (layout,) in _readings(elements[:1]):
+                    each = Each(layout) if several and isinstance(layout, Shard) else layout
+                    before = self._next(statement) if len(asked) > 1 else None
+                    yield [Cut(call, self.unit, each, sizes, before=before) for call in asked]
+
+    def _next(self, statement: cst.CSTNode) -> cst.BaseStatement | None:
+        """The statement after another one in its block."""
+        block = self.unit.names.block(statement)
+        later = list(getattr(block, "body", ()))
+        place = later.index(statement) + 1 if statement in later else len(later)
+        return later[place] if place < len(later) else None
+
+    def _asking(self, statement: cst.CSTNode) -> Iterator[list[cst.Assign]]:
+        """The assignments of a statement, those together that set the same target."""
+        found: dict[str, list[cst.Assign]] = {}
+        for assign in _assigns(statement):
+            if len(assign.targets) == 1:
+                target = self.unit.names.module.code_for_node(assign.targets[0].target)
+                found.setdefault(target, []).append(assign)
+        yield from found.values()
 
     def _hands_out(self, call: cst.Call) -> bool:
         """Whether a call may hand out a batch: nothing that computes, no model, no optimizer."""
@@ -264,7 +280,19 @@ class Feeds:
             isinstance(node, cst.Call) and node is not call and self._is_made(node) for node in descendants(call.func)
         ):
             return True
-        bindings = (names.binding(node) for node in descendants(call) if isinstance(node, cst.Name))
+        bindings = [names.binding(node) for node in descendants(call) if isinstance(node, cst.Name)]
+        set_here = [d for binding in bindings if binding is not None for d in binding.definitions if d in inside]
+        if method_name(call) != "next":
+            return bool(set_here)
+        return any(self._follows(definition, inside) for definition in set_here)
+
+    def _follows(self, definition: cst.CSTNode, inside: Container[cst.CSTNode]) -> bool:
+        """Whether an iterator that a turn starts anew is made of what the turn has set."""
+        names = self.unit.names
+        assign = names.parents.get(names.parents.get(definition, definition))
+        if not isinstance(assign, cst.Assign):
+            return True
+        bindings = (names.binding(node) for node in descendants(assign.value) if isinstance(node, cst.Name))
         return any(d in inside for binding in bindings if binding is not None for d in binding.definitions)
 
     def _is_made(self, call: cst.Call) -> bool:
@@ -288,6 +316,16 @@ class Feeds:
                 if isinstance(node, (cst.Name, cst.Attribute)) and _is_size(node):
                     found.add(dotted(node))
         return frozenset(found - {""})
+
+
+def _assigns(statement: cst.CSTNode) -> Iterator[cst.Assign]:
+    """The assignments that are a statement, or are in the branches of one that chooses."""
+    if isinstance(statement, cst.SimpleStatementLine):
+        yield from (small for small in statement.body if isinstance(small, cst.Assign))
+    elif isinstance(statement, (cst.Try, cst.If, cst.Else, cst.ExceptHandler, cst.Finally)):
+        others = [getattr(statement, name, None) for name in ("orelse", "finalbody")]
+        for part in (*statement.body.body, *getattr(statement, "handlers", ()), *(o for o in others if o is not None)):
+            yield from _assigns(part)
 
 
 def _is_size(node: cst.Name | cst.Attribute) -> bool:

@@ -119,8 +119,9 @@ class _Planner:
         elif names:
             found.batches.append((self.unit, self._before_loop(names, outcome.counts)))
         for cut in cuts:
-            if cut not in names:
-                found.batches.append((cut.unit, HandBatch(cut.node, _dim(cut.layout))))
+            batch = self._of_choice(cut)
+            if cut not in names and (cut.unit, batch) not in found.batches:
+                found.batches.append((cut.unit, batch))
         for size, _ in outcome.counts:
             if names:
                 read = names[0].node
@@ -144,6 +145,16 @@ class _Planner:
         bent = any(isinstance(layout, Unclear) for layout in losses)
         found.findings.append((unit, sharded_batch(first, sums, cuts[0].source, bent=bent)))
         return found
+
+    def _of_choice(self, cut: Cut) -> HandBatch:
+        """The cut of a call; of one of several that may give a batch, where the batch has its name."""
+        if cut.before is None:
+            return HandBatch(cut.node, _dim(cut.layout))
+        assign = self.unit.names.parents.get(cut.node)
+        target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
+        parts = [each.value for each in target.elements] if isinstance(target, cst.Tuple) else [target]
+        texts = tuple(self.unit.names.module.code_for_node(part) for part in parts if part is not None)
+        return HandBatch(cut.before, _dim(cut.layout), texts)
 
     def _before_loop(self, cuts: list[Cut], counts: list[tuple[cst.CSTNode, cst.CSTNode]]) -> HandBatch:
         """One statement for all that is cut as a whole: before the loop, and before what has to know how many rows."""
