@@ -63,6 +63,22 @@ def after_training(notebook: Notebook, files: Sequence[FileResult]) -> After:
     return After(cells, models, next(iter(named), ""))
 
 
+def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, int]:
+    """The cells that train and draw when that is done: for their positions, the number of lines before they draw."""
+    texts = [masked(cell.text) for cell in notebook.cells]
+    functions, trains = showing(texts), training(files)
+    found: dict[int, int] = {}
+    for n, text in enumerate(texts):
+        body = ast.parse(text).body
+        ends = [m for m, statement in enumerate(body, 1) if not used(ast.unparse(statement)).isdisjoint(trains)]
+        rest = range(ends[-1], len(body)) if ends else ()
+        first = next((m for m in rest if not defines(body[m]) and shown_by([body[m]], functions)), 0)
+        line = body[first - 1].end_lineno if first else None
+        if line is not None and body[first].lineno > line:
+            found[n] = line
+    return found
+
+
 def kept_apart(
     texts: Sequence[str], uses: Sequence[Use], chosen: Sequence[int], beside: Collection[int], after: After
 ) -> dict[int, tuple[str, list[str]]]:

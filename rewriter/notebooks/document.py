@@ -10,16 +10,16 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any
 
 from ..source import BOM, Source, SourceError
 
-_MARK = '"cell %d of the notebook"'
-_MARKED = re.compile(r'^"cell (\d+) of the notebook"$')
+_MARK = '"cell %s of the notebook"'
+_MARKED = re.compile(r'^"cell (\d+(?:, continued)?) of the notebook"$')
 _MAGIC = re.compile(r"^(\s*)([%!?].*|.*[^#\s?]\?{1,2})$")
 _ASSIGNED = re.compile(r"^(\s*)[\w.,\s]+=\s*[%!]")
 MASK = "#<notebook>"
@@ -36,6 +36,13 @@ class Cell:
     text: str
     start: int
     end: int
+    continued: bool = False
+    """The second part of a cell that is looked at in two."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other cells."""
+        return f"{self.number}, continued" if self.continued else str(self.number)
 
     @property
     def magic(self) -> bool:
@@ -55,19 +62,41 @@ class Notebook:
     def script(self, texts: Sequence[str] | None = None) -> str:
         """The cells as one script, with their own texts or with others."""
         texts = [masked(cell.text) for cell in self.cells] if texts is None else texts
-        marks = (_MARK % cell.number for cell in self.cells)
+        marks = (_MARK % cell.name for cell in self.cells)
         return "".join(f"{mark}\n{text}\n" for mark, text in zip(marks, texts, strict=True))
 
     def split(self, script: str) -> list[str]:
         """The texts of the cells in a script, still masked."""
-        found: dict[int, list[str]] = {}
+        found: dict[str, list[str]] = {}
         lines: list[str] = []
         for line in script.split("\n")[:-1]:
             if said := _MARKED.match(line):
-                lines = found.setdefault(int(said[1]), [])
+                lines = found.setdefault(said[1], [])
             else:
                 lines.append(line)
-        return ["\n".join(found[cell.number]) for cell in self.cells]
+        return ["\n".join(found[cell.name]) for cell in self.cells]
+
+    def parted(self, lines: Mapping[int, int]) -> Notebook:
+        """The notebook with some cells in two parts: for their positions, the number of lines of the first part. It
+        serves to look at the parts, never to write the file."""
+        cells: list[Cell] = []
+        for n, cell in enumerate(self.cells):
+            text = cell.text.split("\n")
+            first = lines.get(n, len(text))
+            cells.append(replace(cell, text="\n".join(text[:first])))
+            if first < len(text):
+                cells.append(replace(cell, text="\n".join(text[first:]), continued=True))
+        return replace(self, cells=tuple(cells))
+
+    def joined(self, texts: Sequence[str]) -> list[str]:
+        """The texts of whole cells, for those of their parts."""
+        whole: list[str] = []
+        for cell, text in zip(self.cells, texts, strict=True):
+            if cell.continued:
+                whole[-1] = "\n".join(one for one in (whole[-1], text) if one.strip())
+            else:
+                whole.append(text)
+        return whole
 
     def place(self, line: int) -> tuple[int, int]:
         """The cell of a line of the script, and the line in that cell; (0, 0) for the notebook as a whole."""

@@ -25,6 +25,7 @@ from .shown import (
     handed,
     hidden,
     only_chooses_devices,
+    only_draws_to_files,
     only_magics,
     received,
     showing,
@@ -167,8 +168,13 @@ def _check(cell: Cell, text: str) -> None:
             raise NotGathered(
                 cell.number, f"a function changes a global ({names})", "Pass it as an argument and return it"
             )
-    if name := shown_by(tree.body):
-        raise displays(cell, name, "the training processes cannot display anything")
+    if (name := shown_by(tree.body)) and not only_draws_to_files(tree.body):
+        raise displays(
+            cell,
+            name,
+            "the training processes cannot display anything",
+            "Draw it in a cell after the training, or save the figure (savefig) in place of showing it",
+        )
 
 
 def _check_classes(cells: Sequence[Cell], texts: Sequence[str], chosen: Sequence[int]) -> None:

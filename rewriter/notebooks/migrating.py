@@ -15,10 +15,10 @@ from ..pipeline import Plan, plan
 from ..result import Change, Diagnosis, FileResult, Result
 from ..rule import Entry
 from ..source import Source
-from .after import After, after_training, check_functions
+from .after import After, after_training, check_functions, drawing
 from .document import Notebook, file_of, invalid, masked, source_of
 from .gather import NAME, gathered, top_level
-from .launching import LAUNCHER, NotebookHome, home_of, started, started_by_itself, starting, used
+from .launching import LAUNCHER, NotebookHome, home_of, started, started_by_itself, starting, training, used
 from .shown import hidden, unhidden
 from .uses import NotGathered, use
 
@@ -47,29 +47,36 @@ def plan_notebook(
     result, of_training = planned.result(), planned
     if LAUNCHER in script:
         return NotebookPlan(notebook, planned)
+    origins: Callable[[int], int] = _same_line
     try:
         home = home_of(result.files) if result.changed else None
         if home is not None and (function := started_by_itself(notebook, home, result.files)):
             return NotebookPlan(notebook, planned, function)
-        after, seen = after_training(notebook, result.files), script
-        if after.cells:
-            seen = notebook.script(_hidden(notebook, after.cells))
+        parted = notebook.parted(drawing(notebook, result.files))
+        after, seen = after_training(parted, result.files), parted.script()
+        if after.cells or seen != script:
+            if seen != script:
+                origins = _origins(script, seen)
+            seen = parted.script(_hidden(parted, after.cells))
             of_training = plan([source_of(notebook, seen), *modules], catalogue, config, layout, each)
         if of_training.result().blocked and not config.partial:
-            _check_blocked(notebook, of_training, after)
-            return NotebookPlan(notebook, of_training)
+            _check_blocked(parted, of_training, after)
+            return NotebookPlan(notebook, of_training, origins=origins)
         if (home := home_of(of_training.result().files)) is None:
             return NotebookPlan(notebook, planned)
-        text = _gathered(notebook, of_training, home, after)
+        text = notebook.script(parted.joined(_gathered(parted, of_training, home, after)))
         again = plan([source_of(notebook, text), *modules], catalogue, config, layout, each)
-        origins = _origins(script, text)
         done = again.result()
         if not done.blocked and home_of(done.files) != (home if home.name else home._replace(name=NAME, called=True)):
             raise NotGathered(0, "the accelerator would be created outside the training", "Put it in a function")
-        check_functions(notebook, after, seen, done.files)
-        return NotebookPlan(notebook, again, "" if done.blocked else NAME, origins)
+        check_functions(parted, after, seen, done.files)
+        return NotebookPlan(notebook, again, "" if done.blocked else NAME, _origins(script, text))
     except NotGathered as why:
-        return NotebookPlan(notebook, of_training, refusal=why)
+        return NotebookPlan(notebook, of_training, origins=origins, refusal=why)
+
+
+def _same_line(line: int) -> int:
+    return line
 
 
 def _hidden(notebook: Notebook, cells: Collection[int]) -> list[str]:
@@ -98,7 +105,7 @@ class NotebookPlan(NamedTuple):
     plan: Plan
     starts: str = ""
     """The function of the planned script that the launcher starts; empty if there is none."""
-    origins: Callable[[int], int] = lambda line: line
+    origins: Callable[[int], int] = _same_line
     """For each line of the planned script, the line of the notebook's script that it comes from."""
     refusal: NotGathered | None = None
 
@@ -125,8 +132,8 @@ class NotebookPlan(NamedTuple):
         return result._replace(files=(file, *modules))
 
 
-def _gathered(notebook: Notebook, planned: Plan, home: NotebookHome, after: After) -> str:
-    """The script of the notebook with its training in a function."""
+def _gathered(notebook: Notebook, planned: Plan, home: NotebookHome, after: After) -> list[str]:
+    """The texts of the cells with the training in a function."""
     groups = {change.group for file in planned.result().files for change in file.changes}
     needed = planned.result(groups - {unit.value for unit in EditGroup})
     file = needed.files[0]
@@ -144,7 +151,9 @@ def _gathered(notebook: Notebook, planned: Plan, home: NotebookHome, after: Afte
     )
     names = starting(needed.files) if home.name else frozenset[str]()
     needing, prepared = _needing(notebook, cells, name, names, after.cells)
-    return notebook.script(gathered(notebook, needing, prepared, after, name))
+    trains = training(needed.files)
+    calling = (n for n, text in enumerate(_hidden(notebook, after.cells)) if used(text) & use(text).reads & trains)
+    return gathered(notebook, sorted({*needing, *calling}), prepared, after, name)
 
 
 def _needing(

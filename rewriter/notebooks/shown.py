@@ -16,6 +16,8 @@ _DISPLAYED = "#<displayed>"
 _INSTEAD = re.compile(r'"<(.*?)>"')
 _PRINTS = re.compile(r"(\s*)(?:(\w+(?:\(\))?)\.)?print\(")
 _LIBRARIES = frozenset("plt pylab matplotlib sns seaborn display IPython px plotly alt altair".split())
+_FIGURES = frozenset("plt pylab matplotlib sns seaborn".split())
+"""What draws figures, which may be saved as well as shown."""
 _METHODS = frozenset("plot hist boxplot imshow show".split())
 _DRAWS = frozenset("random rand randn randint choice shuffle permutation sample iter next".split())
 _DEVICES = frozenset("device is_available current_accelerator print".split())
@@ -47,6 +49,24 @@ def shown_by(statements: Sequence[ast.stmt], functions: frozenset[str] = frozens
         *(name for name in called if name in _METHODS),
     ]
     return found[0] if found else ""
+
+
+def only_draws_to_files(statements: Sequence[ast.stmt]) -> bool:
+    """Whether all that is drawn is a figure that is saved and not shown: each function for itself, and the rest."""
+    parts: list[list[ast.stmt]] = [[]]
+    for one in statements:
+        if isinstance(one, ast.FunctionDef | ast.ClassDef):
+            parts.append([one])
+        else:
+            parts[0].append(one)
+    return all(_saves_figures(part) for part in parts if shown_by(part))
+
+
+def _saves_figures(statements: Sequence[ast.stmt]) -> bool:
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    called = {n.func.attr for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
+    return "savefig" in called and "show" not in called and read.isdisjoint(_LIBRARIES - _FIGURES)
 
 
 def hidden(text: str) -> str:
@@ -160,9 +180,10 @@ def _words(text: str) -> Iterator[str]:
             yield node.attr
 
 
-def displays(cell: Cell, name: str, why: str) -> NotGathered:
-    return NotGathered(
-        cell.number,
-        f"it displays something of the training ({name}), but {why}",
-        "Save it to a file during the training (on the main process), and read the file here",
-    )
+def displays(
+    cell: Cell,
+    name: str,
+    why: str,
+    remedy: str = "Save it to a file during the training (on the main process), and read the file here",
+) -> NotGathered:
+    return NotGathered(cell.number, f"it displays something of the training ({name}), but {why}", remedy)

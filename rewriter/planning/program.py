@@ -164,9 +164,12 @@ class ProgramFacts:
 
     def _batches(self) -> ShardedBatches | Obstacle | None:
         training = self.training
-        if training.train_loops or not training.backwards or self.hand is not None:
+        if training.train_loops or not training.backwards:
             return None
-        found = batches_by_hand(self.state, self.reach, training, self.abilities.shards_batches)
+        asked = self.hand is not None  # each process makes batches already: they are not cut, whether they could be
+        found = batches_by_hand(self.state, self.reach, training, self.abilities.shards_batches, only_asked=asked)
+        if asked:
+            return found if isinstance(found, Obstacle) else None
         if isinstance(found, ShardedBatches):
             training.train_loops.update(dict.fromkeys(found.loops))
             if not training.optimizers:

@@ -110,6 +110,38 @@ def test_what_is_read_elsewhere_stays_whole(migrated: Migrated) -> None:
     assert "scores = accelerator.gather_for_metrics(scores)\n" in new
 
 
+SCORE = """\
+def score(model, a, b):
+    with torch.no_grad():
+        found = model(a)
+        return F.cross_entropy(found, b).item(), (found.argmax(1) == b).float().mean().item()
+
+@torch.no_grad()
+def soft(model, a):
+    return model(a).softmax(-1)
+
+"""
+
+
+def test_a_function_that_evaluates_the_whole_data_between_the_steps_gets_all_of_it(
+    result: Callable[..., FileResult],
+) -> None:
+    """What a teacher gives for each row is of the shard, like that of the model that learns from it."""
+    file = result(
+        script(
+            "for step in range(9):\n    wanted = soft(teacher, x)\n"
+            "    loss = F.cross_entropy(model(x), y) + (model(x) - wanted).pow(2).mean()",
+            SCORE + DATA + "teacher = nn.Linear(8, 2)\n",
+        )
+        + "    gap, hits = score(model, x, y)\n    print(step, gap, hits)\n"
+    )
+    new = file.after.decode()
+    assert "x_shard, y_shard = accelerator.shard_batch((x, y))\nfor step" in new
+    assert "wanted = soft(teacher, x_shard)" in new and "(model(x_shard) - wanted)" in new
+    assert "gap, hits = score(model, x, y)\n    accelerator.print(step, gap, hits)" in new
+    assert not [trait for trait in file.traits if trait.kind == "figure"], "they are figures of all rows"
+
+
 def test_a_function_that_an_evaluation_calls_too_is_cut_where_the_training_calls_it(migrated: Migrated) -> None:
     top = (
         DATA + "def draw():\n    i = torch.randint(len(x), (16,))\n    return x[i], y[i]\n\n"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from .expressions import assign
 from .solver import Slot
@@ -73,6 +74,10 @@ def _given(state: State, unit: Unit, role: Role, name: str, binding: Binding) ->
     origin = _origin(state, role, name, binding.definitions[0] if binding.definitions else unit.names.module)
     state.solver.add(state.binding(binding), origin)
     _assigned(state, unit, [node for node in binding.definitions if isinstance(node, cst.Name)], origin)
+    for value in bindings_value(unit.names, binding):
+        state.solver.add(
+            state.slot(value), origin
+        )  # an item of something: what is prepared later is known by its value
     return [origin]
 
 

@@ -9,16 +9,18 @@ import libcst as cst
 
 from ...facts.roles import Role
 from ...facts.torch_api import questions
+from ...facts.torch_api.loading import row
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import Function, State, Unit, origins
+from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
 from ..layouts.by_hand.trainings import counts_rounds, is_undefined
 from ..layouts.by_hand.trial import Obstacle
 from ..syntax.definitions import plain_values
-from ..syntax.nodes import import_source
+from ..syntax.nodes import dotted, import_source
+from ..syntax.walk import descendants
 from ..training.training import Training
 
 
@@ -56,7 +58,7 @@ def refusals(
         yield from [search] if unstarted and search is not None else unstarted  # whoever searches starts it
         return
     if not training.train_loops:
-        yield _unfed(state, reach, training, uncut)
+        yield _unfed(state, reach, training, uncut, hand)
 
 
 _EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
@@ -81,7 +83,9 @@ def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             )
 
 
-def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | None) -> tuple[Unit, Finding]:
+def _unfed(
+    state: State, reach: Reach, training: Training, uncut: Obstacle | None, hand: ByHand | None
+) -> tuple[Unit, Finding]:
     """No known loader feeds the training: say whether there is none, or one that cannot be seen."""
     record = training.backwards[0]
     for loop in reach.loops(record.node, record.unit):
@@ -108,6 +112,19 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
                     f"cannot tell whether `{name}`, which feeds this training, is a data loader",
                     f"pass --assume loader={name} if it is a torch.utils.data.DataLoader",
                 )
+    feeding = _foreign_feed(state, reach, record)
+    if feeding is not None:
+        source, giver = feeding
+        name = record.unit.names.module.code_for_node(source)
+        own = name if isinstance(source, cst.Name) else "loader"
+        vouch = f"pass --assume loader={own} if it is a torch.utils.data.DataLoader"
+        return record.unit, _blocked(
+            "unknown-loader",
+            source,
+            f"cannot tell whether `{name}`, which feeds this training, is a data loader: "
+            f"what `{giver}` gives is not known",
+            vouch if own == name else f"give it a name, as in {own} = {name}, and {vouch}",
+        )
     removed = _removed_next(state, reach)
     if removed is not None:
         unit, call = removed
@@ -133,11 +150,54 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
             f"no data loader feeds this training, and its batches cannot be cut into shards: {reason}",
             remedy,
         )
+    if hand is not None and hand.starts:
+        return hand.starts[0].unit, _blocked(
+            "already-distributed",
+            hand.starts[0].statement,
+            "distributed by hand, and no data loader feeds this training: whether the processes make a batch each, or "
+            "share the rows of one, cannot be told",
+            "migrate a version of one process, without the process group and DistributedDataParallel: the processes "
+            "then share the rows of each batch",
+        )
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,
         "no data loader feeds this training: every process would do the same work on the same data",
         "feed it from a torch.utils.data.DataLoader, or keep it on one device",
     )  # fmt: skip
+
+
+def _foreign_feed(state: State, reach: Reach, record: CallRecord) -> tuple[cst.BaseExpression, str] | None:
+    """What the training asks for its next batch, where a package of which nothing is known has made it, and with what:
+    ``feed = cycle(data["train"])``, ``data = odd.load()``."""
+    unit = record.unit
+    for loop in reach.loops(record.node, unit):
+        for call in (node for node in descendants(loop) if isinstance(node, cst.Call)):
+            if method_name(call) == "next" and len(call.args) == 1:
+                found = _from_outside(state, reach, unit, call.args[0].value)
+                if found is not None:
+                    return found
+    return None
+
+
+def _from_outside(
+    state: State, reach: Reach, unit: Unit, node: cst.BaseExpression, seen: frozenset[cst.CSTNode] = frozenset()
+) -> tuple[cst.BaseExpression, str] | None:
+    if isinstance(node, (cst.Subscript, cst.Attribute)):
+        found = _from_outside(state, reach, unit, node.value, seen)
+        return (node, found[1]) if found is not None else None
+    if isinstance(node, cst.Name):
+        values = plain_values(unit.names, node) if node not in seen else []
+        found = _from_outside(state, reach, unit, values[0], seen | {node}) if len(values) == 1 else None
+        if found is None or (isinstance(values[0], cst.Call) and found[0] is not values[0]):
+            return found  # `feed = cycle(loader)`: it is the loader that is asked for
+        return node, found[1]
+    if not isinstance(node, cst.Call) or node not in state.calls:
+        return None
+    if reach.called(node) or method_name(node) in ("iter", "cycle"):
+        return _from_outside(state, reach, unit, node.args[0].value, seen) if len(node.args) == 1 else None
+    name = outside_name(state.calls[node])
+    known = not name or name.startswith("builtins.") or row(name) is not None
+    return None if known else (node, dotted(node.func) or name)
 
 
 def _removed_next(state: State, reach: Reach) -> tuple[Unit, cst.Call] | None:

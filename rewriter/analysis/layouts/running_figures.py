@@ -21,8 +21,8 @@ from ..syntax.definitions import bindings_value
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from ..training.training import Training
-from .engine.layout import is_of_rows
+from ..training.training import Training, without_gradient
+from .engine.layout import is_of_rows, varies
 from .epoch_totals import Total, deciding
 from .joined import Joined, root_of
 from .loop_layouts import layouts_of
@@ -215,7 +215,15 @@ class _FiguresOf:
 
     def _is_evaluated(self, node: cst.CSTNode) -> bool:
         unit = next((unit for unit in self.state.units.values() if node in unit.names.parents), None)
-        return unit is not None and any(around in self.training.eval_loops for around in unit.names.ancestors(node))
+        if unit is None:
+            return False
+        return any(around in self.training.eval_loops for around in unit.names.ancestors(node)) or (
+            isinstance(node, cst.Call) and without_gradient(unit, node) and self._is_of_all_rows(node)
+        )
+
+    def _is_of_all_rows(self, call: cst.Call) -> bool:
+        """Whether a model is run on what all processes have: ``net(X)`` of the whole data, between steps on shards."""
+        return self.layouts is not None and not varies(self.layouts.value(call))
 
 
 def _set(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:

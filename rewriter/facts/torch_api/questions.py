@@ -231,7 +231,7 @@ def is_tensor_type(name: str) -> bool:
 def _takes_shape(name: str) -> bool:
     shape = transfer(name, tensors.Reshape)
     if shape is not None:
-        return shape.how in ("view", "expand", "repeat")
+        return shape.how in ("view", "expand", "repeat", "interleave")
     if transfer(name, tensors.Convert) is not None:
         return is_tensor_type(name)
     return transfer(name, tensors.Create) is not None or draws(name) is not None

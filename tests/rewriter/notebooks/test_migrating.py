@@ -29,6 +29,8 @@ LOOP = (
     "for x in loader:\n    loss = model(x).mean()\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()"
 )
 
+COUNT = "num_processes=torch.cuda.device_count() or 1)"
+
 
 def _data(*cells: str, **layout: Any) -> bytes:
     listed = [
@@ -375,6 +377,46 @@ def test_a_name_that_a_cell_binds_before_it_reads_it_is_its_own(text: str) -> No
 def test_what_a_call_returns_is_printed_where_it_certainly_does() -> None:
     tell = "def tell(model):\n    return model.weight.shape"
     assert "accelerator.print(tell(model))" in _cells(_migrated(IMPORTS, tell, BUILD, LOOP, "tell(model)").after)[4]
+
+
+def test_a_cell_that_trains_and_then_draws_is_cut_in_two() -> None:
+    draw = "# the curve\nplt.plot(history)\nplt.show()"
+    train = f"history = []\n{LOOP}\n    history.append(loss.item())"
+    file = _migrated(IMPORTS, BUILD, f"{train}\n{draw}", "print(max(history))\nplt.hist(history)")
+    cells = _cells(file.after)
+    assert not file.blocked and cells[2].endswith(
+        f"    return history\n\n\nhistory = notebook_launcher(training_function, {COUNT}\n{draw}"
+    )
+    assert cells[3] == "print(max(history))\nplt.hist(history)"
+
+
+def test_what_a_training_cell_draws_is_drawn_after_all_training() -> None:
+    first = f"history = []\n{LOOP}\n    history.append(loss.item())\nplt.plot(history)"
+    cells = _cells(_migrated(IMPORTS, BUILD, first, LOOP).after)
+    assert cells[2] == "# Moved into training_function() below.\n# Moved below the training."
+    assert cells[3].endswith(f"training_function, {COUNT}\n\nplt.plot(history)\nplt.show()")
+
+
+def test_a_drawing_of_what_a_later_cell_trains_on_is_refused() -> None:
+    drawn = f"history = []\n{LOOP}\n    history.append(loss.item())\nplt.plot(history)"
+    file = _migrated(IMPORTS, BUILD, drawn, f"{LOOP}\n    history.append(loss.item())")
+    (found,) = [found for found in file.diagnoses if found.severity == "blocked"]
+    assert found.message == "it displays something of the training (plt), but the training changes history afterwards"
+
+
+@pytest.mark.parametrize(
+    ("last", "blocked"),
+    [("plt.savefig('h.png')", 0), ("plt.savefig('h.png')\n    plt.show()", 1), ("plt.show()", 1)],
+    ids=["saved", "saved and shown", "shown"],
+)
+def test_a_function_that_trains_may_save_its_figures(last: str, blocked: int) -> None:
+    fit = f"def fit():\n    history = []\n    {LOOP.replace(chr(10), chr(10) + '    ')}\n"
+    fit += f"        history.append(loss.item())\n    plt.plot(history)\n    {last}\n    return history"
+    file = _migrated(IMPORTS + "\nimport matplotlib.pyplot as plt", BUILD, fit, "history = fit()")
+    found = [found for found in file.diagnoses if found.severity == "blocked"]
+    assert len(found) == blocked, "the cell that calls it is no other cell that draws"
+    assert file.source.notebook is not None
+    assert all("savefig" in one.remedy and file.source.notebook.place(one.line)[0] == 3 for one in found)
 
 
 def test_what_a_function_that_trains_returns_comes_back() -> None:

@@ -22,7 +22,7 @@ from ...syntax.nodes import dotted
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from ..engine.interpreter import Interpreter
-from ..engine.layout import Each, Layout, Replicated, Several, Shard, mapped
+from ..engine.layout import Each, Layout, Made, Replicated, Several, Shard, mapped
 from ..engine.memory import Seeds
 from .cuts import Cut
 from .data_sources import is_data
@@ -349,9 +349,11 @@ def _readings(parts: Sequence[Layout | None]) -> Iterator[list[Layout]]:
     if not parts:
         return
     known = [part for part in parts if isinstance(part, (Several, Each))]
-    yield [mapped(part, _rows) if isinstance(part, Several) else Shard(0) for part in parts]
+    yield [mapped(part, _rows) if isinstance(part, (Several, Made)) else Shard(0) for part in parts]
     yield [mapped(part, _rows) if part in known and part is not None else Each(Shard(0)) for part in parts]
 
 
 def _rows(layout: Layout) -> Layout:
+    if isinstance(layout, Made) and len(layout.sizes) > 1:  # a single size may be a whole shape
+        return Shard(0, len(layout.sizes))
     return layout if isinstance(layout, Replicated) and layout.neutral else Shard(0)

@@ -18,7 +18,7 @@ from ...syntax.nodes import dotted, positional
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from ...training.training import without_gradient
-from ..engine.layout import Layout, Several, Shard, inner
+from ..engine.layout import REPLICATED, Layout, Several, Shard, ShardRow, inner
 from .cuts import Cut
 from .data_sources import calls_in, chooses, elements_of, is_data, is_new, size_of_draw, spelled
 from .feeds import Feeds
@@ -69,11 +69,15 @@ class Suggestions:
         for dim, tables in ((0, (names, windows)), (1, (windows,))):
             for chosen in tables:
                 if chosen:
-                    yield [
+                    cuts = [
                         Cut(read, self.unit, Shard(dim), sizes)
                         for binding, sizes in chosen
                         for read in self._reads(binding)
                     ]
+                    whole = self._handed_to_evaluations(cuts)
+                    yield [cut for cut in cuts if cut not in whole]
+                    if whole:
+                        yield cuts
         feeds = Feeds(self.state, self.reach, self._training)
         noise = [cut for cut in self._draws(noise=True) if cut.node in self.inside or self._only_trains(cut)]
         asked = list(feeds.asked(frozenset(text for cut in noise for text in cut.sizes)))
@@ -233,6 +237,30 @@ class Suggestions:
             for function in self.reach.called(call)
         )
 
+    def _handed_to_evaluations(self, cuts: list[Cut]) -> list[Cut]:
+        """Those that a function is given which runs models without gradients, for figures: ``score(model, X, Y)``. All
+        processes evaluate all rows; what such a function gives for each row is another thing, that of a teacher."""
+        around = {cut.node: call for cut in cuts if (call := self._evaluation(cut.node)) is not None}
+        given = self._given(cuts) if around else {}
+        figures = {call for call in around.values() if not _has_rows(given.get(call, REPLICATED))}
+        return [cut for cut in cuts if around.get(cut.node) in figures]
+
+    def _evaluation(self, read: cst.CSTNode) -> cst.Call | None:
+        """The call that a value is an argument of, where all models that it runs are run without gradients."""
+        arg = self.unit.names.parents.get(read)
+        call = self.unit.names.parents.get(arg) if isinstance(arg, cst.Arg) else None
+        if not isinstance(call, cst.Call):
+            return None
+        codes = [code for function in self.reach.called(call) for code in self.reach.below(function)]
+        units = {code: self.reach.unit(code) for code in codes}
+        runs = [
+            (unit, node)
+            for code, unit in units.items()
+            for node in unit.names.calls
+            if unit.names.function(node) is code and self.state.forwards.get(node)
+        ]
+        return call if runs and all(without_gradient(unit, node) for unit, node in runs) else None
+
     def _reads(self, binding: Binding) -> list[cst.Name]:
         return [read for read in binding.reads if read in self.inside and not without_gradient(self.unit, read)]
 
@@ -245,6 +273,12 @@ def _is_operand(names: Names, node: cst.CSTNode) -> bool:
         if isinstance(around, (cst.Arg, cst.BaseSmallStatement)):
             return False
     return False
+
+
+def _has_rows(layout: Layout) -> bool:
+    if isinstance(layout, Several):
+        return any(map(_has_rows, layout.items))
+    return isinstance(inner(layout), (Shard, ShardRow))
 
 
 def _is_cut(layout: Layout) -> bool:

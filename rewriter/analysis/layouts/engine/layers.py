@@ -9,6 +9,7 @@ import libcst as cst
 
 from ....facts.torch_api.kinds import training
 from ...syntax.nodes import keyword
+from .axes import moved, pattern
 from .layout import (
     REPLICATED,
     Layout,
@@ -54,6 +55,8 @@ def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode,
         return Unclear("a layer is given something else than rows", given.node)
     if kind.rows == "unknown":
         return Unclear(f"what {qualified} does to the rows of a batch is not known", given.node)
+    if kind.rows == "named":
+        return _named(made, operand, given)
     if kind.rows == "sequence":
         return _sequence(kind, last, made, operand, everything, given)
     if len(everything) > 1:
@@ -72,6 +75,15 @@ def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode,
     if kind.gives == "output and state":
         return Several((operand, operand))
     return operand
+
+
+def _named(made: cst.CSTNode, rows: Shard, given: Arguments) -> Layout:
+    """``Rearrange("b h w c -> b c h w")``."""
+    asked = keyword(made, "pattern", 0) if isinstance(made, cst.Call) else None
+    if not isinstance(made, cst.Call) or (found := pattern(asked)) is None:
+        return Unclear("the names of its dimensions are not written out", given.node)
+    sizes = [arg.keyword.value for arg in made.args if arg.keyword is not None]
+    return moved(rows, *found, sizes, None, given.node)
 
 
 def _dimension_of_layer(kind: training.ModelClass, made: cst.CSTNode, rows: Shard) -> int | None:

@@ -12,6 +12,7 @@ from ....facts.torch_api.kinds import outside, tensors, training
 from ...dataflow.callees import method_name
 from ...syntax.nodes import keyword
 from ..loss_arguments import Constant, asked_reduction
+from .axes import moved, pattern
 from .layout import (
     CHOSEN,
     NEUTRAL,
@@ -147,6 +148,8 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         return _chosen(operand, transfer, given)
     if isinstance(transfer, tensors.Einsum):
         return _summed(given)
+    if isinstance(transfer, tensors.Axes):
+        return _renamed(operand, given)
     if isinstance(transfer, tensors.Create):
         if transfer.like is not None and transfer.like < len(given.plain):
             return given.plain[transfer.like][1]
@@ -355,6 +358,23 @@ def _summed(given: Arguments) -> Layout | None:
         return figure("sum", shards[0])
     uneven = next((one.uneven for one in shards if one.uneven), "")
     return Shard(after.index(letter), len(after), uneven=uneven, chosen=any(one.chosen for one in shards))
+
+
+def _renamed(operand: Layout, given: Arguments) -> Layout | None:
+    """``rearrange(x, "b h c -> b c h")``, ``repeat(x, "1 d -> b d", b=len(y))``, ``reduce(x, "b d -> b", "sum")``."""
+    nodes = [node for node, _ in given.plain[1:]]
+    found = pattern(given.named["pattern"][0] if "pattern" in given.named else nodes[0] if nodes else None)
+    if found is None:
+        return None
+    before, after = found
+    if isinstance(operand, Replicated):
+        named = [(names[0] if len(names) == 1 else "") for names in after]
+        return _made(given, [given.named.get(name, (given.node, REPLICATED)) for name in named], operand)
+    if not isinstance(operand, Shard):
+        return None
+    asked = given.named["reduction"][0] if "reduction" in given.named else nodes[1] if len(nodes) > 1 else None
+    how = asked.evaluated_value if isinstance(asked, cst.SimpleString) else None
+    return moved(operand, before, after, given.named, how if isinstance(how, str) else None, given.node)
 
 
 def _joined(operand: Layout, transfer: tensors.Concat, given: Arguments) -> Layout:

@@ -95,6 +95,8 @@ def reshaped(
             return Unclear("the order of the dimensions is not written", node)
         order = [position(rows, number) for number in numbers if number is not None]
         return replace(rows, dim=order.index(rows.dim), rank=len(order)) if rows.dim in order else _lost(node)
+    if how.how == "interleave":  # each entry several times, one after another: rows stay the outer ones
+        return rows if first is not None else _lost(node)
     if first is not None and position(rows, first) == rows.dim:
         return Unclear("it cuts or turns the batch along its rows", node)
     if how.how == "split":
@@ -113,12 +115,18 @@ def shaped_as(rows: Shard, other: Shard, node: cst.CSTNode) -> Layout:
 
 def _viewed(rows: Shard, how: str, numbers: Sequence[int | None], sizes: Sequence[Layout], node: cst.Call) -> Layout:
     counts = [place for place, size in enumerate(sizes) if isinstance(size, ShardSize)]
-    if how == "repeat":
-        kept = len(numbers) > rows.dim and numbers[rows.dim] == 1
-        return replace(rows, rank=None) if kept and len(numbers) == (rows.rank or len(numbers)) else _lost(node)
-    if how == "expand":
-        kept = counts == [rows.dim] or (len(numbers) > rows.dim and numbers[rows.dim] == -1)
-        return replace(rows, rank=len(numbers)) if kept else _lost(node)
+    if how in ("repeat", "expand"):
+        dim = rows.dim + (len(numbers) - rows.rank if rows.rank is not None else 0)  # new dimensions come first
+        number = numbers[dim] if 0 <= dim < len(numbers) else None
+        if how == "expand":
+            kept = counts == [dim] or number == -1
+            return replace(rows, dim=dim, rank=len(numbers)) if kept else _lost(node)
+        if counts or dim >= len(numbers) or len(numbers) != len(sizes):
+            return _lost(node)
+        if rows.rank is None:
+            return replace(rows, rank=None) if number == 1 else _lost(node)
+        whole = number == 1 or dim < 0  # else as often as is written, each time all the rows
+        return replace(rows, dim=max(dim, rows.dim), rank=max(rows.rank, len(numbers)), merged=rows.merged or not whole)
     if -1 in numbers and {-1, 1}.issuperset(numbers) and numbers.count(-1) == 1:
         return replace(_flat(rows), dim=numbers.index(-1), rank=len(numbers))
     rank = len(sizes) if sizes else None
@@ -230,10 +238,12 @@ def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layo
                 )
         elif place < dim and value is not None:
             dim, rank, place = dim - 1, _changed(rank, -1), place - 1
+        elif value is not None and integer(value) is not None:
+            rank, place = _changed(rank, -1), place - 1
         elif value is not None:
             rank = None
         place += 1
-    return replace(rows, dim=dim, rank=rank if len(index) <= (rank or 0) else None, least=0)
+    return replace(rows, dim=dim, rank=rank if len(index) <= (rows.rank or 0) else None, least=0)
 
 
 def _chosen_of(rows: Shard, index: Shard) -> Shard:

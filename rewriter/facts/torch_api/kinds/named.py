@@ -26,6 +26,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "concat": tensors.Concat,
     "product": tensors.Product,
     "einsum": tensors.Einsum,
+    "axes": tensors.Axes,
     "create": tensors.Create,
     "convert": tensors.Convert,
     "random": tensors.Random,

@@ -45,7 +45,18 @@ class Reshape(NamedTuple):
     """The same values in another shape."""
 
     how: Literal[
-        "view", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "expand", "repeat", "split", "select", "flip"
+        "view",
+        "flatten",
+        "squeeze",
+        "unsqueeze",
+        "transpose",
+        "permute",
+        "expand",
+        "repeat",
+        "interleave",
+        "split",
+        "select",
+        "flip",
     ] = "view"
     dim: int | None = None
     """The position of the dimension, of the first of several, or of the shape."""
@@ -74,6 +85,10 @@ class Product(NamedTuple):
 
 class Einsum(NamedTuple):
     """Products of tensors, summed as the text in the first argument says."""
+
+
+class Axes(NamedTuple):
+    """The same values, or sums or means of them, in another order of dimensions: a text names them before and after."""
 
 
 class Create(NamedTuple):

@@ -44,9 +44,9 @@ class ModelClass(NamedTuple):
     """In training, rows of a batch influence one another."""
     random: bool = False
     gives: Literal["tensor", "output and state", "modules"] = "tensor"
-    rows: Literal["first", "all but the last", "any", "along", "sequence", "unknown"] = "first"
+    rows: Literal["first", "all but the last", "any", "along", "sequence", "named", "unknown"] = "first"
     """The dimensions in which the rows of a batch can be, and stay; ``along``: all but the one that ``dim`` names;
-    ``sequence``: the first or the second, as ``batch_first`` says."""
+    ``sequence``: the first or the second, as ``batch_first`` says; ``named``: a text names them, see `Axes`."""
     weights: str = ""
     """The keywords that ask for pretrained weights, which are downloaded; ``always`` if no keyword is needed."""
     bare: bool = False

@@ -33,6 +33,11 @@ ROWS: Table = {
     "torchtext.datasets.*": ("download", {"keeps": True}),
     "torchtext.utils.download_from_url": ("download", {"keeps": True}),
     "torchtext.utils.extract_archive": ("download", {"keeps": True}),
+    # einops
+    "einops.rearrange": ("axes", {}),
+    "einops.repeat": ("axes", {}),
+    "einops.reduce": ("axes", {}),
+    "einops.layers.torch.Rearrange": ("module", {"rows": "named", "bare": True}),
     # timm
     "timm.create_model": ("module", {"weights": "pretrained"}),
     "timm.models.create_model": ("module", {"weights": "pretrained"}),

@@ -187,7 +187,7 @@ ROWS: Table = {
     "torch.Tensor.expand_as": ("reshape", {"how": "expand", "shape_only": (0,)}),
     "torch.Tensor.repeat": ("reshape", {"how": "repeat", "dim": 0}),
     "torch.Tensor.tile": ("reshape", {"how": "repeat", "dim": 0}),
-    "torch.Tensor.repeat_interleave": ("reshape", {"how": "repeat", "dim": 1}),
+    "torch.Tensor.repeat_interleave": ("reshape", {"how": "interleave", "dim": 1}),
     "torch.Tensor.split": ("reshape", {"how": "split", "dim": 1}),
     "torch.Tensor.chunk": ("reshape", {"how": "split", "dim": 1}),
     "torch.Tensor.unbind": ("reshape", {"how": "split", "dim": 0}),

@@ -148,7 +148,7 @@ ROWS: Table = {
     "torch.permute": ("reshape", {"how": "permute", "dim": 1}),
     "torch.broadcast_to": ("reshape", {"how": "expand", "dim": 1}),
     "torch.tile": ("reshape", {"how": "repeat", "dim": 1}),
-    "torch.repeat_interleave": ("reshape", {"how": "repeat", "dim": 2}),
+    "torch.repeat_interleave": ("reshape", {"how": "interleave", "dim": 2}),
     "torch.split": ("reshape", {"how": "split", "dim": 2}),
     "torch.chunk": ("reshape", {"how": "split", "dim": 2}),
     "torch.unbind": ("reshape", {"how": "split", "dim": 1}),

@@ -255,6 +255,8 @@ STEPS = (
     "for x in loader:\n    err = net(x).mean()\n    optimizer.zero_grad()\n    err.backward()\n    optimizer.step()\n"
 )
 TOP = "import torch\nimport lib\nfrom torch.utils.data import DataLoader\n\nloader = DataLoader(torch.ones(8, 4), 4)\n"
+ENDLESS = "def endless(source):\n    while True:\n        yield from source\n\n\n"
+ASKING = STEPS.replace("for x in loader:", "for _ in range(9):\n    x = next(feed).rows.float()")
 TRAINER = """\
 class Trainer:
     def __init__(self, net, batches):
@@ -311,8 +313,15 @@ Trainer(torch.nn.Linear(4, 1), lib.LOADERS["train"]).fit()
             TOP + NET + SGD + STEPS.replace("net(x).mean()", "lib.LOSSES['a']").replace("err.b", "err['all'].b"),
             "backward", "--assume loss=NAME", ("loss", "err"), "net, optimizer, loader",
         ),
+        (
+            TOP + ENDLESS + NET + SGD + "batches = lib.make(4)['a']\nfeed = endless(batches)\n" + ASKING,
+            "unknown-loader", "pass --assume loader=batches if", ("loader", "batches"), "net, optimizer, batches",
+        ),
     ],
-    ids=["groups", "a net by name", "two roles", "a loader", "an attribute", "its parameter", "a loss", "in a dict"],
+    ids=[
+        "groups", "a net by name", "two roles", "a loader", "an attribute", "its parameter", "a loss", "in a dict",
+        "asked for its next batch",
+    ],
 )  # fmt: skip
 def test_the_assumption_that_a_finding_asks_for_is_enough(
     script: str, finding: str, remedy: str, assume: tuple[str, str], prepared: str
@@ -324,6 +333,17 @@ def test_the_assumption_that_a_finding_asks_for_is_enough(
     assert _refused(Result((file,))) == []
     assert f"{prepared} = " in file.after.decode()
     assert "accelerator.backward(err" in file.after.decode()
+
+
+def test_what_feeds_a_training_from_a_package_that_is_not_known_is_named() -> None:
+    text = TOP + ENDLESS + "feed = endless(lib.make(4)['a'])\n" + NET + SGD + ASKING
+    (file,) = _migrated(text).files
+    (found,) = [d for d in file.diagnoses if d.severity == "blocked"]
+    assert found.message == (
+        "cannot tell whether `lib.make(4)['a']`, which feeds this training, is a data loader: "
+        "what `lib.make` gives is not known"
+    )
+    assert "give it a name, as in loader = lib.make(4)['a'], and pass --assume loader=loader" in found.remedy
 
 
 @pytest.mark.parametrize(

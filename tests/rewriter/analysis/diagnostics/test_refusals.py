@@ -78,3 +78,44 @@ def test_a_method_that_iterators_no_longer_have_is_named() -> None:
     assert (found.id, found.line) == ("unknown-loader", 9)
     assert "`batches.next()` fails" in found.message and "next(batches)" in found.remedy
     assert _migrated(OLD_ITERATOR.format(drawn="next(batches)")).changed, "the remedy works"
+
+
+JOINED = """\
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def draw(rows, size):
+    places = torch.randint(len(rows), (size,))
+    return rows[places, :4], rows[places, 4:]
+
+local = int(os.environ["LOCAL_RANK"])
+{join}
+torch.cuda.set_device(local)
+rows = torch.randn(64, 5)
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(9):
+    x, y = draw(rows, 16)
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x.to(local)), y.to(local))
+    loss.backward()
+    optimizer.step()
+"""
+NET = "torch.nn.Linear(4, 1).to(local)"
+
+
+def test_a_script_that_shares_its_own_batches_in_its_own_way_is_refused_for_that() -> None:
+    """The batches could be cut: what the script's processes do with them is the question."""
+    wrapped = f"DistributedDataParallel({NET}, device_ids=[local])"
+    found = _refusal(JOINED.format(join='dist.init_process_group("nccl")', model=wrapped))
+    assert (found.id, found.line) == ("already-distributed", 11)
+    assert "distributed by hand, and no data loader feeds this training" in found.message
+    assert "without the process group and DistributedDataParallel" in found.remedy
+    one = JOINED.format(join="", model=NET).replace('int(os.environ["LOCAL_RANK"])', "0")
+    assert "shard_batch" in _migrated(one).after.decode(), "the remedy works"
+    whole = JOINED.format(join='dist.init_process_group("nccl")', model=wrapped).replace(
+        "model(x.to(local))", "x.cumsum(0)"
+    )
+    assert _migrated(whole).diagnoses[0].id == "no-data-parallel-axis", "a batch that cannot be cut is told first"

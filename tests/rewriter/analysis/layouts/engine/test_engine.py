@@ -219,12 +219,68 @@ def test_rows_do_not_meet_figures_of_the_batch() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "dim", "rank", "merged"),
+    [
+        ("x.repeat(1, 2, 1)", 0, 3, False),
+        ("x.repeat((4, 1, 1, 1))", 1, 4, False),
+        ("x.repeat(2, 1, 1)", 0, 3, True),
+        ("x[:, 0].repeat(8, 1, 1).transpose(0, 1)", 0, 3, False),
+        ("x[:, 0, 0].repeat(8, 1).transpose(0, 1)", 0, 2, False),
+        ("x[:, 0, 0].repeat(k, 1).t()", 0, 2, False),
+        ("x.tile(3)", 0, 3, False),
+        ("x.tile((2, 1, 1))", 0, 3, True),
+        ("x.expand(5, -1, -1, -1)", 1, 4, False),
+        ("x[:, 0, 0].expand(5, len(x))", 1, 2, False),
+        ("x.repeat_interleave(2, dim=1)", 0, 3, False),
+        ("x.repeat_interleave(2, dim=0)", 0, 3, False),
+        ("x.repeat(len(x), 1, 1)", None, None, None),
+        ("x.repeat_interleave(2)", None, None, None),
+        ("rearrange(x, 'b h c -> b c h')", 0, 3, False),
+        ("rearrange(x, 'b h c -> c b h')", 1, 3, False),
+        ("rearrange(x, 'b (h p) c -> b h (p c)', p=2)", 0, 3, False),
+        ("rearrange(x, 'b h c -> (b h) c')", 0, 2, False),
+        ("rearrange(x, 'b h c -> (h b) c')", 0, 2, True),
+        ("rearrange(x, 'b ... -> ... b')", 2, 3, False),
+        ("rearrange(x, '... c -> c ...')", 1, 3, False),
+        ("rearrange(x, 'b h c -> b 1 h c')", 0, 4, False),
+        ("rearrange(x, '(g b) h c -> b (g h) c', g=2)", None, None, None),
+        ("rearrange(x, 'b h -> h b')", None, None, None),
+        ("rearrange(x, how)", None, None, None),
+        ("repeat(x, 'b h c -> b (h k) c', k=3)", 0, 3, False),
+        ("repeat(x, 'b h c -> (k b) h c', k=3)", 0, 3, True),
+        ("repeat(torch.ones(1, 4), '1 d -> b n d', b=len(x), n=2)", 0, 3, False),
+        ("repeat(torch.ones(1, 4), '1 d -> n b d', b=len(x), n=2)", 1, 3, False),
+        ("reduce(x, 'b h c -> b c', 'max')", 0, 2, False),
+        ("Rearrange('b h c -> b (h c)')(x)", 0, 2, False),
+        ("flat(x)", 0, 2, False),
+    ],
+)
+def test_where_rows_are_after_they_are_repeated_or_named(
+    value: str, dim: int | None, rank: int | None, merged: bool | None
+) -> None:
+    top = "from einops import rearrange, repeat, reduce\nfrom einops.layers.torch import Rearrange\n"
+    found = layouts(
+        f"y = {value}", f"{top}from odd import how, k\nflat = nn.Sequential(Rearrange('b h c -> b (h c)'))"
+    )["y"]
+    if dim is None:
+        assert isinstance(found, Unclear)
+    else:
+        assert found == Shard(dim, rank=rank, merged=bool(merged))
+
+
+@pytest.mark.parametrize(("how", "op"), [("mean", "mean"), ("sum", "sum"), ("max", None)])
+def test_rows_that_a_named_reduction_leaves_out(how: str, op: str | None) -> None:
+    found = layouts(f"y = reduce(x, 'b h c -> h c', '{how}')", "from einops import reduce\n")["y"]
+    assert found == Partial(op) if op is not None else isinstance(found, Unclear)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("value", "chosen"),
     [
         ("x[wide]", True),
         ("x[wide, 0]", True),
         ("x.flatten(1)[wide & (x[:, 1, 1] < 2)]", True),
-        ("torch.masked_select(x, wide)", True),
+        ("torch.masked_select(x, wide[:, None, None])", True),
         ("x[wide.nonzero(as_tuple=True)[0]] * 2", True),
         ("x[torch.where(wide)[0]]", True),
         ("torch.where(wide, x[:, 0, 0], 0)", False),
