@@ -230,7 +230,7 @@ class BatchFigures:
         binding = self.unit.names.binding(place) if isinstance(place, cst.Name) else None
         if binding is None or isinstance(total.node, cst.Call):
             return None
-        return next((d for d in by_constants(self.unit, binding, self.inside) if d is not None), None)
+        return next((d for d in by_constants(self.state, self.unit, binding, self.inside) if d is not None), None)
 
     def _is_sum_alone(self, read: cst.Name) -> bool:
         added = False
