@@ -15,9 +15,12 @@ from ..layouts.loop_layouts import layouts_of
 
 
 def compares_with_batch(state: State, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether an operation takes a figure of the whole batch from its rows, or divides them by it."""
-    if not isinstance(node, (cst.BinaryOperation, cst.Call)):
+    """Whether an operation takes a figure of the whole batch from its rows, or divides them by it. A figure that weighs
+    them, or is added to them, is not compared."""
+    compares = isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (cst.Subtract, cst.Divide))
+    if not compares and not isinstance(node, cst.Call):
         return False
+    assert isinstance(node, cst.BaseExpression)
     for layout in held(layouts_of(state).value(unit, node)):
         if isinstance(layout, Unclear) and layout.compared and layout.node is node:
             return True

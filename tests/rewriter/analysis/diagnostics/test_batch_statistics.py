@@ -39,6 +39,7 @@ def test_a_figure_of_the_batch_beside_its_rows_is_told(loss: str, trained: Train
         "torch.nn.functional.mse_loss(out, y) - 0.1 * other.mean()",
         "torch.nn.functional.mse_loss(out - other, y)",
         "torch.nn.functional.mse_loss(out - out.max(), y)",
+        "(other * torch.nn.functional.mse_loss(out, y)).sum(1).mean()",
         "torch.nn.functional.mse_loss(out / out.norm(dim=1, keepdim=True), y)",
         "(out - other).pow(2).mean() / 2",
     ],
