@@ -101,7 +101,8 @@ class Collected:
         self.inner_models = mover.inner(unit, gone)
         self.twofold = list(mover.twofold(self.inner_models))
         self.of_wrappers = mover.of_wrappers(unit, gone)
-        self.wrapper_reads = list(WrapperReads(state, reach, frozenset(gone)).of(unit))
+        reads = WrapperReads(state, reach, frozenset(gone))
+        self.wrapper_reads = list(reads.of(unit))
         probes = {record.node for record in training.probes}
         asked = [c for c in unit.names.calls if c in state.calls and called_name(state.calls[c]) in _ASKED]
         self.calls = [c for c in asked if c not in probes]
@@ -135,7 +136,8 @@ class Collected:
         self.received = [a for a in answers if isinstance(a, Received)]
         self.saves = list(checkpoints.saves(state, unit, reach, plan_.prepared))
         self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
-        self.prefixed = [s.call for s in self.state_dicts if not self._plain(s)] if self.wrappers else []
+        wrapped = [s for s in self.state_dicts if reads.wraps(unit, s.model) is not False]
+        self.prefixed = [s.call for s in wrapped if not self._plain(s)]
         self.loads = list(checkpoints.loads(state, unit, reach, training))
         self.read_back: list[Wait] = []
         alone = [s for s in self.state_dicts if checkpoints.after_exception(unit, s.call) is not None]
@@ -192,7 +194,7 @@ class Collected:
     def _as_it_is(self) -> None:
         """Leave alone what the author of a distributed script has settled already: who prints, what is summed."""
         unit, program = self.unit, self.program
-        prefixed = [s.call for s in self.state_dicts if s.model not in self.inner_models] if self.unwrapped else []
+        prefixed = self.prefixed if self.hand is not None else []
         self.gathers, self.effects, self.handles = [], [], []
         self.folders, self.received, self.saves, self.state_dicts, self.loads = [], [], [], [], []
         self.plain_models, self.read_back, self.prefixed = [], [], []

@@ -13,6 +13,7 @@ from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -78,12 +79,16 @@ def _names_behind(program: EmittedProgram, unit: Unit, node: cst.CSTNode) -> lis
 
 
 def _calls_that_make(program: EmittedProgram, unit: Unit, binding: Binding) -> Iterator[cst.Call]:
-    """The calls that give a variable its values."""
+    """The calls that make what a variable holds; those that only give it on, as ``model.train()`` does, are none."""
     for definition in binding.definitions:
         assign = next(unit.names.enclosing(definition, cst.Assign), None)
-        if isinstance(assign, cst.Assign) and isinstance(assign.value, cst.Call):
-            if method_name(assign.value) != "prepare":
-                yield assign.value
+        value = assign.value if isinstance(assign, cst.Assign) else None
+        while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+            if method_name(value) not in questions.keeps_module():
+                break
+            value = value.func.value
+        if isinstance(value, cst.Call) and method_name(value) != "prepare":
+            yield value
 
 
 def _is_shown_only(program: EmittedProgram, origin: Origin) -> bool:

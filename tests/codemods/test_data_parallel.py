@@ -297,3 +297,23 @@ def test_a_batch_that_is_cut_is_no_whole_one() -> None:
     (file,) = migrate([decode(BY_HAND.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"shard_batch" in file.after and b"DataParallel" not in file.after
     assert "data_parallel" not in [found.id for found in file.diagnoses]
+
+
+SAVED = "torch.save(model.state_dict(), 'm.pt')"
+BUILD = f"import torch\ndef build():\n    model = torch.nn.Linear(8, 2)\n    {WRAP}\n    return model\n"
+BESIDE = "model = torch.nn.Linear(8, 2)\nhelper = torch.nn.DataParallel(torch.nn.Linear(8, 8))\n"
+WRAPPED = {
+    "another model": (f"{BESIDE}{LOOP}", "", []),
+    "in another module": (f"from build import build\nmodel = build()\n{LOOP}", BUILD, [Severity.REVIEW]),
+}
+
+
+@pytest.mark.parametrize(("built", "beside", "told"), WRAPPED.values(), ids=WRAPPED)
+def test_the_keys_are_told_of_a_model_that_was_wrapped(
+    built: str, beside: str, told: list[Severity], tmp_path: Path
+) -> None:
+    """Wherever that is, and of no other."""
+    texts = {"train": f"import torch\n{built}{SAVED}\n", "build": beside}
+    sources = [decode(text.encode(), tmp_path / f"{name}.py") for name, text in texts.items()]
+    found = [d for f in migrate(sources, CATALOGUE, Config()).files for d in f.diagnoses if "keys of this" in d.message]
+    assert [d.severity for d in found] == told

@@ -207,6 +207,19 @@ COUNTS: dict[str, tuple[str, list[str]]] = {
         "model.n = i",
         ["i = broadcast_object_list([i])[0]"],
     ),
+    "kept in an object": (
+        "i = 0\nwhile True:\n    if os.path.isdir(f'exp{i}'):\n        i += 1\n    else:\n"
+        "        model.out = f'exp{i}'\n        break",
+        ["model.out = broadcast_object_list([model.out])[0]"],
+    ),
+    "kept in a dictionary": (
+        "at = {}\nfor i in range(99):\n    if not os.path.exists(f'exp{i}'):\n        at['out'] = i\n        break",
+        ["at['out'] = broadcast_object_list([at['out']])[0]"],
+    ),
+    "kept for each part": (
+        "at = {}\nfor i in range(99):\n    at[i] = f'exp{i}'\n    if not os.path.exists(at[i]):\n        break",
+        ["at = broadcast_object_list([at])[0]"],
+    ),
 }
 
 

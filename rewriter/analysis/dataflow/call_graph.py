@@ -171,14 +171,16 @@ class Reach:
         return self._called.get(call, [])
 
     def loops(self, node: cst.CSTNode, unit: Unit) -> list[cst.CSTNode]:
-        """The loops around a node in its own function, from the inside out, comprehension clauses included."""
+        """The loops in whose turns a node runs, in its own function, from the inside out, comprehension clauses among
+        them: what a loop goes through is made before it."""
         found: list[cst.CSTNode] = []
         here = node
         for around in unit.names.ancestors(node):
             if around.__class__ in _FUNCTIONS:
                 break
             if around.__class__ in _LOOPS:
-                found.append(around)
+                if not isinstance(around, cst.For) or here is not around.iter:
+                    found.append(around)
             elif isinstance(around, cst.BaseComp) and here is not around.for_in:
                 clause: cst.CompFor | None = around.for_in
                 while clause is not None:

@@ -16,7 +16,7 @@ from ..dataflow.values import External, State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
-from ..training.training import Training, whole
+from ..training.training import Training, in_model, whole
 from .fed_before_move import yielded
 from .kept_on_host import kept_on_host
 from .moves import is_host
@@ -149,19 +149,13 @@ def _fed(
             or reach.function_of(call) not in reach.reachable
         ):
             continue
-        if any(_has_forward(unit, around) for around in unit.names.ancestors(call)):
+        if in_model(unit, call):
             continue  # a model calls its parts, and others of the same class may have been fed
         value = call.args[0].value if call.args and not call.args[0].star else None
         if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
             moved = yielded(state, unit, value) and not _is_raw(state, reach, unit, value, prepared)
             if not moved and not _placed(unit, value):
                 yield unit, value
-
-
-def _has_forward(unit: Unit, around: cst.CSTNode) -> bool:
-    """Whether something around a call is the class of a model; that of a trainer is none."""
-    klass = unit.classes.get(around) if isinstance(around, cst.ClassDef) else None
-    return isinstance(around, cst.ClassDef) and (klass is None or klass.method("forward") is not None)
 
 
 def _is_raw(state: State, reach: Reach, unit: Unit, value: cst.BaseExpression, prepared: Container[Origin]) -> bool:

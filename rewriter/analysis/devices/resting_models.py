@@ -18,7 +18,7 @@ from ...facts.torch_api.loading import row
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, State, origins
-from ..training.training import Training, whole
+from ..training.training import Training, in_model, whole
 from .moved_batches import moved_batches
 from .moves import Mover
 
@@ -55,7 +55,7 @@ def resting_models(
             if record is None or not isinstance(call, cst.Call):
                 continue
             run = training.forwards.get(call)
-            used = [] if run is None or _in_class(record) else [run]
+            used = [] if run is None or in_model(record.unit, call) else [run]
             if method_name(call) in _WEIGHTS:
                 used += [model for model in origins(record.receiver, Role.MODEL) if model.source is not None]
             for model in (whole(state, each) for each in used):
@@ -86,11 +86,6 @@ def placed_models(mover: Mover, early: Early) -> Iterator[Placement]:
     for _, model in resting:
         if isinstance(model.node, cst.Call) and model not in trained:
             yield Placement(model.node, Move.PLACE, "nothing moves it, and it computes with what is on the device")
-
-
-def _in_class(record: CallRecord) -> bool:
-    """Whether a call is a part of a class: of a model's own forward pass, for one."""
-    return any(isinstance(above, cst.ClassDef) for above in record.unit.names.ancestors(record.node))
 
 
 def weighs(state: State, model: Origin, seen: frozenset[Origin] = frozenset()) -> bool:

@@ -36,7 +36,7 @@ class WrapperReads:
                 continue
             if unit.names.function(call) not in self.reach.reachable or self._for_wrappers(unit, call):
                 continue
-            certain = self._wraps(unit, call.func.value)
+            certain = self.wraps(unit, call.func.value)
             if certain is False:
                 continue
             use = None if asked in _CHILDREN else self._use(unit, call, certain is True)
@@ -49,7 +49,7 @@ class WrapperReads:
         asking = (n for test in around for n in descendants(test) if isinstance(n, cst.Call))
         return any(method_name(each) in ("isinstance", "hasattr") for each in asking)
 
-    def _wraps(self, unit: Unit, node: cst.BaseExpression) -> bool | None:
+    def wraps(self, unit: Unit, node: cst.BaseExpression) -> bool | None:
         """Whether a model is in one of the wrappers there; None if it may be."""
         slot = self.state.values.get(node)
         held = [thing.node for thing in slot.things if isinstance(thing, Wrapped)] if slot is not None else []

@@ -264,7 +264,8 @@ def _only_counts(unit: Unit, loop: cst.While | cst.For) -> bool:
 
 
 def _set_and_read(unit: Unit, loop: cst.While | cst.For) -> tuple[str, ...]:
-    """The variables that a loop sets and the code after it reads."""
+    """The variables that a loop sets and the code after it reads; what it sets in an object or a dictionary, whoever
+    reads that."""
     inside = set(descendants(loop))
     order = unit.names.order
     found = []
@@ -274,7 +275,20 @@ def _set_and_read(unit: Unit, loop: cst.While | cst.For) -> tuple[str, ...]:
                 reads = [r for r in binding.reads if r in unit.names.parents and r not in inside]
                 if any(order(r) > order(loop) for r in reads):
                     found.append(binding.name)
-    return tuple(found)
+    targets = [node.target for node in descendants(loop.body) if isinstance(node, (cst.AssignTarget, cst.AugAssign))]
+    placed = sorted((node for node in targets if isinstance(node, (cst.Attribute, cst.Subscript))), key=order)
+    return tuple(dict.fromkeys([*found, *(unit.names.module.code_for_node(_place(node)) for node in placed)]))
+
+
+def _place(target: cst.BaseExpression) -> cst.BaseExpression:
+    """What is set by an assignment, however the loop counts: ``args.run``, ``paths["run"]``, and all of ``paths`` for
+    ``paths[i]``."""
+    while isinstance(target, cst.Subscript):
+        index = target.slice[0].slice
+        if isinstance(index, cst.Index) and isinstance(index.value, (cst.SimpleString, cst.Integer)):
+            break
+        target = target.value
+    return target
 
 
 def _followed_by_broadcast(unit: Unit, loop: cst.CSTNode) -> bool:

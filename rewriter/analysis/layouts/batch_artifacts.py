@@ -21,6 +21,7 @@ from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
+from .constant_quotients import is_written_number
 from .divergence import Equality
 from .engine.layout import Partial, ShardSize, inner
 from .epoch_quotients import RowTotals, datasets
@@ -151,7 +152,8 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
                 continue
             layouts = layouts or layouts_of(state).loop(unit, loop)
             divisors = list(_divisors(node.value))
-            if shown is not None and not all(counts.fixed(one) or _counts_rows(layouts, one) for one in divisors):
+            fixed = (is_written_number(state, unit, one) or _counts_rows(layouts, one) for one in divisors)
+            if shown is not None and not all(fixed):
                 continue
             if not _adds_mean(state, unit, layouts, node):
                 continue
@@ -400,11 +402,6 @@ class _Counts:
         if any(self.rows.divided(self.unit, value) for value in values):
             return f"the number of batches of one process alone, counted by hand: {fewer}"
         return None
-
-    def fixed(self, node: cst.BaseExpression) -> bool:
-        """Whether a divisor is a number that is written down."""
-        values = seen_values(self.unit.names, node) if isinstance(node, cst.Name) else [node]
-        return bool(values) and all(isinstance(value, (cst.Integer, cst.Float)) for value in values)
 
 
 def _never_divided(

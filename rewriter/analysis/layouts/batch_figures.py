@@ -28,10 +28,10 @@ from .engine.layout import (
     NORMALISED,
     Layout,
     Partial,
-    Shard,
     ShardRow,
     ShardSize,
     Unclear,
+    has_rows,
     held,
     inner,
     is_container,
@@ -230,7 +230,7 @@ class BatchFigures:
         binding = self.unit.names.binding(place) if isinstance(place, cst.Name) else None
         if binding is None or isinstance(total.node, cst.Call):
             return None
-        return next((d for d in by_constants(self.unit, binding, self.inside) if d is not None), None)
+        return next((d for d in by_constants(self.state, self.unit, binding, self.inside) if d is not None), None)
 
     def _is_sum_alone(self, read: cst.Name) -> bool:
         added = False
@@ -266,7 +266,7 @@ class BatchFigures:
         for part in descendants(value):
             if isinstance(part, cst.BinaryOperation) and isinstance(part.operator, cst.Divide):
                 sides = [inner(self.layouts.value(side)) for side in (part.left, part.right)]
-                if all(varies(side) and not _is_by_row(side) for side in sides):
+                if all(varies(side) and not has_rows(side) and not isinstance(side, ShardRow) for side in sides):
                     return part
             binding = self.unit.names.binding(part) if isinstance(part, cst.Name) else None
             here = [d for d in binding.definitions if d in self.inside] if binding is not None else []
@@ -275,11 +275,6 @@ class BatchFigures:
                 if ratio is not None:
                     return ratio
         return None
-
-
-def _is_by_row(layout: Layout) -> bool:
-    """Whether something has a value for each row, be it beside a figure of its batch."""
-    return isinstance(layout, (Shard, ShardRow)) or (isinstance(layout, Unclear) and layout.compared)
 
 
 _JOINED = "on N processes a batch has the rows of N of the script's"

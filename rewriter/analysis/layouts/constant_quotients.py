@@ -11,18 +11,19 @@ from collections.abc import Container
 
 import libcst as cst
 
-from ..dataflow.values import Unit
-from ..syntax.definitions import bindings_value
+from ..dataflow.constant_values import constants_of
+from ..dataflow.values import State, Unit
 from ..syntax.scopes import Binding
 
-_NUMBERS = (cst.Integer, cst.Float)
 
-
-def by_constants(unit: Unit, total: Binding, inside: Container[cst.CSTNode]) -> list[cst.BaseExpression | None]:
+def by_constants(
+    state: State, unit: Unit, total: Binding, inside: Container[cst.CSTNode]
+) -> list[cst.BaseExpression | None]:
     """
     What a total is divided by, for each read of it after its loop: a constant, or None for anything else.
 
     Args:
+        state: the program.
         unit: the module.
         total: what is added to in the loop; of one that the loop begins anew nothing is said.
         inside: the nodes of the loop.
@@ -33,20 +34,20 @@ def by_constants(unit: Unit, total: Binding, inside: Container[cst.CSTNode]) -> 
     found: list[cst.BaseExpression | None] = []
     for d, change in changes:
         if d not in inside and isinstance(change, cst.AugAssign):
-            divides = isinstance(change.operator, cst.DivideAssign) and _is_constant(unit, change.value)
+            divides = isinstance(change.operator, cst.DivideAssign) and is_written_number(state, unit, change.value)
             found.append(change.value if divides else None)
     if found:
         return found
     changed = {d for d, change in changes if isinstance(change, cst.AugAssign)}
-    return [_divisor(unit, read) for read in total.reads if read not in inside and read not in changed]
+    return [_divisor(state, unit, read) for read in total.reads if read not in inside and read not in changed]
 
 
-def _divisor(unit: Unit, read: cst.CSTNode) -> cst.BaseExpression | None:
+def _divisor(state: State, unit: Unit, read: cst.CSTNode) -> cst.BaseExpression | None:
     """The constant that a read is divided by; None where there is none, or where something else divides it, too."""
     node, divisor = read, None
     while isinstance(above := unit.names.parents.get(node), cst.BinaryOperation):
         if isinstance(above.operator, cst.Divide) and above.left is node:
-            if not _is_constant(unit, above.right):
+            if not is_written_number(state, unit, above.right):
                 return None
             divisor = above.right
         elif not isinstance(above.operator, cst.Multiply):
@@ -65,11 +66,7 @@ def _is_divided(unit: Unit, read: cst.CSTNode) -> bool:
     return isinstance(above, cst.BinaryOperation) and isinstance(above.operator, cst.Divide) and above.left is read
 
 
-def _is_constant(unit: Unit, node: cst.BaseExpression) -> bool:
-    """A number that is written out, here or where the only value of a variable is."""
-    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
-    if binding is None:
-        return isinstance(node, _NUMBERS)
-    values = bindings_value(unit.names, binding)
-    alone = len(binding.definitions) == 1 and len(values) == 1
-    return alone and isinstance(values[0], _NUMBERS)
+def is_written_number(state: State, unit: Unit, node: cst.BaseExpression) -> bool:
+    """Whether an expression is one of a few numbers that are written out in the program, here or elsewhere."""
+    values = constants_of(state).of(unit, node)
+    return values is not None and all(isinstance(value, (int, float)) for value in values)

@@ -237,6 +237,16 @@ def whole(state: State, model: Origin) -> Origin:
         model = owner
 
 
+def in_model(unit: Unit, node: cst.CSTNode) -> bool:
+    """
+    Whether code is a part of what a model computes, where it runs its layers: it stands in a class with a ``forward``.
+
+    The class of a trainer, or of anything else that runs models, has none. A class that is not known may be a model's.
+    """
+    around = (unit.classes.get(above) for above in unit.names.ancestors(node) if isinstance(above, cst.ClassDef))
+    return any(klass is None or klass.method("forward") is not None for klass in around)
+
+
 class _Trainers(frozenset[Thing]):
     """The modules without a forward pass that keep a loader or an optimizer."""
 

@@ -115,6 +115,25 @@ def test_data_that_is_drawn_after_prepare(seed: str, generator: str, late: list[
     assert trained_project(train=TABLES.format(seed=seed, generator=generator))[1] == late
 
 
+IN_PLACE = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8):
+    x = x + torch.randn_like(x)
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), x).backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_loop_goes_through_is_drawn_before_it(trained_project: Project) -> None:
+    """The noise of each step may differ between processes, and the rows may not."""
+    assert trained_project(train=IN_PLACE)[1] == ["late-draw"]
+
+
 FOLDS = """\
 import torch
 from torch.utils.data import DataLoader, random_split

@@ -352,6 +352,17 @@ def test_two_models_of_one_function_are_told_apart_by_their_variables() -> None:
     assert "model-prepared" in broken(first + left_out)
 
 
+def test_a_model_that_a_method_of_its_own_gives_back_is_the_same_one() -> None:
+    """Two variables for one model are told apart by the calls that make one."""
+    after = with_(
+        "model = nn.Linear(2, 2)\n", "model = nn.Linear(2, 2)\nnet = model.train()\nif len(data):\n    net = model\n"
+    )
+    after = after.replace("model, optimizer, loader = acc", "net, optimizer, loader = acc").replace(
+        "prepare(model,", "prepare(net,"
+    )
+    assert broken(after.replace("cross_entropy(model(x)", "cross_entropy(net(x)")) == set()
+
+
 def test_a_model_that_the_script_updates_without_an_optimizer_is_prepared() -> None:
     loop = """\
     for _ in range(9):

@@ -41,6 +41,7 @@ from .layout import (
     Unclear,
     across_rows,
     as_rows,
+    has_rows,
     held,
     holds_chosen,
     inner,
@@ -92,7 +93,7 @@ class Calls(Expressions):
         given = self._given(node)
         if origins(self.state.values.get(node.func), Role.MODEL):
             self.fed.setdefault(node, []).extend(given.layouts())
-            if self.seeds.models and any(_is_of_rows(inner(layout)) for layout in given.layouts()):
+            if self.seeds.models and any(has_rows(inner(layout)) for layout in given.layouts()):
                 return self._rows_for_rows(record, given)
         functions = self.reach.called(node)
         if functions:
@@ -474,12 +475,7 @@ def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assum
 
 
 def _rows_if_unclear(layout: Layout) -> Layout:
-    return Shard(0) if isinstance(layout, Unclear) and (layout.compared or not layout.joint) else layout
-
-
-def _is_of_rows(layout: Layout) -> bool:
-    """Whether a model that is given something gives rows for it: its rows, also beside a mean of their batch."""
-    return isinstance(layout, Shard) or (isinstance(layout, Unclear) and layout.compared)
+    return Shard(0) if isinstance(layout, Unclear) and (has_rows(layout) or not layout.joint) else layout
 
 
 def _is_one_row(layout: Layout) -> bool:

@@ -33,6 +33,7 @@ from .layout import (
     averaged,
     bent,
     beside,
+    compared,
     inner,
     is_count,
     join,
@@ -251,7 +252,7 @@ class Expressions(Memory):
             and reduces(right)
         ):
             return normalised(left)
-        lost = unclear((left, right))
+        lost = unclear((left, right), node)
         if lost is not None and kind == "Divide":
             own = left.near if isinstance(left, Unclear) else left.op if isinstance(left, Partial) else ""
             if own == "sum" and not isinstance(right, Replicated):
@@ -330,5 +331,5 @@ def _of_terms(left: Layout, right: Layout, kind: str, node: cst.CSTNode) -> Layo
         if kind == "Multiply" and one.op == "mean":
             return replace(one, op="sum")
     if isinstance(other, Shard):
-        return Unclear("it compares rows with a figure of their batch", node, joint=True, compared=True)
+        return compared(node)
     return bent(node, *(part for part in (left, right) if isinstance(part, Partial)))

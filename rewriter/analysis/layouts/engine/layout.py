@@ -167,6 +167,8 @@ class Unclear(Layout):
     """It has a value for each row, computed from that row and a figure of its batch."""
     counts: bool = False
     """It is computed from the number of rows, and from nothing else that differs."""
+    figure: bool = False
+    """It is what all rows make together, but for the largest or the smallest of them: a deviation, a norm, a median."""
 
 
 REPLICATED = Replicated()
@@ -414,7 +416,7 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
     mean = averaged(*held) if linear and len(held) == 2 else None
     if mean is not None:
         return mean
-    if (lost := unclear(held)) is not None:
+    if (lost := unclear(held, node)) is not None:
         return lost
     shards = [one for one in held if isinstance(one, (Shard, ShardRow, Partial, Shape))]
     whole = next((one for one in held if isinstance(one, Whole)), None)
@@ -448,7 +450,7 @@ def bent(node: cst.CSTNode, *factors: Partial) -> Unclear:
     return Unclear(reason, node, joint=True, bent=True)
 
 
-def unclear(held: Sequence[Layout]) -> Unclear | None:
+def unclear(held: Sequence[Layout], node: cst.CSTNode) -> Unclear | None:
     """What becomes of operands of which one is not known: the first such, with how the rows went into all of them."""
     first = next((one for one in held if isinstance(one, Unclear)), None)
     if first is None or len(held) == 1:
@@ -456,7 +458,19 @@ def unclear(held: Sequence[Layout]) -> Unclear | None:
     words = words_of(held)
     near = words.pop() if len(words) == 1 else "mixed" if words else ""
     counts = all(isinstance(one, Replicated) or is_count(one) for one in held)
+    if first.figure and any(isinstance(one, Shard) for one in held):
+        return replace(compared(node), near=near)
     return replace(first, per_row=False, near=near, counts=counts)
+
+
+def compared(node: cst.CSTNode) -> Unclear:
+    """What rows become that meet a figure of all of them."""
+    return Unclear("it compares rows with a figure of their batch", node, joint=True, compared=True)
+
+
+def has_rows(layout: Layout) -> bool:
+    """Whether a value has one for each row of a shard, be it beside a figure of their batch."""
+    return isinstance(layout, Shard) or (isinstance(layout, Unclear) and layout.compared)
 
 
 def is_count(layout: Layout) -> bool:
@@ -538,5 +552,5 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(one, Partial) and isinstance(other, Partial):
         return summed_and_averaged(node)
     if {type(one), type(other)} <= {Shard, Partial}:
-        return Unclear("it compares rows with a figure of their batch", node, joint=True, compared=True)
+        return compared(node)
     return Unclear("it joins values of different kinds", node)

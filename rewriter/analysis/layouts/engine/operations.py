@@ -263,9 +263,9 @@ def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Lay
         return figure("sum" if transfer.op == "sum" else "mean", operand)
     if transfer.op == "count":
         return Partial("sum", host=operand.host)
-    if asked is None and method_name(given.node) == "norm" and _is_euclidean(given):
-        return replace(_nonlinear(given), squared=figure("sum", operand))
-    return _nonlinear(given)
+    found = replace(_nonlinear(given), figure=transfer.op == "non-linear")
+    euclidean = asked is None and method_name(given.node) == "norm" and _is_euclidean(given)
+    return replace(found, squared=figure("sum", operand)) if euclidean else found
 
 
 def _is_euclidean(given: Arguments) -> bool:

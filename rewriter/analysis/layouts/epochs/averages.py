@@ -290,7 +290,7 @@ class _Loop:
         binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
         if binding is None or self.step.is_weighed(total):
             return False
-        divisors = by_constants(self.unit, binding, self.inside)
+        divisors = by_constants(self.state, self.unit, binding, self.inside)
         return self.step.has_fewer() and bool(divisors) and None not in divisors
 
     def _is_read_once(self, name: cst.Name) -> bool:
@@ -303,7 +303,7 @@ class _Loop:
         means = any(gather.reduction == "mean" for gather in plan.reduced[total])
         if binding is None or not means or not isinstance(self.loop, cst.For) or not self.step.has_fewer():
             return
-        divisor = next((d for d in by_constants(self.unit, binding, self.inside) if d is not None), None)
+        divisor = next((d for d in by_constants(self.state, self.unit, binding, self.inside) if d is not None), None)
         if divisor is not None:
             code = self.unit.names.module.code_for_node
             yield BatchFigure(Kind.SCALED, self.loop, total.node, binding.name, code(divisor))

@@ -485,6 +485,35 @@ def test_a_model_that_nothing_moves_is_put_where_the_batches_are(trained: Traine
     assert "teacher = torch.nn.Linear(8, 2).to(accelerator.device)\n" in text and findings == []
 
 
+IN_A_CLASS = """
+class Distilling:
+    def __init__(self, net, guide):
+        self.net, self.guide = net, guide
+
+    def loss(self, rows):
+        with torch.no_grad():
+            wanted = self.guide(rows)
+        return (self.net(rows) - wanted).pow(2).mean()
+
+class Blend(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(8, 2)
+
+    def forward(self, rows):
+        return self.first(rows)
+"""
+
+
+def test_one_that_a_trainers_method_runs_is_put_there_too(trained: Trained) -> None:
+    """The class around that call is no model: nothing else takes the teacher along."""
+    built = "teacher = Blend()\nmodel = torch.nn.Linear(8, 2)\ndistilling = Distilling(model, teacher)\n"
+    built += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    text, findings = trained(top=IN_A_CLASS, built=built, loss="loss = distilling.loss(x)")
+    assert "teacher = Blend().to(accelerator.device)\n" in text and findings == []
+    assert text.count(".to(accelerator.device)") == 1  # its layers, which its own method runs, are a part of it
+
+
 def test_one_that_the_script_moves_stays_as_it_is(trained: Trained) -> None:
     loss = "target = teacher(x).detach()\nloss = (model(x) - target).pow(2).mean()"
     text, _ = trained(built=f"{TEACHER}teacher.cuda()", loss=loss)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 Trained = Callable[..., tuple[str, list[str]]]
-LOSS = "out = model(x)\nother = model(x.flip(0))\nloss = {}"
+LOSS = "out = model(x)\nother = model(2 * x)\nloss = {}"
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,9 @@ LOSS = "out = model(x)\nother = model(x.flip(0))\nloss = {}"
         "torch.nn.functional.mse_loss(out - torch.mean(other), y)",
         "torch.nn.functional.relu(1 + (out - other.mean(dim=0))).mean()",
         "torch.nn.functional.mse_loss((out - other) / out.std(), y)",
+        "torch.nn.functional.mse_loss((out - other) / (out.var(0) + 1e-5).sqrt(), y)",
+        "torch.nn.functional.mse_loss(torch.sub(out, other.mean(0)), y)",
+        "torch.nn.functional.mse_loss(out, other.quantile(0.5, 0))",
         "torch.nn.functional.mse_loss(out - other.mean((0, 1)).detach(), y)",
         "relative(out, other)",
         "torch.nn.functional.mse_loss(out - centre, y)",
@@ -35,6 +38,9 @@ def test_a_figure_of_the_batch_beside_its_rows_is_told(loss: str, trained: Train
         "torch.nn.functional.mse_loss(out - other.mean(1, keepdim=True), y)",
         "torch.nn.functional.mse_loss(out, y) - 0.1 * other.mean()",
         "torch.nn.functional.mse_loss(out - other, y)",
+        "torch.nn.functional.mse_loss(out - out.max(), y)",
+        "(other * torch.nn.functional.mse_loss(out, y)).sum(1).mean()",
+        "torch.nn.functional.mse_loss(out / out.norm(dim=1, keepdim=True), y)",
         "(out - other).pow(2).mean() / 2",
     ],
 )

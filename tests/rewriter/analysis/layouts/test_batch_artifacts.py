@@ -121,7 +121,9 @@ UNDIVIDED = {
     "a number, at each batch": ("total += loss.item() / 32", "total", "`32` in each"),
     "the rows of the batch": ("total += loss.item() / len(x)", "total", "`len(x)` in each"),
     "those in a variable": ("n = x.shape[0]\n        total += loss.item() / n", "total", "`n` in each"),
+    "a number of a table": ("n = {'fit': 32}['fit']\n        total += loss.item() / n", "total", "`n` in each"),
     "the number of batches": ("total += loss.item() / len(loader)", "total", ""),
+    "twice as many": ("n = 2\n        n *= len(loader)\n        total += loss.item() / n", "total", ""),
 }
 
 

@@ -65,6 +65,8 @@ BY_CONSTANTS = {
     "a number": ("total += loss.item()", "print(total / 1000)", "sum"),
     "scaled before": ("total += loss.item()", "mean = 100 * total / 1000\nprint(mean)", "sum"),
     "a variable": ("value = loss.item()\ntotal += value", "scale = 50.0\nprint(total / scale)", "sum"),
+    "in a table": ("total += loss.item()", "scale = {'train': 50.0}\nprint(total / scale['train'])", "sum"),
+    "changed": ("total += loss.item()", "scale = 5\nscale += epoch\nprint(total / scale)", "mean"),
     "in place": ("total += loss.item()", "total /= 50\nprint(total)", "sum"),
     "and by the batches": ("total += loss.item()", "print(total / 1000 / len(loader))", "mean"),
     "and by the batches later": ("total += loss.item()", "kept = total / 10\nprint(kept / len(loader))", "mean"),
