@@ -29,7 +29,7 @@ from .findings import Finding, Severity
 from .planning.program_facts import ParsedModule, Understood, understand
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
-from .source import Source, SourceError, encode
+from .source import Source, SourceError, encode, invalid
 from .validation.diagnoses import Emitted, diagnoses
 
 
@@ -250,7 +250,7 @@ def _unreadable(source: Source, error: cst.ParserSyntaxError) -> SourceError:
             return SourceError(source.path, line, cause, "Indent by spaces alone (expand -i -t 8), then migrate")
         cause = f"Python reads this file, the parser of this tool does not: {error.message.partition(chr(10))[0]}"
         return SourceError(source.path, error.raw_line, cause, "Write that line in another way, then migrate")
-    return SourceError(source.path, line, f"not valid Python: {cause}", "Correct the syntax, then migrate")
+    return invalid(source.path, line, cause)
 
 
 def _options(config: Config) -> dict[str, str]:

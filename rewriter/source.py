@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -30,6 +31,13 @@ class SourceError(Exception):
         """One line: ``path:line: cause. remedy``."""
         place = f"{self.path}:{self.line}" if self.line else f"{self.path}"
         return f"{place}: {self.cause}. {self.remedy}{'.' if self.remedy else ''}".rstrip()
+
+
+def invalid(path: Path | str, line: int, message: str) -> SourceError:
+    """The error for a file that the Python which runs ``migrate`` cannot parse."""
+    version = ".".join(map(str, sys.version_info[:2]))
+    remedy = f"Correct the syntax; if that of a newer Python than {version} is meant, run migrate with that Python"
+    return SourceError(path, line, f"not valid Python: {message}", remedy)
 
 
 class Cells(Protocol):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..facts.computed_modules import ANY, asked_modules, asks
 from ..facts.module_paths import ENTRY, resolved
 from ..gate.prefilter import TORCH, parse
-from ..source import SourceError, decode, read_bytes
+from ..source import SourceError, decode, invalid, read_bytes
 
 if TYPE_CHECKING:
     from ..notebooks.document import Notebook
@@ -155,8 +155,7 @@ class Library:
                 if path in self.notebooks:
                     self.notebooks[path].check()
                 decode(data, given)  # which may give a better error message
-                remedy = "Correct the syntax, then migrate"
-                raise SourceError(given, error.lineno or 0, f"not valid Python: {error.msg}", remedy) from None
+                raise invalid(given, error.lineno or 0, error.msg) from None
             except (ValueError, RecursionError, MemoryError):
                 tree = ast.Module([], [])
             found = imports_of(tree, by_name=asks(data))

@@ -11,7 +11,7 @@ from ..config import Config, RawConfig, check_rules, check_word, final, load
 from ..facts.module_paths import ENTRY
 from ..findings import Severity
 from ..gate.prefilter import helps, syntax_error, trains
-from ..source import Source, SourceError, decode, discover
+from ..source import Source, SourceError, decode, discover, invalid
 from .entry_points import Map, by_itself, layout_of
 from .import_graph import File, Library, Program, absolute, follow, shortened
 from .migrations import Given, Migrations
@@ -209,7 +209,8 @@ class Surveyor:
             program = follow(self.library, entry)
         except SourceError as error:
             own = absolute(error.path) == absolute(entry)
-            if own != self._works(entry):  # an error in a script with work is reported when it is read
+            hidden = not own and b".backward(" in self.library.data(error.path)  # it may train, and cannot be looked at
+            if own != self._works(entry) or hidden:  # an error in a script with work is reported when it is read
                 self._refuse(error)
             return None
         if any(self._works(file.path) for file in program.files):
@@ -348,7 +349,7 @@ def _sound(path: Path, data: bytes) -> None:
     """Raise ``SourceError`` if a file is not text, or not Python."""
     decode(data, path)
     if error := syntax_error(data):
-        raise SourceError(path, error[0], f"not valid Python: {error[1]}", "Correct the syntax, then migrate")
+        raise invalid(path, *error)
 
 
 def _check_roles(raw: RawConfig) -> None:

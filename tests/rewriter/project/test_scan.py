@@ -786,3 +786,23 @@ def test_who_else_takes_a_wrapped_model_from_shared_code_is_named(look: Look) ->
     both = look(files, "train.py", "other.py")
     assert "accelerator.get_state_dict(model)" in changed(both)["other.py"]
     assert not [d for f in both.files for d in f.diagnoses if "also runs this" in d.message]
+
+
+NEWER = """\
+import torch
+
+
+def fit(net, rows):
+    for x in rows:
+        loss = net(x).mean()
+        loss.backward()
+    print(f"{rows["last"]!x}")
+"""
+
+
+@pytest.mark.parametrize("named", ["train.py", "."])
+def test_a_module_that_trains_and_cannot_be_read_is_no_reason_for_nothing_to_do(look: Look, named: str) -> None:
+    """The script itself trains nothing; a newer Python may read the module."""
+    survey = look({"train.py": "from fitting import fit\nfit(None, [])\n", "fitting.py": NEWER}, named)
+    (error,) = [error for error in survey.refused if error.path.name == "fitting.py"]
+    assert error.line == 8 and "run migrate with that Python" in error.remedy
