@@ -82,6 +82,9 @@ def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         kind = InsertBefore if store.side is Side.BEFORE else InsertAfter
         text = f"{store.object}.{facts.accelerator} = {facts.accelerator}"
         yield kind(ID, store.node, text, reason="the methods use it")
+    if facts.given_back is not None:
+        node, text = facts.given_back
+        yield InsertBefore(ID, node, text, reason="the methods read their device there")
     for read in facts.device_reads:
         if read.node not in handed:
             yield _read(facts, read)

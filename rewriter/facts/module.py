@@ -428,6 +428,8 @@ class ModuleFacts(NamedTuple):
     hand_downs: tuple[HandDown, ...] = ()
     handings: tuple[Handing, ...] = ()
     stores: tuple[Store, ...] = ()
+    given_back: tuple[cst.CSTNode, str] | None = None
+    """The assignment by which an object takes the accelerator's device, and the statement before which it goes."""
     spelled: Mapping[cst.CSTNode, str] = MappingProxyType({})
     """What the object is called in functions that read the accelerator from it: ``self`` for ``self.accelerator``."""
     behind: frozenset[cst.CSTNode] = frozenset()

@@ -33,6 +33,9 @@ class Way:
     """What the object is called, in code that reads the accelerator from it: ``self``."""
     early_stores: set[cst.FunctionDef] = field(default_factory=set)
     """Constructors whose base class needs the accelerator already."""
+    given_back: tuple[Unit, cst.CSTNode, str] | None = None
+    """Where an object takes the accelerator's device instead of what its base class has chosen: before which statement,
+    and in what words."""
     handed: bool = False
     """It is a global that exists only if the file is run as a script. A file that imports a function would not have it,
     so functions get it as an argument all the same."""

@@ -156,7 +156,7 @@ class Homes:
                 found.home = (unit, flagged)
                 found.handed = self._is_guarded(code, flagged.node)
                 return found
-        if home.gives:
+        if home.gives and self.given_back(way) is None:
             return found
         arguments: list[tuple[str, str]] = []
         for keyword, text in home.arguments:
@@ -186,6 +186,30 @@ class Homes:
             found.home = (unit, Home(first, Side.BEFORE, tuple(arguments), because, kept, ran_on=home.ran_on))
             found.handed = self._is_guarded(code, first)
         return found
+
+    def given_back(self, way: Way) -> tuple[Unit, cst.CSTNode, str] | None:
+        """
+        The assignment by which an object whose base class has chosen its device takes the accelerator's, and the
+        statement before which it goes, where the accelerator of a way is made above the object's constructor instead.
+
+        None where something else sets that attribute, or the script's own choice is asked for.
+        """
+        home = way.home
+        if home is None or not home[1].gives or home[1].arguments or home[1].side is not Side.BEFORE:
+            return None
+        unit, code = home[0], home[0].names.function(home[1].node)
+        target = cst.parse_expression(home[1].gives.partition(" =")[0])
+        method = self.holders.method(code) if self.holders.is_constructor(code) else None
+        bases = [base.method("__init__") for base in lineage(method[1])][1:] if method is not None else []
+        codes = {init.node for init in bases if init is not None}
+        if not isinstance(target, cst.Attribute) or not codes:
+            return None
+        known = {f.statement for f in self.fields if f.target.deep_equals(target) and f.code in codes}
+        for owner_ in {unit, *(self.holders.unit(init) for init in codes)}:
+            for assign in attribute_assignments(owner_.names, target):
+                if owner_.names.function(assign) in {code, *codes} and owner_.names.statement(assign) not in known:
+                    return None
+        return (unit, home[1].node, home[1].gives) if known else None
 
     def _is_guarded(self, code: Code, node: cst.CSTNode) -> bool:
         """Whether a statement is under ``if __name__ == "__main__"``, so that functions are handed what it makes."""

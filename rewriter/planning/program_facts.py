@@ -36,6 +36,7 @@ from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.random_evaluations import agreements
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
+from ..analysis.syntax.definitions import attribute_assignments
 from ..analysis.syntax.names import Names
 from ..analysis.syntax.scopes import ScopeKind
 from ..analysis.syntax.walk import descendants
@@ -51,7 +52,7 @@ from .accumulation import Window, window_of
 from .collected import Collected
 from .device_reads import vanishing
 from .early_draws import seeded_apart, too_early
-from .holders import Holders, receiver
+from .holders import Holders, base_call, receiver
 from .home import Homes, owner
 from .late_draws import too_late
 from .prepare import PreparePlan, plan
@@ -544,16 +545,30 @@ class _Analyses(ProgramFacts):
 
     def _existing_way(self) -> Way:
         way = Way()
+        early = set(self._before_kept())
         for unit in self.reach.units:
             for code, scope in unit.names.scopes.items():
                 if scope.kind in (ScopeKind.FUNCTION, ScopeKind.MODULE) and code in self.reach.reachable:
                     binding = scope.lookup(self.name)
                     if binding is not None and origins(self.state.binding(binding), Role.ACCELERATOR):
                         way.reaches.add(code)
-                    elif (kept := self._kept_by(unit, code)) is not None:
+                    elif code not in early and (kept := self._kept_by(unit, code)) is not None:
                         way.reaches.add(code)
                         way.spelled[code] = kept
         return way
+
+    def _before_kept(self) -> Iterator[Code]:
+        """What the constructor of a base class runs, where the object keeps the accelerator only after that."""
+        for unit in self.reach.units:
+            for init in unit.names.functions:
+                base = base_call(unit, init) if isinstance(init, cst.FunctionDef) else None
+                if base is None or not isinstance(init, cst.FunctionDef) or init.name.value != "__init__":
+                    continue
+                kept = cst.Attribute(cst.Name(receiver(init)), cst.Name(self.name))
+                stores = [a for a in attribute_assignments(unit.names, kept) if unit.names.function(a) is init]
+                if stores and all(unit.names.order(base) < unit.names.order(store) for store in stores):
+                    calls = (n for n in descendants(base) if isinstance(n, cst.Call))
+                    yield from (code for call in calls for f in self.reach.called(call) for code in self.reach.below(f))
 
     def _kept_by(self, unit: Unit, code: Code) -> str | None:
         """What a method calls the object that keeps the accelerator."""

@@ -160,6 +160,7 @@ class ReachedModule:
             hand_downs=tuple(h for u, h in way.hand_downs if u is unit),
             handings=tuple(h for u, h in way.handings if u is unit),
             stores=tuple(_stores(unit, way)),
+            given_back=way.given_back[1:] if way.given_back is not None and way.given_back[0] is unit else None,
             spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
             behind=frozenset(behind),
             ahead=ahead,

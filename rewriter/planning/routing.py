@@ -20,6 +20,7 @@ from ..facts.module import Prepare, Side
 from .accelerator_path import Way
 from .holders import base_call, lineage, receiver
 from .home import Homes, owner
+from .shared_code import derived_from
 from .signatures import Signatures
 
 
@@ -81,7 +82,10 @@ class Router:
             if higher.home is not None and left < lacking and way.reaches <= higher.reaches and rank < fewest:
                 best, fewest = find, rank
         lowest = self._lowest(needs, anchor, prepares)
-        return self._from(best(lowest) if best is not None else lowest, needs)
+        found = self._from(best(lowest) if best is not None else lowest, needs)
+        if best is not None and found.home is not None and not found.home[1].gives:
+            found.given_back = self.homes.given_back(way)
+        return found
 
     def _lacking(self, way: Way, needs: Iterable[Code], essential: Container[Code]) -> set[tuple[Code, str]]:
         """The code that must have the accelerator, or run after it is created, and does not."""
@@ -213,7 +217,7 @@ class Router:
         constructor = at_home and isinstance(home, cst.FunctionDef) and home.name.value == "__init__"
         shared = code in self.shared or method in self.shared
         inits = self.holders.inits(klass)
-        if (shared and not constructor and not self._makes_one(inits)) or (klass not in self.keepers and not at_home):
+        if (shared and not self._all_have_one(klass, inits, constructor)) or (not self._keeps(klass) and not at_home):
             return False  # whoever calls a shared method has made its object, but has not run another method
         if at_home:
             assert home is not None
@@ -230,9 +234,28 @@ class Router:
         way.spelled[code] = receiver(method)
         return True
 
-    def _makes_one(self, inits: list[cst.FunctionDef]) -> bool:
-        """Whether every object has an accelerator, made by itself where files outside the program construct it."""
-        return bool(inits) and all(init not in self.shared or init in self.optional for init in inits)
+    def _keeps(self, klass: Klass) -> bool:
+        """Whether all objects that have the methods of a class keep the accelerator."""
+        family = self.holders.family(klass) if klass not in self.keepers else []
+        return klass in self.keepers or (
+            bool(family) and all(any(base in self.keepers for base in lineage(made)) for made in family)
+        )
+
+    def _all_have_one(self, klass: Klass, inits: list[cst.FunctionDef], constructor: bool) -> bool:
+        """
+        Whether every object that has the methods of a class has an accelerator: also those that files outside the
+        program construct, of this class or of one that derives from it.
+
+        Args:
+            klass: the class.
+            inits: the constructors of the objects that the program makes.
+            constructor: whether these make the accelerator themselves; else they make one where they are given none.
+        """
+        derived = (other.method("__init__") for other in derived_from(self.reach, klass))
+        others = {init.node for init in derived if init is not None} - set(inits)
+        if not all(code in self.optional for code in others if code in self.shared):
+            return False
+        return constructor or (bool(inits) and all(i not in self.shared or i in self.optional for i in inits))
 
     def _runs_after(self, method: cst.FunctionDef, home: Code) -> bool:
         """Whether a method runs in the method that makes the accelerator, and nowhere before it."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
-from ..analysis.dataflow.values import State, Unit, origins
-from ..analysis.syntax.nodes import is_docstring, parameters
+from ..analysis.dataflow.values import Klass, State, Unit, origins
+from ..analysis.syntax.nodes import FunctionNode, is_docstring, parameters
 from ..facts.module_paths import ENTRY
 from ..facts.roles import Role
 from ..findings import Finding, Severity
@@ -16,14 +16,76 @@ from ..findings import Finding, Severity
 
 def shared_code(reach: Reach) -> dict[Code, str]:
     """The functions that files outside the program reach, each with one of those files."""
+    used = [
+        (unit, function, user)
+        for unit in reach.units
+        for function in unit.names.functions
+        if unit.place.shared and (user := used_elsewhere(unit, function)) is not None
+        if not _starts(reach, unit, function)
+    ]
+    others = _had_elsewhere(reach, [function for _, function, _ in used])
     found: dict[Code, str] = {}
-    for unit in reach.units:
-        for function in unit.names.functions if unit.place.shared else ():
-            user = used_elsewhere(unit, function)
-            if user is not None and not _starts(reach, unit, function):
-                for code in reach.below(function):
+    for unit, function, user in used:
+        klass = _class_of(unit, function)
+        if klass is None or not others.isdisjoint(derived_from(reach, klass)):
+            for code in reach.below(function):
+                found.setdefault(code, user)
+    for klass, user in _made_elsewhere(reach, others):
+        for base in klass.lineage():
+            for method in getattr(base.node.body, "body", ()):
+                for code in reach.below(method) if isinstance(method, cst.FunctionDef) else ():
                     found.setdefault(code, user)
     return found
+
+
+def _made_elsewhere(reach: Reach, others: Iterable[Klass]) -> Iterator[tuple[Klass, str]]:
+    """The classes of which only files outside the program make objects, each with one of those files: what their
+    methods call of their bases is not seen here."""
+    made = {thing for record in reach.state.calls.values() for thing in record.callees if isinstance(thing, Klass)}
+    inside = {base for klass in made for base in klass.lineage()}
+    for klass in others:
+        shared = klass.unit.place.shared
+        if klass not in inside and (user := shared.get(klass.node.name.value, shared.get("*"))) is not None:
+            yield klass, user
+
+
+def _had_elsewhere(reach: Reach, used: Sequence[FunctionNode]) -> set[Klass]:
+    """
+    The classes of which files outside the program may have objects.
+
+    They name the class, a module makes one as it is imported, or a function that they use makes one. A method of
+    another class only shares its name with what they call: ``trainer.train()``.
+    """
+    classes = [(unit, klass) for unit in reach.units for klass in unit.classes.values()]
+    found = {klass for unit, klass in classes if not unit.place.shared.keys().isdisjoint(("*", klass.node.name.value))}
+    made: dict[Code, set[Klass]] = {}
+    for record in reach.state.calls.values():
+        given = {thing for thing in record.callees if isinstance(thing, Klass)}
+        made.setdefault(record.unit.names.function(record.node), set()).update(given)
+    found.update(*(made.get(unit.names.module, set()) for unit in reach.units[1:]))
+    while True:
+        running = {
+            code
+            for function in used
+            if (klass := _class_of(reach.unit(function), function)) is None
+            or not found.isdisjoint(derived_from(reach, klass))
+            for code in reach.below(function)
+        }
+        more = {klass for code in running for klass in made.get(code, ())} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _class_of(unit: Unit, function: FunctionNode) -> Klass | None:
+    """The class of which a function is a method, or is inside one; None for the function of a module."""
+    around = (n for n in (function, *unit.names.ancestors(function)) if isinstance(n, cst.ClassDef))
+    return next((unit.classes[node] for node in around if node in unit.classes), None)
+
+
+def derived_from(reach: Reach, klass: Klass) -> set[Klass]:
+    """A class, and those of the program that derive from it."""
+    return {other for unit in reach.units for other in unit.classes.values() if klass in other.lineage()}
 
 
 def may_be_given(reach: Reach, shared: Mapping[Code, str], code: Code) -> set[Code]:

@@ -778,3 +778,87 @@ def test_a_function_inside_another_one_reads_what_that_is_handed(step: str, run:
     assert not findings
     assert "def fit(net, rows, optimizer, accelerator):" in after["train.py"]
     assert "accelerator.backward(" in after["train.py"]
+
+
+BASE = """\
+import torch
+
+
+class Base:
+    def __init__(self, rows):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.rows = rows
+        self.net = None
+
+    def keep(self):
+        torch.save(self.net.state_dict(), "net.pt")
+
+
+class Other(Base):
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.net = torch.nn.Linear(4, 1).to(self.device)
+
+    def train(self):
+        return [self.net(x.to(self.device)).mean().item() for x in self.rows]
+"""
+DERIVED = """\
+import torch
+from settings import Base
+
+
+class Trainer(Base):
+    def __init__(self, rows, net):
+        super().__init__(rows)
+        self.net = net.to(self.device)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1)
+
+    def train(self):
+        for x in self.rows:
+            self.optimizer.zero_grad()
+            with torch.amp.autocast(self.device.type):
+                loss = self.net(x.to(self.device)).square().mean()
+            loss.backward()
+            self.optimizer.step()
+"""
+DERIVES = """\
+import torch
+from torch.utils.data import DataLoader
+from trainer import Trainer
+
+
+def main():
+    torch.manual_seed(0)
+    rows = DataLoader(torch.ones(8, 4), 4)
+    trainer = Trainer(rows, torch.nn.Linear(4, 1))
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_device_that_a_base_class_chooses_becomes_the_accelerators_in_the_object(run: Run) -> None:
+    """The model and the loader are built above the constructor, so the accelerator is made there."""
+    after, findings = run(DERIVES, BASE, trainer=DERIVED)
+    assert findings == [] and set(after) == {"train.py", "trainer.py"}
+    assert "    accelerator = Accelerator()\n    rows = " in after["train.py"]
+    assert "    def __init__(self, rows, net, accelerator):\n        super().__init__(rows)\n" in after["trainer.py"]
+    assert "        self.device = accelerator.device\n        self.optimizer = " in after["trainer.py"]
+    assert "with torch.amp.autocast(self.device.type):" in after["trainer.py"]
+
+
+def test_a_method_of_another_class_only_shares_its_name_with_what_others_call(run: Run) -> None:
+    other = "from settings import Other\n\nother = Other([])\nother.train()\n"
+    after, findings = run(DERIVES, BASE, trainer=DERIVED, other=other)
+    assert findings == [] and set(after) == {"train.py", "trainer.py"}
+
+
+def test_what_a_base_class_does_stays_for_the_objects_of_others(run: Run) -> None:
+    """`Other` has no accelerator: a `keep` that reads one would fail there."""
+    other = "from settings import Other\n\nother = Other([])\nother.train()\nother.keep()\n"
+    train = DERIVES.replace("trainer.train()\n", "trainer.train()\n    trainer.keep()\n")
+    after, findings = run(train, BASE, trainer=DERIVED, other=other)
+    assert findings == [] and "self.accelerator" not in after["settings.py"]
+    assert "        if PartialState().is_main_process:\n            torch.save(" in after["settings.py"]
