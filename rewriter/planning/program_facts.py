@@ -499,7 +499,8 @@ class _Analyses(ProgramFacts):
             needs.update(dict.fromkeys(holders.inits(klass)))
             own.update(dict.fromkeys(holders.inits(klass)))
         for klass in self._trainers(holders, plan_):
-            self.trainers.update(init for init in holders.inits(klass) if self._may_make_one(init))
+            makers = holders.inits(klass) or self._builders(holders, klass, own)
+            self.trainers.update(init for init in makers if self._may_make_one(init))
         self.optional |= self.trainers
         guards = frozenset(code for code in needs if code not in own)
         homes = Homes(
@@ -530,6 +531,11 @@ class _Analyses(ProgramFacts):
         values = {field.value for field in self.fields}
         sites = self.reach.sites(code)
         return bool(sites) and all(site in values for site in sites)
+
+    def _builders(self, holders: Holders, klass: Klass, codes: Iterable[Code]) -> list[cst.FunctionDef]:
+        """The methods that build the objects of a class which has no constructor, for some of its methods."""
+        methods = [found[0] for code in codes if (found := holders.method(code)) is not None and found[1] is klass]
+        return [one for method in methods if (one := holders.builder(method, klass)) is not None]
 
     def _may_make_one(self, init: cst.FunctionDef) -> bool:
         """Whether a constructor that others call may make an accelerator for them: not where they choose the device."""

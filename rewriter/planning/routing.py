@@ -175,7 +175,7 @@ class Router:
                 and not self._sees(code, way)
                 and not self.holders.inits(method[1])
             ):
-                return self._handed_to(code, method[0], way, trail)
+                return self._handed_to(code, method[0], way, trail) or self._kept_since(code, *method, way, trail)
             if kept or not self._sees(code, way):
                 return kept
         if self._sees(code, way):
@@ -226,6 +226,20 @@ class Router:
                 way.stores[init] = self.holders.unit(init)
                 if method.name.value == "__init__" or self._runs_in(method, init):
                     way.early_stores.add(init)
+        way.reaches.add(code)
+        way.spelled[code] = receiver(method)
+        return True
+
+    def _kept_since(self, code: Code, method: cst.FunctionDef, klass: Klass, way: Way, trail: tuple[Code, ...]) -> bool:
+        """Let a method read the accelerator from its object, where another method that has run before is handed it."""
+        builder = self.holders.builder(method, klass)
+        if builder is None or not (self._changes or builder in way.stores):
+            return False
+        if not self._reach(builder, way, (*trail, code)):
+            return False
+        if code is not method and not self._inner(code, method, klass, way, (*trail, code)):
+            return False
+        way.stores[builder] = self.holders.unit(builder)
         way.reaches.add(code)
         way.spelled[code] = receiver(method)
         return True

@@ -192,6 +192,9 @@ class Signatures:
             index = None  # it is required: after a parameter that has a default it can be keyword-only alone
         makes = first_statement(code) if optional else None
         arguments = self._said_by(code, sites, shift, way) if optional else ()
+        alone_on_cpu = bound and way.home is not None and way.home[1].ran_on == "cpu"
+        if optional and alone_on_cpu and not arguments:
+            arguments = (("cpu", "True"),)  # where others build such objects nothing is moved to a GPU
         way.hand_downs.append((unit, HandDown(code, param, index, makes, arguments)))
         place = index - shift if index is not None and alone and not optional else None
         handed = {handing.call for _, handing in way.handings} if not alone else ()

@@ -648,6 +648,49 @@ def test_a_trainer_that_others_construct_makes_an_accelerator_for_them(look: Loo
     assert "self.accelerator.backward(loss)" in after["trainer.py"]
 
 
+SET_UP = TRAINER.replace("def __init__", "def set_up").replace(
+    "        if self.gpu:\n            self.net.cuda()\n", ""
+)
+SETS_UP = TRAINS.replace("trainer = Trainer(args)", "trainer = Trainer()\ntrainer.set_up(args)").replace(
+    "        x = x.cuda() if args.gpu else x\n", ""
+)
+SHOWS = "import torch\nfrom trainer import Trainer\nt = Trainer()\nt.set_up(None)\nprint(t.net(torch.ones(8)))\n"
+
+
+def test_a_method_that_builds_objects_is_handed_it_as_a_constructor_is(look: Look) -> None:
+    files = {"train.py": SETS_UP, "trainer.py": SET_UP, "rows.py": "rows = []\n", "show.py": SHOWS}
+    survey = look(files, "train.py")
+    assert not [found for found in findings(survey) if found[1] == "shared-module"]
+    after = changed(survey)
+    assert "trainer.set_up(args, accelerator=accelerator)\n" in after["train.py"]
+    assert "trainer.step(x)" in after["train.py"]
+    head = "    def set_up(self, options, accelerator=None):\n        if accelerator is None:\n"
+    made = "            accelerator = Accelerator(cpu=True)\n        self.accelerator = accelerator\n"
+    assert head + made in after["trainer.py"], "what another script builds stays on the CPU, as it was"
+    assert "self.accelerator.backward(loss)" in after["trainer.py"]
+    assert not look({**files, **after}, "train.py").files
+
+
+def test_a_method_that_is_called_in_each_turn_builds_nothing(look: Look) -> None:
+    trains = SETS_UP.replace("trainer.set_up(args)\n", "").replace(
+        "    for x in loader", "    trainer.set_up(args)\n    for x in loader"
+    )
+    files = {"train.py": trains, "trainer.py": SET_UP, "rows.py": "rows = []\n", "show.py": SHOWS}
+    survey = look(files, "train.py")
+    assert changed(survey) == {}
+    assert ("trainer.py", "shared-module") in findings(survey)
+
+
+def test_a_method_that_does_not_run_in_any_case_before_builds_nothing(look: Look) -> None:
+    step = "self.optimizer.zero_grad()\n        loss = self.net(x)"
+    trainer = SET_UP.replace(step, "net = self.net if self.lit else None\n        loss = net(x)")
+    trainer = trainer.replace("        self.optimizer.step()\n", "").replace(
+        "class Trainer:", "class Trainer:\n    lit = 0"
+    )
+    files = {"train.py": SETS_UP, "trainer.py": trainer, "rows.py": "rows = []\n", "show.py": SHOWS}
+    assert changed(look(files, "train.py")) == {}
+
+
 def test_one_whose_device_the_others_choose_makes_none(look: Look) -> None:
     """An accelerator that it made itself would be on another device than what they hand to it."""
     trainer = TRAINER.replace("options", "lr, device").replace("options.gpu", "True")
