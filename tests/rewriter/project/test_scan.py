@@ -691,6 +691,58 @@ def test_a_method_that_does_not_run_in_any_case_before_builds_nothing(look: Look
     assert changed(look(files, "train.py")) == {}
 
 
+FITTING = """\
+import torch
+
+
+class Fitting(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, width){place}
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def fit(self, loader):
+        for x in loader:
+            self.optimizer.zero_grad()
+            self(x{place}).square().mean().backward()
+            self.optimizer.step()
+"""
+BUILDS = "from fitting import Fitting\n\n\ndef build():\n    return Fitting(2)\n"
+FITS = """\
+from torch.utils.data import DataLoader
+from builds import build
+from rows import rows
+
+net = build(){place}
+net.fit(DataLoader(rows, batch_size=4))
+"""
+OTHERS = {
+    "it builds one": ("import torch\nfrom fitting import Fitting\nprint(Fitting(2)(torch.ones(8)))\n", "", "", True),
+    "the class places it": ("from fitting import Fitting\nprint(Fitting(2))\n", ".cuda()", "", True),
+    "it trains one": ("from fitting import Fitting\nfrom rows import rows\nFitting(2).fit(rows)\n", "", "", False),
+    "the script places it": ("from fitting import Fitting\nprint(Fitting(2))\n", "", ".cuda()", False),
+}
+
+
+@pytest.mark.parametrize(("other", "inside", "outside", "given"), OTHERS.values(), ids=OTHERS)
+def test_a_module_that_trains_itself_and_that_another_script_builds(
+    other: str, inside: str, outside: str, given: bool, look: Look
+) -> None:
+    files = {"fitting.py": FITTING.format(place=inside), "builds.py": BUILDS, "rows.py": "rows = []\n"}
+    survey = look({**files, "train.py": FITS.format(place=outside), "other.py": other}, "train.py")
+    after = changed(survey)
+    assert bool(after) == given
+    if given:
+        device = "" if inside else "cpu=True"
+        made = f"        if accelerator is None:\n            accelerator = Accelerator({device})\n"
+        assert f"def __init__(self, width, accelerator=None):\n{made}" in after["fitting.py"]
+        assert "accelerator.backward(" in after["fitting.py"]
+        assert "Fitting(2, accelerator=accelerator)" in after["builds.py"]
+
+
 def test_one_whose_device_the_others_choose_makes_none(look: Look) -> None:
     """An accelerator that it made itself would be on another device than what they hand to it."""
     trainer = TRAINER.replace("options", "lr, device").replace("options.gpu", "True")
