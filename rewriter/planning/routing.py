@@ -41,7 +41,9 @@ class Router:
         self.optional = optional
         """Those of them that may get the accelerator as a last parameter, and make one where it is not given."""
         self.holders = homes.holders
-        self.signatures = Signatures(self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional)
+        self.signatures = Signatures(
+            self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional, homes.placing
+        )
         self.keepers = keepers
         """Classes whose objects keep the accelerator."""
         self.guards = guards

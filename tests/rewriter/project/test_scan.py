@@ -665,8 +665,8 @@ def test_a_method_that_builds_objects_is_handed_it_as_a_constructor_is(look: Loo
     assert "trainer.set_up(args, accelerator=accelerator)\n" in after["train.py"]
     assert "trainer.step(x)" in after["train.py"]
     head = "    def set_up(self, options, accelerator=None):\n        if accelerator is None:\n"
-    made = "            accelerator = Accelerator(cpu=True)\n        self.accelerator = accelerator\n"
-    assert head + made in after["trainer.py"], "what another script builds stays on the CPU, as it was"
+    made = "            accelerator = Accelerator(device_placement=False)\n        self.accelerator = accelerator\n"
+    assert head + made in after["trainer.py"], "what another script builds stays where that has it"
     assert "self.accelerator.backward(loss)" in after["trainer.py"]
     assert not look({**files, **after}, "train.py").files
 
@@ -723,7 +723,7 @@ OTHERS = {
     "it builds one": ("import torch\nfrom fitting import Fitting\nprint(Fitting(2)(torch.ones(8)))\n", "", "", True),
     "the class places it": ("from fitting import Fitting\nprint(Fitting(2))\n", ".cuda()", "", True),
     "it trains one": ("from fitting import Fitting\nfrom rows import rows\nFitting(2).fit(rows)\n", "", "", False),
-    "the script places it": ("from fitting import Fitting\nprint(Fitting(2))\n", "", ".cuda()", False),
+    "the script places it": ("from fitting import Fitting\nprint(Fitting(2))\n", "", ".cuda()", True),
 }
 
 
@@ -736,7 +736,7 @@ def test_a_module_that_trains_itself_and_that_another_script_builds(
     after = changed(survey)
     assert bool(after) == given
     if given:
-        device = "" if inside else "cpu=True"
+        device = "" if inside else "device_placement=False"
         made = f"        if accelerator is None:\n            accelerator = Accelerator({device})\n"
         assert f"def __init__(self, width, accelerator=None):\n{made}" in after["fitting.py"]
         assert "accelerator.backward(" in after["fitting.py"]
