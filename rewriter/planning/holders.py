@@ -17,6 +17,7 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, decorators
 from ..analysis.syntax.nodes import positional
+from ..analysis.syntax.walk import descendants
 from ..facts.torch_api import questions
 
 
@@ -73,6 +74,71 @@ class Holders:
             found[init] = None
         return list(found)
 
+    def builder(self, method: cst.FunctionDef, klass: Klass) -> cst.FunctionDef | None:
+        """
+        The method that builds objects without a constructor, ``net.initialize(options)``: it runs once for each before
+        another method, because it alone sets what that reads.
+        """
+        return next((one for one in self._run_before(method, klass) if self._is_called_once(one)), None)
+
+    def _is_called_once(self, method: cst.FunctionDef) -> bool:
+        """Whether a method is called on objects, and not in a loop."""
+        sites = [self.state.calls[site] for site in self.reach.sites(method)]
+        by_class = (t for site in sites for t in (site.receiver.things if site.receiver is not None else ()))
+        looped = any(self.reach.loops(site.node, site.unit) for site in sites)
+        return bool(sites) and not looped and not any(isinstance(thing, Klass) for thing in by_class)
+
+    def _run_before(self, method: cst.FunctionDef, klass: Klass) -> list[cst.FunctionDef]:
+        """The methods that an object without a constructor has run before another one, those that need no other first:
+        what it reads, ``self.net``, they alone set."""
+        made = self.family(klass)
+        if not made or any(self.init(one) is not None or one.role is not None for one in made):
+            return []
+        if not self._laid_open.isdisjoint(other for one in made for other in lineage(one)):
+            return []
+        found: dict[cst.FunctionDef, None] = {}
+        pending = [method]
+        for one in pending:
+            needed = [
+                setter for setter in self._needs(one, tuple(made)) if setter not in found and setter is not method
+            ]
+            found.update(dict.fromkeys(needed))
+            pending += needed
+        return sorted(found, key=lambda one: bool(self._needs(one, tuple(made))))
+
+    def _needs(self, method: cst.FunctionDef, made: tuple[Klass, ...]) -> list[cst.FunctionDef]:
+        """The other methods that alone set an attribute which a method reads of its object, whatever it is asked."""
+        setters, unit = self._setters(made), self.unit(method)
+        own = (node for node in self._own(method) if unit.names.function(node) is method)
+        named = (node for node in own if not _is_target(unit, node))
+        read = {node.attr.value for node in named if next(unit.names.enclosing(node, *_CHOICES), None) is None}
+        alone = (setters[name][0] for name in sorted(read) if len(setters.get(name, ())) == 1)
+        return [one for one in dict.fromkeys(alone) if isinstance(one, cst.FunctionDef) and one is not method]
+
+    def _setters(self, made: tuple[Klass, ...]) -> dict[str, list[Code]]:
+        """By attribute, the code that sets it: of objects of some classes, and of any others."""
+
+        def find() -> dict[str, list[Code]]:
+            classes = {other.node for one in made for other in lineage(one)}
+            found: dict[str, dict[Code, None]] = {}
+            for unit in self.reach.units:
+                for node in unit.names.every(cst.Attribute):
+                    if isinstance(node, cst.Attribute) and _is_target(unit, node):
+                        around = self.method(unit.names.function(node))
+                        if around is not None and around[1].node not in classes and _is_receiver(node, around[0]):
+                            continue  # an attribute of another class
+                        own = around is not None and _is_receiver(node, around[0])
+                        setter: Code = around[0] if around is not None and own else unit.names.module
+                        found.setdefault(node.attr.value, {})[setter] = None
+            return {name: list(setters) for name, setters in found.items()}
+
+        return self.state.once((Holders._setters, made), find)
+
+    def _own(self, method: cst.FunctionDef) -> Iterator[cst.Attribute]:
+        """The attributes of its own object that a method names."""
+        nodes = (node for node in descendants(method) if isinstance(node, cst.Attribute))
+        return (node for node in nodes if _is_receiver(node, method))
+
     @cached_property
     def _laid_open(self) -> frozenset[Klass]:
         """The classes of objects of which all attributes are read or saved: ``vars(args)``, ``pickle.dump(args)``."""
@@ -103,6 +169,9 @@ class Holders:
         return self.reach.unit(code)
 
 
+_CHOICES = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation)
+
+
 def lineage(klass: Klass) -> Iterator[Klass]:
     """A class and all its bases in the program."""
     yield klass
@@ -121,6 +190,22 @@ def _is_set(unit: Unit, attributes: cst.Attribute) -> bool:
     """``self.__dict__.update(options)``, ``self.__dict__["name"]``: what else is in it does not matter."""
     around = unit.names.parents.get(attributes)
     return isinstance(around, cst.Subscript) or (isinstance(around, cst.Attribute) and around.attr.value == "update")
+
+
+def _is_receiver(node: cst.Attribute, method: cst.FunctionDef) -> bool:
+    return isinstance(node.value, cst.Name) and node.value.value == receiver(method)
+
+
+def _is_target(unit: Unit, node: cst.Attribute) -> bool:
+    """Whether an attribute is set, and not read: also one of several."""
+    around = unit.names.parents.get(node)
+    while isinstance(around, (cst.Element, cst.Tuple, cst.List)):
+        around = unit.names.parents.get(around)
+    if isinstance(around, cst.For):
+        return around.target is node or node in set(descendants(around.target))
+    if isinstance(around, cst.AnnAssign):
+        return around.target is node
+    return isinstance(around, (cst.AssignTarget, cst.AugAssign))
 
 
 def receiver(method: cst.FunctionDef) -> str:

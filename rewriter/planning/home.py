@@ -54,6 +54,8 @@ class Homes:
     """The condition under which a script that names no device keeps to the CPU."""
     moves: bool = False
     """The script moves something to a device."""
+    placing: tuple[Code, ...] = ()
+    """Code that names a device, or moves something to one."""
     reads: frozenset[str] = frozenset()
     """Further names that the constructor's arguments read."""
     stamps: frozenset[Code] = frozenset()

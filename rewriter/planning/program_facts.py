@@ -495,12 +495,17 @@ class _Analyses(ProgramFacts):
             if not self._is_replaced(code):
                 needs[code] = own[code] = None
         holders = Holders(self.state, self.reach)
+        placing = [unit.names.function(p.node) for unit, part in collected.items() for p in part.placements]
+        placing += [*(owner(name) for _, name in self.devices), *(field.code for field in self.fields)]
         keepers = {found[1]: None for code in own if code in essential and (found := holders.method(code)) is not None}
         for klass in keepers:
             needs.update(dict.fromkeys(holders.inits(klass)))
             own.update(dict.fromkeys(holders.inits(klass)))
         for klass in self._trainers(holders, plan_):
-            self.trainers.update(init for init in holders.inits(klass) if self._may_make_one(init))
+            makers = holders.inits(klass) or self._builders(holders, klass, own)
+            if klass.role is Role.MODEL:
+                makers = self._of_module(holders, klass, own)
+            self.trainers.update(init for init in makers if self._may_make_one(init))
         self.optional |= self.trainers
         guards = frozenset(code for code in needs if code not in own)
         homes = Homes(
@@ -514,6 +519,7 @@ class _Analyses(ProgramFacts):
             marked=frozenset(marked | {call for _, call in self.draws}),
             flag=self.flag,
             moves=any(p.move in _MOVES for part in collected.values() for p in part.placements),
+            placing=tuple(dict.fromkeys(placing)),
             reads=frozenset().union(*(found.names for found in (self.precision, self.window) if found is not None)),
             starts=self.hand.starts if self.hand is not None else (),
             constructor=self.hand.constructor() if self.hand is not None else (),
@@ -531,6 +537,18 @@ class _Analyses(ProgramFacts):
         values = {field.value for field in self.fields}
         sites = self.reach.sites(code)
         return bool(sites) and all(site in values for site in sites)
+
+    def _builders(self, holders: Holders, klass: Klass, codes: Iterable[Code]) -> list[cst.FunctionDef]:
+        """The methods that build the objects of a class which has no constructor, for some of its methods."""
+        methods = [found[0] for code in codes if (found := holders.method(code)) is not None and found[1] is klass]
+        return [one for method in methods if (one := holders.builder(method, klass)) is not None]
+
+    def _of_module(self, holders: Holders, klass: Klass, codes: Iterable[Code]) -> list[cst.FunctionDef]:
+        """The methods of a module of torch that train it, where no other file trains with it."""
+        methods = {found[0]: found[1] for code in codes if (found := holders.method(code)) is not None}
+        mine = [method for method, owner_ in methods.items() if owner_ is klass]
+        named = any(m.name.value in self.reach.unit(m).place.shared for m in mine if m.name.value != "__init__")
+        return [] if named else mine
 
     def _may_make_one(self, init: cst.FunctionDef) -> bool:
         """Whether a constructor that others call may make an accelerator for them: not where they choose the device."""

@@ -42,7 +42,9 @@ class Router:
         self.optional = optional
         """Those of them that may get the accelerator as a last parameter, and make one where it is not given."""
         self.holders = homes.holders
-        self.signatures = Signatures(self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional)
+        self.signatures = Signatures(
+            self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional, homes.placing
+        )
         self.keepers = keepers
         """Classes whose objects keep the accelerator."""
         self.guards = guards
@@ -179,7 +181,7 @@ class Router:
                 and not self._sees(code, way)
                 and not self.holders.inits(method[1])
             ):
-                return self._handed_to(code, method[0], way, trail)
+                return self._handed_to(code, method[0], way, trail) or self._kept_since(code, *method, way, trail)
             if kept or not self._sees(code, way):
                 return kept
         if self._sees(code, way):
@@ -256,6 +258,20 @@ class Router:
         if not all(code in self.optional for code in others if code in self.shared):
             return False
         return constructor or (bool(inits) and all(i not in self.shared or i in self.optional for i in inits))
+
+    def _kept_since(self, code: Code, method: cst.FunctionDef, klass: Klass, way: Way, trail: tuple[Code, ...]) -> bool:
+        """Let a method read the accelerator from its object, where another method that has run before is handed it."""
+        builder = self.holders.builder(method, klass)
+        if builder is None or not (self._changes or builder in way.stores):
+            return False
+        if not self._reach(builder, way, (*trail, code)):
+            return False
+        if code is not method and not self._inner(code, method, klass, way, (*trail, code)):
+            return False
+        way.stores[builder] = self.holders.unit(builder)
+        way.reaches.add(code)
+        way.spelled[code] = receiver(method)
+        return True
 
     def _runs_after(self, method: cst.FunctionDef, home: Code) -> bool:
         """Whether a method runs in the method that makes the accelerator, and nowhere before it."""

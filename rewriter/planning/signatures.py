@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
 import libcst as cst
@@ -18,7 +18,7 @@ from ..facts.module import HandDown, Handing
 from ..facts.roles import TENSORS, Origin, Role
 from .accelerator_path import Way
 from .computed_names import called_by_computed_names
-from .holders import Holders
+from .holders import Holders, lineage
 from .shared_code import first_statement, used_elsewhere
 
 _HARMLESS = frozenset({"no_grad", "inference_mode", "enable_grad", "staticmethod", "classmethod"})
@@ -37,12 +37,15 @@ class Signatures:
         starts: Sequence[Start],
         shared: Container[Code],
         optional: Container[Code],
+        placing: Iterable[Code],
     ) -> None:
         self.state, self.reach, self.holders, self.name = state, reach, holders, name
         self.shared = shared
         """Functions that files outside the program call as well."""
         self.optional = optional
         """Those of them that may get it as a last parameter which nobody else has to give."""
+        self.placing = list(placing)
+        """Code that names a device, or moves something to one."""
         self.starts = starts
         """Where a script that distributes itself joins its processes."""
         self._values_of: dict[Thing, list[cst.CSTNode]] = {}
@@ -192,6 +195,8 @@ class Signatures:
             index = None  # it is required: after a parameter that has a default it can be keyword-only alone
         makes = first_statement(code) if optional else None
         arguments = self._said_by(code, sites, shift, way) if optional else ()
+        if optional and not arguments and method is not None and not self._places(method[1]):
+            arguments = (("device_placement", "False"),)  # who else builds such objects places them
         way.hand_downs.append((unit, HandDown(code, param, index, makes, arguments)))
         place = index - shift if index is not None and alone and not optional else None
         handed = {handing.call for _, handing in way.handings} if not alone else ()
@@ -204,6 +209,11 @@ class Signatures:
             (way.replaced if of_device else way.given_up).add(binding)
             self._drop_numbers(code, sites, shift, way, param)
         way.reaches.add(code)
+
+    def _places(self, klass: Klass) -> bool:
+        """Whether the methods of a class name a device, or move something."""
+        methods = (found[1] for code in self.placing if (found := self.holders.method(code)) is not None)
+        return any(other in lineage(klass) or klass in lineage(other) for other in methods)
 
     def _said_by(
         self, code: cst.FunctionDef, sites: list[cst.Call], shift: int, way: Way

@@ -39,7 +39,7 @@ class Import(NamedTuple):
     guarded: bool
     """It may fail: it is under a ``try``."""
     call: str = ""
-    """Of an import by a text: the call."""
+    """Of an import by a text whose module is used: the call."""
 
 
 class Missing(NamedTuple):
@@ -275,8 +275,10 @@ def imports_of(tree: ast.Module, *, by_name: bool) -> Iterator[Import]:
             yield Import("." * node.level + (node.module or ""), names, node.lineno, guarded)
         for call in _calls(node) if asked else ():
             names = asked.get(call, ())
+            tried = guarded and isinstance(node, ast.Expr) and node.value is call  # it asks whether there is one
             for name in names:
-                yield Import(name, (), call.lineno, guarded or len(names) > 1 or ANY in name, ast.unparse(call))
+                text = ast.unparse(call) if not tried else ""
+                yield Import(name, (), call.lineno, guarded or len(names) > 1 or ANY in name, text)
         if isinstance(node, ast.If) and _types_only(node.test):
             pending.extend((child, guarded) for child in node.orelse)
             continue
@@ -456,7 +458,7 @@ class _Follower:
                 self._add(path, whole)
             self.program.families[pattern] = [self.names[path] for path in members]
             return
-        if ANY in top or self._places(file, top, found.module):
+        if found.call and (ANY in top or self._places(file, top, found.module)):
             self.program.unfollowed.append(Unfollowed(file.path, found.line, found.call))
 
     def _places(self, file: File, name: str, spelled: str) -> list[Path]:

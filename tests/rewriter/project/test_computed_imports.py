@@ -120,3 +120,19 @@ def test_a_training_out_of_sight_is_no_nothing_to_do(case: str, look: Look) -> N
 def test_a_script_that_only_reads_what_a_computed_name_gives_needs_nothing(look: Look) -> None:
     script = FITS.format(asked=MODULES["with an end"], made=MADE["getattr"]).partition("for x")[0]
     assert not look({"fits/slow_fit.py": FITTER, "train.py": script}).files
+
+
+def test_a_question_whether_a_module_is_there_imports_none(look: Look) -> None:
+    script = """\
+import importlib
+
+def has(name):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
+
+print(has("torch"))
+"""
+    assert not look({"train.py": script}).files

@@ -649,6 +649,101 @@ def test_a_trainer_that_others_construct_makes_an_accelerator_for_them(look: Loo
     assert "self.accelerator.backward(loss)" in after["trainer.py"]
 
 
+SET_UP = TRAINER.replace("def __init__", "def set_up").replace(
+    "        if self.gpu:\n            self.net.cuda()\n", ""
+)
+SETS_UP = TRAINS.replace("trainer = Trainer(args)", "trainer = Trainer()\ntrainer.set_up(args)").replace(
+    "        x = x.cuda() if args.gpu else x\n", ""
+)
+SHOWS = "import torch\nfrom trainer import Trainer\nt = Trainer()\nt.set_up(None)\nprint(t.net(torch.ones(8)))\n"
+
+
+def test_a_method_that_builds_objects_is_handed_it_as_a_constructor_is(look: Look) -> None:
+    files = {"train.py": SETS_UP, "trainer.py": SET_UP, "rows.py": "rows = []\n", "show.py": SHOWS}
+    survey = look(files, "train.py")
+    assert not [found for found in findings(survey) if found[1] == "shared-module"]
+    after = changed(survey)
+    assert "trainer.set_up(args, accelerator=accelerator)\n" in after["train.py"]
+    assert "trainer.step(x)" in after["train.py"]
+    head = "    def set_up(self, options, accelerator=None):\n        if accelerator is None:\n"
+    made = "            accelerator = Accelerator(device_placement=False)\n        self.accelerator = accelerator\n"
+    assert head + made in after["trainer.py"], "what another script builds stays where that has it"
+    assert "self.accelerator.backward(loss)" in after["trainer.py"]
+    assert not look({**files, **after}, "train.py").files
+
+
+def test_a_method_that_is_called_in_each_turn_builds_nothing(look: Look) -> None:
+    trains = SETS_UP.replace("trainer.set_up(args)\n", "").replace(
+        "    for x in loader", "    trainer.set_up(args)\n    for x in loader"
+    )
+    files = {"train.py": trains, "trainer.py": SET_UP, "rows.py": "rows = []\n", "show.py": SHOWS}
+    survey = look(files, "train.py")
+    assert changed(survey) == {}
+    assert ("trainer.py", "shared-module") in findings(survey)
+
+
+def test_a_method_that_does_not_run_in_any_case_before_builds_nothing(look: Look) -> None:
+    step = "self.optimizer.zero_grad()\n        loss = self.net(x)"
+    trainer = SET_UP.replace(step, "net = self.net if self.lit else None\n        loss = net(x)")
+    trainer = trainer.replace("        self.optimizer.step()\n", "").replace(
+        "class Trainer:", "class Trainer:\n    lit = 0"
+    )
+    files = {"train.py": SETS_UP, "trainer.py": trainer, "rows.py": "rows = []\n", "show.py": SHOWS}
+    assert changed(look(files, "train.py")) == {}
+
+
+FITTING = """\
+import torch
+
+
+class Fitting(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, width){place}
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def fit(self, loader):
+        for x in loader:
+            self.optimizer.zero_grad()
+            self(x{place}).square().mean().backward()
+            self.optimizer.step()
+"""
+BUILDS = "from fitting import Fitting\n\n\ndef build():\n    return Fitting(2)\n"
+FITS = """\
+from torch.utils.data import DataLoader
+from builds import build
+from rows import rows
+
+net = build(){place}
+net.fit(DataLoader(rows, batch_size=4))
+"""
+OTHERS = {
+    "it builds one": ("import torch\nfrom fitting import Fitting\nprint(Fitting(2)(torch.ones(8)))\n", "", "", True),
+    "the class places it": ("from fitting import Fitting\nprint(Fitting(2))\n", ".cuda()", "", True),
+    "it trains one": ("from fitting import Fitting\nfrom rows import rows\nFitting(2).fit(rows)\n", "", "", False),
+    "the script places it": ("from fitting import Fitting\nprint(Fitting(2))\n", "", ".cuda()", True),
+}
+
+
+@pytest.mark.parametrize(("other", "inside", "outside", "given"), OTHERS.values(), ids=OTHERS)
+def test_a_module_that_trains_itself_and_that_another_script_builds(
+    other: str, inside: str, outside: str, given: bool, look: Look
+) -> None:
+    files = {"fitting.py": FITTING.format(place=inside), "builds.py": BUILDS, "rows.py": "rows = []\n"}
+    survey = look({**files, "train.py": FITS.format(place=outside), "other.py": other}, "train.py")
+    after = changed(survey)
+    assert bool(after) == given
+    if given:
+        device = "" if inside else "device_placement=False"
+        made = f"        if accelerator is None:\n            accelerator = Accelerator({device})\n"
+        assert f"def __init__(self, width, accelerator=None):\n{made}" in after["fitting.py"]
+        assert "accelerator.backward(" in after["fitting.py"]
+        assert "Fitting(2, accelerator=accelerator)" in after["builds.py"]
+
+
 def test_one_whose_device_the_others_choose_makes_none(look: Look) -> None:
     """An accelerator that it made itself would be on another device than what they hand to it."""
     trainer = TRAINER.replace("options", "lr, device").replace("options.gpu", "True")
