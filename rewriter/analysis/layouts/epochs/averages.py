@@ -49,7 +49,7 @@ from .findings import (
 from .gathers import Gathers
 from .numbers import Numbers
 from .plan import EpochPlan
-from .step import Step
+from .step import EpochStep
 
 Answer = Gather | Finding | BatchFigure | Count
 
@@ -94,7 +94,7 @@ class _Loop:
     ) -> None:
         self.state, self.unit, self.reach, self.training, self.loop = state, unit, reach, training, loop
         self.path = path
-        self.step = Step(state, unit, reach, training, loop, split=split)
+        self.step = EpochStep(state, unit, reach, training, loop, split=split)
         self.inside, self.by_hand, self.losses = self.step.inside, self.step.by_hand, self.step.losses
         self.layouts, self.statements = self.step.layouts, self.step.statements
         self.numbers = Numbers(self.step)

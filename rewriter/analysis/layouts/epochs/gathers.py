@@ -21,7 +21,7 @@ from ..loop_step import bound, bound_by
 from ..padding import ragged
 from ..row_counts import counted, only_counted
 from ..single_rows import of_any_shape
-from .step import Step
+from .step import EpochStep
 
 
 class Gathers:
@@ -33,7 +33,7 @@ class Gathers:
         path: what a backward pass may flow through: nothing is gathered there.
     """
 
-    def __init__(self, step: Step, path: GradientPath) -> None:
+    def __init__(self, step: EpochStep, path: GradientPath) -> None:
         self.step, self.path = step, path
         self.state, self.unit, self.reach, self.training = step.state, step.unit, step.reach, step.training
         self.loop, self.inside, self.statements = step.loop, step.inside, step.statements

@@ -19,13 +19,13 @@ from ..engine.layout import (
 )
 from ..epoch_totals import Total
 from .plan import EpochPlan
-from .step import EXPRESSIONS, Step
+from .step import EXPRESSIONS, EpochStep
 
 
 class Numbers:
     """The numbers that the step of a training loop adds to its totals."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: EpochStep) -> None:
         self.step, self.state, self.unit, self.reach = step, step.state, step.unit, step.reach
         self.inside, self.layouts = step.inside, step.layouts
 

@@ -33,7 +33,7 @@ from .losses import Losses
 EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
-class Step:
+class EpochStep:
     """The statements that a training loop runs for each batch. ``split``: as for ``averages``."""
 
     def __init__(
