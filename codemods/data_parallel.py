@@ -69,6 +69,8 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for node in facts.inner_models:
         make = partial(_plain, facts) if wrapped else _model
         yield Replace(ID, node, make, reason="the script no longer wraps the model")
+    for choice, first in () if wrapped else facts.idle_choices:
+        yield Replace(ID, choice, partial(_one_of_two, first=first), reason="there is no wrapper to choose")
     for read in facts.wrapper_reads:
         yield _as_before(facts, read) or _other(facts, read)
     for call in facts.prefixed:
@@ -111,6 +113,12 @@ def _only_child(node: cst.CSTNode, *, read: WrapperRead) -> cst.CSTNode:
         child = cst.Tuple([cst.Element(cst.SimpleString('"module"')), cst.Element(child)])
     made = cst.List([cst.Element(child)])
     return made if read.at_once else cst.Call(cst.Name("iter"), [cst.Arg(made)])
+
+
+def _one_of_two(node: cst.CSTNode, *, first: bool) -> cst.CSTNode:
+    """``model`` for ``model if wrapped else model``."""
+    assert isinstance(node, cst.IfExp)
+    return node.orelse if first else node.body
 
 
 def _argument(node: cst.CSTNode) -> cst.CSTNode:

@@ -78,10 +78,12 @@ def test_two_processes_that_the_script_started_by_itself(start: Any, place: Path
     same(weights, saved, 1e-6)
 
 
+@pytest.mark.parametrize("name", ["torchrun_ddp", "torchrun_windows"])
 @pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_as_many_processes_of_torchrun(processes: int, place: Path) -> None:
-    lines, weights = run(place, "torchrun_ddp", "before.py", *torchrun(processes))
-    printed, saved = run(place, "torchrun_ddp", "after.py", *torchrun(processes))
+def test_as_many_processes_of_torchrun(name: str, processes: int, place: Path) -> None:
+    """Where every process draws batches of its own, by a seed of its own, it draws the same ones."""
+    lines, weights = run(place, name, "before.py", *torchrun(processes))
+    printed, saved = run(place, name, "after.py", *torchrun(processes))
     assert printed == lines
     same(weights, saved, 1e-6)
 

@@ -461,6 +461,8 @@ class ModuleFacts(NamedTuple):
     settings: tuple[str, ...] = ()
     """Classes of settings objects that the accelerator is created with here."""
     inner_models: tuple[cst.Attribute, ...] = ()
+    idle_choices: tuple[tuple[cst.IfExp, bool], ...] = ()
+    """``model.module if wrapped else model``, which chooses nothing any more; whether the first is the wrapper's."""
     """``model.module`` of models that were wrapped."""
     of_wrappers: tuple[cst.Attribute, ...] = ()
     """Reads of what only their wrapper had: ``model.device_ids``."""

@@ -50,6 +50,7 @@ from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import own_counts
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
+from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_batches
 from ..analysis.training.gradient_path import backward_operand
@@ -178,7 +179,7 @@ class Collected:
         """Whether a state has the keys of the model inside a wrapper: it is taken of that, or of a model for which the
         condition around it found no wrapper, and otherwise takes that of the model inside."""
         inner = {s.call for s in self.state_dicts if s.model in self.inner_models}
-        if state.call in inner:
+        if state.call in inner or self._is_inner(state.model):
             return True
         for around in self.unit.names.enclosing(state.call, cst.If, cst.IfExp):
             if isinstance(around, (cst.If, cst.IfExp)) and around.orelse is not None:
@@ -186,6 +187,13 @@ class Collected:
                 if not inner.isdisjoint(descendants(around.orelse if mine else around.body)):
                     return True
         return False
+
+    def _is_inner(self, model: cst.BaseExpression) -> bool:
+        """Whether what is read is the model inside a wrapper: ``plain``, of ``model.module if wrapped else model``."""
+        names = self.unit.names
+        binding = names.binding(model) if isinstance(model, cst.Name) else None
+        values = bindings_value(names, binding) if binding is not None else [model]
+        return any(part in self.inner_models for value in values for part in (value, *descendants(value)))
 
     def _is_filled_exactly(self, finding: Finding) -> bool:
         """Whether a finding speaks of padded shards, and none is: with the global batch kept."""

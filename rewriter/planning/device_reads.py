@@ -69,7 +69,19 @@ def _as_word(reach: Reach, unit: Unit, read: cst.Name, word: bool) -> bool:
         return True
     keyword = parent.keyword.value if parent.keyword is not None else ""
     takes = method_name(call) in ("to", "device", "load", "cuda") or keyword in ("device", "map_location")
-    return not takes and not reach.called(call)
+    return not takes and (not reach.called(call) or _compares(reach, call, read))
+
+
+def _compares(reach: Reach, call: cst.Call, read: cst.Name) -> bool:
+    """Whether a function of the program compares the device that it is given with a word: ``device_type == "cuda"``."""
+    for function in reach.called(call):
+        owner = reach.unit(function)
+        for binding in owner.names.scopes[function].bindings.values():
+            if any(value is read for _, value in reach.given(binding)):
+                parents = (owner.names.parents.get(each) for each in binding.reads)
+                if any(isinstance(parent, (cst.Comparison, cst.ComparisonTarget)) for parent in parents):
+                    return True
+    return False
 
 
 def vanishing(placement: Placement) -> Iterable[cst.CSTNode]:

@@ -7,6 +7,7 @@ from functools import cached_property
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Function, State, Unit, origins
 from ..analysis.devices.constants import Constant, Constants, constants, lent
 from ..analysis.devices.device_fields import device_fields, given_fields
@@ -24,6 +25,7 @@ from ..analysis.distributed.tracing import Tracer
 from ..analysis.effects.file_caches import FileQuestions
 from ..analysis.effects.folders import received
 from ..analysis.layouts.by_hand.plan import ShardedBatches, batches_by_hand
+from ..analysis.layouts.by_hand.trainings import trainings
 from ..analysis.layouts.by_hand.trial import Obstacle
 from ..analysis.layouts.loss_reductions import LossReductions
 from ..analysis.layouts.random_splits import unseeded
@@ -63,7 +65,9 @@ class ProgramFacts:
         self.trainers: set[Code] = set()
         """The constructors among these: whoever calls them, their objects prepare what they train."""
         self.hand = self._by_hand()
-        self.settled = self.hand is not None or (self.existing is not None and settled(state))
+        self.settled = self.hand is not None or (
+            self.existing is not None and (settled(state) or self._makes_batches())
+        )
         """The script was written for several processes: who prints and what is summed is left to its author."""
         self.batches = self._batches()
         """How the batches are cut that no loader yields; None where loaders feed the training."""
@@ -166,15 +170,22 @@ class ProgramFacts:
         training = self.training
         if training.train_loops or not training.backwards:
             return None
-        asked = self.hand is not None  # each process makes batches already: they are not cut, whether they could be
-        found = batches_by_hand(self.state, self.reach, training, self.abilities.shards_batches, only_asked=asked)
-        if asked:
-            return found if isinstance(found, Obstacle) else None
+        if self.hand is not None or (self.existing is not None and self._makes_batches()):
+            # each process makes batches of its own already, and goes on as its author has decided
+            steps = (step for each in trainings(self.state, self.reach, training) for step in each.steps)
+            training.train_loops.update(dict.fromkeys(steps))
+            return None
+        found = batches_by_hand(self.state, self.reach, training, self.abilities.shards_batches)
         if isinstance(found, ShardedBatches):
             training.train_loops.update(dict.fromkeys(found.loops))
             if not training.optimizers:
                 updated_by_hand(self.state, self.reach, training)
         return found
+
+    def _makes_batches(self) -> bool:
+        """Whether the script makes its batches by hand, and cuts none of them for the processes."""
+        cuts = any(method_name(call) == "shard_batch" for unit in self.reach.units for call in unit.names.calls)
+        return bool(self.training.backwards) and not self.training.train_loops and not cuts
 
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():

@@ -408,7 +408,8 @@ class _Analyses(ProgramFacts):
 
     def _unsynced(self, way: Way) -> tuple[Unit, Unsynced] | None:
         """The backward passes that need not exchange gradients, where the script goes on counting its window."""
-        if self.window is not None or not self._may_accumulate():
+        switched = self.hand is not None and bool(self.hand.switches)
+        if self.window is not None or not (switched or self._may_accumulate()):
             return None
         found = unsynced_of(self.state, self.reach, self.training)
         return found if found is not None and found[0].names.function(found[1].loop) in way.reaches else None

@@ -179,6 +179,7 @@ class ReachedModule:
             unwrapped=tuple(found.unwrapped),
             settings=tuple(found.hand.imports()) if found.hand is not None and home is not None else (),
             inner_models=tuple(found.inner_models),
+            idle_choices=tuple(_idle_choices(unit, found.inner_models)),
             of_wrappers=tuple(found.of_wrappers),
             wrapper_reads=tuple(found.wrapper_reads),
             prefixed=tuple(found.prefixed),
@@ -356,6 +357,17 @@ def _stores(unit: Unit, way: Way) -> Iterable[Store]:
                 yield Store(base, Side.AFTER, receiver(init))
             else:
                 yield Store(body[0], Side.BEFORE, receiver(init))
+
+
+def _idle_choices(unit: Unit, inner: Iterable[cst.Attribute]) -> Iterator[tuple[cst.IfExp, bool]]:
+    """The choices between the model inside a wrapper and the same without one."""
+    for node in inner:
+        choice = unit.names.parents.get(node)
+        if isinstance(choice, cst.IfExp) and choice.test is not node:
+            first = choice.body is node
+            other = choice.orelse if first else choice.body
+            if other.deep_equals(node.value):
+                yield choice, first
 
 
 def _stands_before(unit: Unit, node: cst.CSTNode, home: Home) -> bool:

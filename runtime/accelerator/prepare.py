@@ -113,8 +113,16 @@ class Preparation:
         done = [self._walk(thing, place, True) for thing, place in zip(first, placements, strict=True)]
         if self.models and not self._noise_parted:  # a model that is still to be built has the same weights everywhere
             self._noise_parted = True
-            part_noise(self._world.rank)
+            self._part_noise()
         return done
+
+    def _part_noise(self) -> None:
+        """Let every process draw its own noise from now on; a script that has seeded them by rank has done that."""
+        if self._world.alone:
+            return
+        seeds = {seed for (seed,) in self._world.gather_numbers([torch.initial_seed() % 2**63])}
+        if len(seeds) < self._world.size:
+            part_noise(self._world.rank)
 
     def _walk(self, thing: Any, place: bool | None, schedulers: bool) -> Any:
         if type(thing) in (list, tuple):

@@ -275,6 +275,20 @@ def test_accelerate_wraps_the_model_so_the_plain_one_is_asked_for() -> None:
     assert '    torch.save(accelerator.unwrap_model(model).state_dict(), "m.pt")\n' in text
 
 
+@pytest.mark.parametrize(
+    ("built", "saved"),
+    [
+        ("plain = model.module if local_rank >= 0 else model", "plain"),
+        ("plain = model.module", "plain"),
+        ("pass", "(model.module if local_rank >= 0 else model)"),
+    ],
+)
+def test_a_checkpoint_of_the_model_inside_has_the_same_keys(built: str, saved: str) -> None:
+    file = result(script(built=built, end=f'torch.save({saved}.state_dict(), "m.pt")'))
+    assert not file.diagnoses
+    assert "if local_rank >= 0 else" not in file.after.decode(), "there is nothing to choose"
+
+
 def test_a_checkpoint_of_the_wrapper_has_other_keys_now() -> None:
     (found,) = result(script(end='torch.save(model.state_dict(), "m.pt")')).diagnoses
     assert (found.id, found.severity.value) == ("hand_written_ddp", "review")

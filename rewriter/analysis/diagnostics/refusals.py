@@ -58,7 +58,7 @@ def refusals(
         yield from [search] if unstarted and search is not None else unstarted  # whoever searches starts it
         return
     if not training.train_loops:
-        yield _unfed(state, reach, training, uncut, hand)
+        yield _unfed(state, reach, training, uncut)
 
 
 _EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
@@ -83,9 +83,7 @@ def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             )
 
 
-def _unfed(
-    state: State, reach: Reach, training: Training, uncut: Obstacle | None, hand: ByHand | None
-) -> tuple[Unit, Finding]:
+def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | None) -> tuple[Unit, Finding]:
     """No known loader feeds the training: say whether there is none, or one that cannot be seen."""
     record = training.backwards[0]
     for loop in reach.loops(record.node, record.unit):
@@ -149,15 +147,6 @@ def _unfed(
             uncut.node,
             f"no data loader feeds this training, and its batches cannot be cut into shards: {reason}",
             remedy,
-        )
-    if hand is not None and hand.starts:
-        return hand.starts[0].unit, _blocked(
-            "already-distributed",
-            hand.starts[0].statement,
-            "distributed by hand, and no data loader feeds this training: whether the processes make a batch each, or "
-            "share the rows of one, cannot be told",
-            "migrate a version of one process, without the process group and DistributedDataParallel: the processes "
-            "then share the rows of each batch",
         )
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,

@@ -95,6 +95,7 @@ class _DistributionReader:
             result.obstacles.extend((unit, finding) for finding in unsure(self.state, unit))
             self._variables(unit)
             self._methods(unit)
+        self._switches()
         result.sharded.update(self._sharded())
         if result.obstacles:
             return
@@ -314,6 +315,32 @@ class _DistributionReader:
                 model = _text(unit, call.func.value)
                 self._add(unit, call, f"{{}}.no_sync({model})", "gradients are not averaged in here")
 
+    def _switches(self) -> None:
+        """
+        ``model.require_backward_grad_sync = step == last``: the wrapper's own ``no_sync``.
+
+        Without it every backward pass exchanges its gradients, which gives the same sum; one that never exchanges would
+        train each process for itself.
+        """
+        found = [(unit, statement, value) for unit in self.reach.units for statement, value in _switches(unit)]
+        if all(isinstance(value, cst.Name) and value.value == "False" for _, _, value in found):
+            self.result.obstacles += [
+                (
+                    unit,
+                    blocked(
+                        statement,
+                        "require_backward_grad_sync belongs to the wrapper, which is removed",
+                        "use no_sync()",
+                    ),
+                )
+                for unit, statement, _ in found
+            ]
+            return
+        for unit, statement, _ in found:
+            self.result.switches.append(statement)
+            self.result.removed.add(statement)
+            self._add(unit, statement, "", "the wrapper's switch: without it every backward pass exchanges gradients")
+
     # Where it starts --------------------------------------------------------------------------------------------------
 
     def _pins(self, unit: Unit) -> None:
@@ -438,3 +465,13 @@ def _given(call: cst.Call, index: int, name: str) -> cst.BaseExpression:
     """An argument by position or keyword, which is there."""
     named = keyword(call, name)
     return named if named is not None else call.args[index].value
+
+
+def _switches(unit: Unit) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+    """The statements that set the wrapper's switch, each with what they set it to."""
+    for node in unit.names.every(cst.Assign):
+        if not isinstance(node, cst.Assign):
+            continue
+        targets = [target.target for target in node.targets]
+        if any(isinstance(t, cst.Attribute) and t.attr.value == "require_backward_grad_sync" for t in targets):
+            yield unit.names.statement(node), node.value

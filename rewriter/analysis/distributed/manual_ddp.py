@@ -32,6 +32,8 @@ class ByHand:
     """Statements that go."""
     workers: dict[cst.FunctionDef, set[str]] = field(default_factory=dict)
     """Functions that were started as processes, with the parameters that they lose."""
+    switches: list[cst.CSTNode] = field(default_factory=list)
+    """Statements that switch the wrapper's exchange of gradients on and off."""
     sharded: set[Origin] = field(default_factory=set)
     """Loaders with a sampler that shares the rows."""
 

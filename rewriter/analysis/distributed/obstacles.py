@@ -181,12 +181,7 @@ def unsure(state: State, unit: Unit) -> Iterator[Finding]:
                 )
                 break
     for node in unit.names.parents:
-        if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
-            if node.target.attr.value == "require_backward_grad_sync":
-                yield blocked(
-                    node, "require_backward_grad_sync belongs to the wrapper, which is removed", "use no_sync()"
-                )
-        elif isinstance(node, cst.SimpleString) and node.evaluated_value in _WRITES:
+        if isinstance(node, cst.SimpleString) and node.evaluated_value in _WRITES:
             target = unit.names.statement(node)
             small = target.body[0] if isinstance(target, cst.SimpleStatementLine) else None
             first = small.targets[0].target if isinstance(small, cst.Assign) else None

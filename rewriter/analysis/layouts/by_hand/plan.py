@@ -51,9 +51,7 @@ class ShardedBatches:
         self.loops += loops
 
 
-def batches_by_hand(
-    state: State, reach: Reach, training: Training, able: bool, only_asked: bool = False
-) -> ShardedBatches | Obstacle | None:
+def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) -> ShardedBatches | Obstacle | None:
     """
     How the batches of a training without a loader are cut; why they cannot be; None where there are none.
 
@@ -62,7 +60,6 @@ def batches_by_hand(
         reach: its call graph.
         training: what it trains.
         able: the runtime that the migrated script calls can cut batches.
-        only_asked: it is asked whether they can be cut, and nothing of how.
     """
     found = ShardedBatches()
     done = [r for r in state.calls.values() if method_name(r.node) == "shard_batch" and _is_ours(r)]
@@ -73,9 +70,7 @@ def batches_by_hand(
         if done:
             found.loops += each.steps
             continue
-        one = _Planner(state, reach, each, only_asked).run()
-        if only_asked and isinstance(one, ShardedBatches):
-            continue
+        one = _Planner(state, reach, each).run()
         if not isinstance(one, ShardedBatches):
             return one
         if not able:
@@ -92,8 +87,8 @@ def _is_ours(record: CallRecord) -> bool:
 class _Planner:
     """Looks for the cut of one training, and says what is written then."""
 
-    def __init__(self, state: State, reach: Reach, training: HandTraining, only_asked: bool = False) -> None:
-        self.state, self.reach, self.training, self.only_asked = state, reach, training, only_asked
+    def __init__(self, state: State, reach: Reach, training: HandTraining) -> None:
+        self.state, self.reach, self.training = state, reach, training
         self.unit, self.loop = training.unit, training.loop
         self.code = training.code
         self.trial = Trial(state, reach, training)
@@ -107,7 +102,7 @@ class _Planner:
             outcome = self.trial.tried(cuts)
             named = any(isinstance(cut.node, cst.Name) for cut in cuts)
             if outcome.obstacle is None and (named or not outcome.counts):
-                return ShardedBatches() if self.only_asked else self._settled(cuts, outcome)
+                return self._settled(cuts, outcome)
             lost = outcome.obstacle or Obstacle(self.unit, outcome.counts[0][0], "no name has the shard where this is")
             rows = len([one for one in outcome.held.given.values() if isinstance(inner(one), Shard)])
             if rows > followed:  # the suggestion that goes farthest has the best reason

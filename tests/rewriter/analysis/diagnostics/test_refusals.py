@@ -106,16 +106,11 @@ for step in range(9):
 NET = "torch.nn.Linear(4, 1).to(local)"
 
 
-def test_a_script_that_shares_its_own_batches_in_its_own_way_is_refused_for_that() -> None:
-    """The batches could be cut: what the script's processes do with them is the question."""
+def test_a_script_that_makes_its_own_batches_on_every_process_goes_on_so() -> None:
     wrapped = f"DistributedDataParallel({NET}, device_ids=[local])"
-    found = _refusal(JOINED.format(join='dist.init_process_group("nccl")', model=wrapped))
-    assert (found.id, found.line) == ("already-distributed", 11)
-    assert "distributed by hand, and no data loader feeds this training" in found.message
-    assert "without the process group and DistributedDataParallel" in found.remedy
+    file = _migrated(JOINED.format(join='dist.init_process_group("nccl")', model=wrapped))
+    after = file.after.decode()
+    assert not file.diagnoses and "shard_batch" not in after
+    assert "    x, y = draw(rows, 16)\n" in after and "    accelerator.backward(loss)\n" in after
     one = JOINED.format(join="", model=NET).replace('int(os.environ["LOCAL_RANK"])', "0")
-    assert "shard_batch" in _migrated(one).after.decode(), "the remedy works"
-    whole = JOINED.format(join='dist.init_process_group("nccl")', model=wrapped).replace(
-        "model(x.to(local))", "x.cumsum(0)"
-    )
-    assert _migrated(whole).diagnoses[0].id == "no-data-parallel-axis", "a batch that cannot be cut is told first"
+    assert "shard_batch" in _migrated(one).after.decode(), "one that has one process alone shares the rows of each"
