@@ -63,20 +63,43 @@ def after_training(notebook: Notebook, files: Sequence[FileResult]) -> After:
     return After(cells, models, next(iter(named), ""))
 
 
-def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, int]:
-    """The cells that train and draw when that is done: for their positions, the number of lines before they draw."""
+def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, set[int]]:
+    """The cells that train and draw when that is done: for their positions, the lines that draw, and those before the
+    training that only begin a figure (``fig, ax = plt.subplots()``)."""
     texts = [masked(cell.text) for cell in notebook.cells]
     functions, trains = showing(texts), training(files)
-    found: dict[int, int] = {}
+    found: dict[int, set[int]] = {}
     for n, text in enumerate(texts):
         body = ast.parse(text).body
         ends = [m for m, statement in enumerate(body, 1) if not used(ast.unparse(statement)).isdisjoint(trains)]
         rest = range(ends[-1], len(body)) if ends else ()
-        first = next((m for m in rest if not defines(body[m]) and shown_by([body[m]], functions)), 0)
-        line = body[first - 1].end_lineno if first else None
-        if line is not None and body[first].lineno > line:
-            found[n] = line
+        shown = {m for m, s in enumerate(body) if not defines(s) and shown_by([s], functions)}
+        first = next((m for m in rest if m in shown), None)
+        if first is None:
+            continue
+        begun = {m for m in shown if m < ends[0] - 1 and _only_drawn_with(body, m, first)}
+        lines = [_lines_of(body, m, text) for m in (*sorted(begun), *range(first, len(body)))]
+        taken = set[int]().union(*lines)
+        others = set[int]().union(*(_lines_of(body, m, text) for m in range(first) if m not in begun))
+        if taken.isdisjoint(others):
+            found[n] = taken
     return found
+
+
+def _only_drawn_with(body: Sequence[ast.stmt], position: int, until: int) -> bool:
+    """Whether a statement uses nothing of those before it, and those after it, up to some place, nothing of it."""
+    uses = [use(ast.unparse(statement)) for statement in body[:until]]
+    own = uses[position]
+    others = [one for n, one in enumerate(uses) if n != position]
+    return not any(one.reads & own.binds or one.binds & (own.reads | own.binds) for one in others)
+
+
+def _lines_of(body: Sequence[ast.stmt], position: int, text: str) -> set[int]:
+    """The lines of a statement, with the comments above it."""
+    first = (body[position - 1].end_lineno or 0) + 1 if position else body[position].lineno
+    end = body[position].end_lineno or 0
+    last = text.count("\n") + 1 if position == len(body) - 1 else end
+    return {*range(min(first, body[position].lineno), last + 1)}
 
 
 def kept_apart(
@@ -89,11 +112,11 @@ def kept_apart(
     """
     wanted = frozenset[str]().union(*(after.reads(n, uses, texts) for n in beside if n > chosen[0]))
     statements = [(n, s, use(ast.unparse(s))) for n in chosen for s in ast.parse(texts[n]).body if defines(s)]
-    apart = [
-        one
-        for one in statements
-        if one[2].binds & wanted or (after.cells and (isinstance(one[1], ast.ClassDef) or _is_import(one[1])))
-    ]
+    apart = [one for one in statements if after.cells and (isinstance(one[1], ast.ClassDef) or _is_import(one[1]))]
+    while more := [one for one in statements if one not in apart and one[2].binds & wanted]:
+        apart += more  # and what these need in turn: an import, another function
+        wanted |= frozenset[str]().union(*(found.reads for _, _, found in more))
+    apart = [one for one in statements if one in apart]
     by_others = made(uses, chosen) - frozenset[str]().union(*(one[2].binds for one in statements))
     while needy := [
         one for one in apart if one[2].reads & (by_others | _bound(other for other in statements if other not in apart))

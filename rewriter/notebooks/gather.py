@@ -100,7 +100,9 @@ def gathered(
         _check_classes(notebook.cells, texts, chosen)
     plain |= {position: for_function(texts[position]) for position in moved}
     for position in (*chosen, *moved):
-        texts[position] = "\n".join([*plain[position][1], MOVED if position in chosen else MOVED_BELOW])
+        inside, lines = plain[position]
+        note = [] if not inside.strip() and lines else [MOVED if position in chosen else MOVED_BELOW]
+        texts[position] = "\n".join([*lines, *note] if note else lines).rstrip()
     last, start = chosen[-1], f"{NAME}()"
     if returned:
         body, start = f"{body.rstrip()}\n\n    {handed(returned, instead)}", received(returned, start)

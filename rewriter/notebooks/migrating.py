@@ -80,9 +80,10 @@ def _same_line(line: int) -> int:
 
 
 def _hidden(notebook: Notebook, cells: Collection[int]) -> list[str]:
-    """The texts of the cells, some of them without a word for the rules."""
+    """The texts of the cells, some of them, and what a cell draws of its training, without a word for the rules."""
+    apart = {n for n, cell in enumerate(notebook.cells) if cell.continued or n in cells}
     texts = [masked(cell.text) for cell in notebook.cells]
-    return [hidden(text) if n in cells else text for n, text in enumerate(texts)]
+    return [hidden(text) if n in apart else text for n, text in enumerate(texts)]
 
 
 def _check_blocked(notebook: Notebook, blocked: Plan, after: After) -> None:

@@ -390,6 +390,32 @@ def test_a_cell_that_trains_and_then_draws_is_cut_in_two() -> None:
     assert cells[3] == "print(max(history))\nplt.hist(history)"
 
 
+def test_a_figure_that_is_begun_before_the_training_and_a_function_that_draws_stay_in_the_notebook() -> None:
+    show = "def show(ax, values):\n    ax.plot(values)\n    plt.show()"
+    begun = "fig, ax = plt.subplots()"
+    train = f"history = []\n{LOOP}\n    history.append(loss.item())"
+    device = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
+    imports = f"{IMPORTS}\nimport matplotlib.pyplot as plt\n{device}"
+    build = BUILD.replace("(1, 1)", "(1, 1).to(device)")
+    file = _migrated(
+        imports,
+        build,
+        show,
+        f"{begun}\n{train.replace('model(x)', 'model(x.to(device))')}\nshow(ax, history)\nprint(len(history))",
+    )
+    cells = _cells(file.after)
+    assert not file.blocked and cells[0].startswith("import matplotlib.pyplot as plt\n")
+    assert cells[2] == show
+    assert cells[3].endswith(f"(training_function)\n{begun}\nshow(ax, history)\nprint(len(history))")
+    assert begun not in cells[3].partition("notebook_launcher(")[0]
+
+
+def test_a_figure_that_the_training_draws_in_is_refused() -> None:
+    train = f"fig, ax = plt.subplots()\nhistory = []\n{LOOP}\n    ax.plot(loss.item())\nplt.show()"
+    file = _migrated(IMPORTS, BUILD, train)
+    assert file.blocked and "the training processes cannot display anything" in file.diagnoses[0].message
+
+
 def test_what_a_training_cell_draws_is_drawn_after_all_training() -> None:
     first = f"history = []\n{LOOP}\n    history.append(loss.item())\nplt.plot(history)"
     cells = _cells(_migrated(IMPORTS, BUILD, first, LOOP).after)
