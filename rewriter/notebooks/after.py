@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..facts.roles import Role
 from ..result import FileResult
@@ -26,11 +26,22 @@ class After:
     """What the training gives back as the script made it."""
     device: str = ""
     """Where these cells want the models: the name of a device, empty for the CPU."""
+    loaders: frozenset[str] = frozenset()
+    """The names of data loaders."""
+    remade: Mapping[str, str] = field(default_factory=dict)
+    """Loaders that the notebook makes again, each with the line that does: those of the training stay there."""
 
     def reads(self, position: int, uses: Sequence[Use], texts: Sequence[str]) -> frozenset[str]:
-        """What a cell reads, but for what these cells have bound before it."""
+        """What a cell reads, but for what these cells have bound before it; what a loader is made of in its place."""
         bound = (name for n in self.cells if n < position for name in _certainly_bound(texts[n]))
-        return uses[position].reads - frozenset(bound if position in self.cells else ())
+        read = uses[position].reads - frozenset(bound if position in self.cells else ())
+        again = [use(self.remade[name]).reads for name in read & self.remade.keys()]
+        return (read - self.remade.keys()).union(*again)
+
+    def made_again(self, reads: Iterable[frozenset[str]]) -> list[str]:
+        """The lines that make the loaders that some cells read."""
+        wanted = frozenset[str]().union(*reads)
+        return [line for name, line in self.remade.items() if name in wanted]
 
     def unwrapped(self, name: str, accelerator: str) -> str:
         """What the training returns for a model."""
@@ -46,12 +57,12 @@ def after_training(notebook: Notebook, files: Sequence[FileResult]) -> After:
     texts = [masked(cell.text) for cell in notebook.cells]
     uses, functions, trains = uses_of(texts), showing(texts), training(files)
     last = max((n for n, text in enumerate(texts) if not used(text).isdisjoint(trains)), default=len(texts))
-    models, devices = _of_role(files[0], Role.MODEL), _of_role(files[0], Role.DEVICE)
+    models, devices, loaders = (_of_role(files[0], role) for role in (Role.MODEL, Role.DEVICE, Role.LOADER))
     first = next(
         (n for n in range(last + 1, len(texts)) if shown_by(run(texts[n]), functions) and uses[n].reads & models), None
     )
     if first is None:
-        return After()
+        return After(loaders=loaders)
     cells = frozenset(range(first, len(texts)))
     found = After(cells, models)
     read = {n: found.reads(n, uses, texts) for n in sorted(cells)}
@@ -60,7 +71,25 @@ def after_training(notebook: Notebook, files: Sequence[FileResult]) -> After:
         if (not named and _names_a_gpu(texts[n])) or len(named) > 1:
             what = f"several devices ({', '.join(named)})" if named else "a GPU of its own"
             raise NotGathered(notebook.cells[n].number, f"it needs the trained model on {what}", REMEDY)
-    return After(cells, models, next(iter(named), ""))
+    return After(cells, models, next(iter(named), ""), loaders)
+
+
+def made_again(
+    texts: Sequence[str], uses: Sequence[Use], chosen: Sequence[int], prepared: Collection[str], after: After
+) -> dict[str, str]:
+    """The loaders that the notebook can make again: each is made in one line, of what the training gives back."""
+    held = after.loaders.intersection(prepared)
+    found: dict[str, str] = {}
+    for n in chosen:
+        for statement in run(texts[n]):
+            binds = use(ast.unparse(statement)).binds & held
+            plain = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
+            for name in binds:
+                line = ast.get_source_segment(texts[n], statement) or ""
+                drawn = any(isinstance(n, ast.keyword) and n.arg == "generator" for n in ast.walk(statement))
+                alone = plain and not drawn and use(line).binds == {name} and not use(line).reads & {*prepared, name}
+                found[name] = line if alone and name not in found else ""
+    return {name: line for name, line in found.items() if line}
 
 
 def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, set[int]]:

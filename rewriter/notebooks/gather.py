@@ -13,9 +13,10 @@ import ast
 import io
 import tokenize
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
-from .after import After, kept_apart
+from .after import After, kept_apart, made_again
 from .beside import Shown
 from .document import MASK, Cell, Notebook, masked
 from .shown import (
@@ -81,6 +82,7 @@ def gathered(
         if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
     ) | frozenset(after.cells)
     chosen = _chosen(texts, uses, needing, beside)
+    after = replace(after, remade=made_again(texts, uses, chosen, prepared, after))
     apart = kept_apart(texts, uses, chosen, beside, after)
     if apart:
         texts = [apart[n][0] if n in apart else text for n, text in enumerate(texts)]
@@ -107,6 +109,8 @@ def gathered(
     if returned:
         body, start = f"{body.rstrip()}\n\n    {handed(returned, instead)}", received(returned, start)
         start = "\n".join([start, *map(hidden, after.placed(returned))])
+    again = after.made_again(uses[n].reads for n in beside if n > chosen[0])
+    start = "\n".join([start, *map(hidden, again)])
     for position in set(shown.apart()) - set(moved):
         texts[position] = hidden(texts[position])
     above = plain[last][1]

@@ -410,6 +410,33 @@ def test_a_figure_that_is_begun_before_the_training_and_a_function_that_draws_st
     assert begun not in cells[3].partition("notebook_launcher(")[0]
 
 
+DATA = "rows = torch.ones(8, 1)\nloader = DataLoader(\n    rows, batch_size=4\n)"
+MODEL = "\n".join(BUILD.split("\n")[:2])
+
+
+def test_a_loader_that_a_cell_shows_something_of_is_made_again() -> None:
+    shown = "x = next(iter(loader))\nplt.plot(model(x).detach())\nplt.show()"
+    file = _migrated(IMPORTS, f"{DATA}\n{MODEL}", LOOP, shown)
+    cells = _cells(file.after)
+    assert not file.blocked and cells[3] == shown
+    assert "    return accelerator.unwrap_model(model).cpu(), rows\n" in cells[2]
+    assert cells[2].endswith(f"{COUNT}\nloader = DataLoader(\n    rows, batch_size=4\n)")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        DATA.replace("batch_size=4", "generator=torch.Generator()"),
+        f"{DATA}\nloader = DataLoader(rows, batch_size=2)",
+        "rows = torch.ones(8, 1)\nloader, other = DataLoader(rows, batch_size=4), 1",
+    ],
+    ids=["a generator", "made twice", "beside another"],
+)
+def test_a_loader_that_cannot_be_made_again_stays_in_the_training(data: str) -> None:
+    file = _migrated(IMPORTS, f"{data}\n{MODEL}", LOOP, "plt.plot(next(iter(loader)))")
+    assert "what it reads (loader) stays in the training processes" in file.diagnoses[0].message
+
+
 def test_a_figure_that_the_training_draws_in_is_refused() -> None:
     train = f"fig, ax = plt.subplots()\nhistory = []\n{LOOP}\n    ax.plot(loss.item())\nplt.show()"
     file = _migrated(IMPORTS, BUILD, train)
