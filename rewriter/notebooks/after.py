@@ -10,7 +10,7 @@ from ..facts.roles import Role
 from ..result import FileResult
 from .document import Notebook, masked
 from .launching import training, used
-from .shown import showing, shown_by
+from .shown import showing, shown_by, unhidden
 from .uses import NotGathered, Use, defines, made, run, use, uses_of
 
 REMEDY = "Save it in the training (accelerator.save), and load it here"
@@ -28,8 +28,15 @@ class After:
     """Where these cells want the models: the name of a device, empty for the CPU."""
     loaders: frozenset[str] = frozenset()
     """The names of data loaders."""
+    functions: frozenset[int] = frozenset()
+    """The cells that define functions for these cells alone: they stay in the notebook, too."""
     remade: Mapping[str, str] = field(default_factory=dict)
     """Loaders that the notebook makes again, each with the line that does: those of the training stay there."""
+
+    @property
+    def stays(self) -> frozenset[int]:
+        """The cells that are no part of the training."""
+        return self.cells | self.functions
 
     def reads(self, position: int, uses: Sequence[Use], texts: Sequence[str]) -> frozenset[str]:
         """What a cell reads, but for what these cells have bound before it; what a loader is made of in its place."""
@@ -64,14 +71,34 @@ def after_training(notebook: Notebook, files: Sequence[FileResult]) -> After:
     if first is None:
         return After(loaders=loaders)
     cells = frozenset(range(first, len(texts)))
-    found = After(cells, models)
-    read = {n: found.reads(n, uses, texts) for n in sorted(cells)}
+    alone = _of_these_alone(texts, uses, cells)
+    found = After(cells, models, functions=alone)
+    read = {n: found.reads(n, uses, texts) for n in sorted(found.stays)}
     named = sorted(devices.intersection(*[frozenset().union(*read.values())]))
-    for n in sorted(cells):
+    for n in read:
         if (not named and _names_a_gpu(texts[n])) or len(named) > 1:
             what = f"several devices ({', '.join(named)})" if named else "a GPU of its own"
             raise NotGathered(notebook.cells[n].number, f"it needs the trained model on {what}", REMEDY)
-    return After(cells, models, next(iter(named), ""), loaders)
+    return After(cells, models, next(iter(named), ""), loaders, alone)
+
+
+def _of_these_alone(texts: Sequence[str], uses: Sequence[Use], cells: Collection[int]) -> frozenset[int]:
+    """The cells that define functions and nothing else, which some cells use, and no others but such functions."""
+    found = {
+        n
+        for n, text in enumerate(texts)
+        if n not in cells and text.strip() and all(isinstance(s, ast.FunctionDef) for s in ast.parse(text).body)
+    }
+    while others := {
+        n
+        for n in found
+        if any(uses[n].binds & one.reads for m, one in enumerate(uses) if m not in cells and m not in found)
+    }:
+        found -= others
+    called = {n for n in found if any(uses[n].binds & uses[m].reads for m in cells)}
+    while more := {n for n in found - called if any(uses[n].binds & uses[m].reads for m in called)}:
+        called |= more
+    return frozenset(called)
 
 
 def made_again(
@@ -139,7 +166,8 @@ def kept_apart(
     imports, functions and classes that need nothing of the training. The classes of the models are among them where
     the notebook gets models back. ``beside``: the cells that show something, and those after the training.
     """
-    wanted = frozenset[str]().union(*(after.reads(n, uses, texts) for n in beside if n > chosen[0]))
+    reading = (n for n in beside if n > chosen[0] or n in after.functions)
+    wanted = frozenset[str]().union(*(after.reads(n, uses, texts) for n in reading))
     statements = [(n, s, use(ast.unparse(s))) for n in chosen for s in ast.parse(texts[n]).body if defines(s)]
     apart = [one for one in statements if after.cells and (isinstance(one[1], ast.ClassDef) or _is_import(one[1]))]
     while more := [one for one in statements if one not in apart and one[2].binds & wanted]:
@@ -186,7 +214,7 @@ def _end_with_blanks(statement: ast.stmt, lines: Sequence[str]) -> int:
 
 def check_functions(notebook: Notebook, after: After, before: str, done: Sequence[FileResult]) -> None:
     """Refuse cells that use a function which the migration changes."""
-    old, new = _definitions(before), _definitions(done[0].after.decode())
+    old, new = _definitions(before), _definitions(unhidden(done[0].after.decode()))
     changed = {name for name, text in old.items() if new.get(name) != text}
     changed |= {
         alias.asname or alias.name

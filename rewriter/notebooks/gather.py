@@ -76,11 +76,14 @@ def gathered(
     texts = [masked(cell.text) for cell in notebook.cells]
     uses = uses_of(texts)
     functions, returning = showing(texts), _returning(texts)
-    beside = frozenset(
-        n
-        for n, text in enumerate(texts)
-        if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
-    ) | frozenset(after.cells)
+    beside = (
+        frozenset(
+            n
+            for n, text in enumerate(texts)
+            if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
+        )
+        | after.stays
+    )
     chosen = _chosen(texts, uses, needing, beside)
     after = replace(after, remade=made_again(texts, uses, chosen, prepared, after))
     apart = kept_apart(texts, uses, chosen, beside, after)
@@ -109,7 +112,7 @@ def gathered(
     if returned:
         body, start = f"{body.rstrip()}\n\n    {handed(returned, instead)}", received(returned, start)
         start = "\n".join([start, *map(hidden, after.placed(returned))])
-    again = after.made_again(uses[n].reads for n in beside if n > chosen[0])
+    again = after.made_again(uses[n].reads for n in beside if n > chosen[0] or n in after.functions)
     start = "\n".join([start, *map(hidden, again)])
     for position in set(shown.apart()) - set(moved):
         texts[position] = hidden(texts[position])

@@ -57,7 +57,7 @@ def plan_notebook(
         if after.cells or seen != script:
             if seen != script:
                 origins = _origins(script, seen)
-            seen = parted.script(_hidden(parted, after.cells))
+            seen = parted.script(_hidden(parted, after.stays))
             of_training = plan([source_of(notebook, seen), *modules], catalogue, config, layout, each)
         if of_training.result().blocked and not config.partial:
             _check_blocked(parted, of_training, after)
@@ -151,9 +151,9 @@ def _gathered(notebook: Notebook, planned: Plan, home: NotebookHome, after: Afte
         "accelerator",
     )
     names = starting(needed.files) if home.name else frozenset[str]()
-    needing, prepared = _needing(notebook, cells, name, names, after.cells)
+    needing, prepared = _needing(notebook, cells, name, names, after.stays)
     trains = training(needed.files)
-    calling = (n for n, text in enumerate(_hidden(notebook, after.cells)) if used(text) & use(text).reads & trains)
+    calling = (n for n, text in enumerate(_hidden(notebook, after.stays)) if used(text) & use(text).reads & trains)
     return gathered(notebook, sorted({*needing, *calling}), prepared, after, name)
 
 

@@ -437,6 +437,29 @@ def test_a_loader_that_cannot_be_made_again_stays_in_the_training(data: str) -> 
     assert "what it reads (loader) stays in the training processes" in file.diagnoses[0].message
 
 
+GUESS = "def guess(net):\n    x = next(iter(loader))\n    return net(x.to(device)).detach() * scale"
+DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\nscale = 2"
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before the training", "after it"])
+def test_a_function_that_only_later_cells_use_stays_in_the_notebook_with_what_it_reads(first: bool) -> None:
+    build = f"{DEVICE}\n{DATA}\n{MODEL.replace('(1, 1)', '(1, 1).to(device)')}"
+    loop = LOOP.replace("model(x)", "model(x.to(device))")
+    middle = (GUESS, loop) if first else (loop, GUESS)
+    file = _migrated(IMPORTS, build, *middle, "plt.plot(guess(model))")
+    cells = _cells(file.after)
+    training = cells[3 if first else 2]
+    assert not file.blocked and cells[2 if first else 3] == GUESS and cells[4] == "plt.plot(guess(model))"
+    assert "    return accelerator.device, accelerator.unwrap_model(model), rows, scale\n" in training
+    assert training.endswith(f"{COUNT}\nmodel.to(device)\nloader = DataLoader(\n    rows, batch_size=4\n)")
+
+
+def test_a_function_that_the_training_uses_too_is_part_of_it() -> None:
+    loop = f"{LOOP}\n    guess(model)"
+    file = _migrated(IMPORTS, f"{DEVICE}\n{DATA}\n{MODEL}", GUESS, loop, "plt.plot(guess(model))")
+    assert "(plt), but what it reads (guess) stays in the training processes" in file.diagnoses[0].message
+
+
 def test_a_figure_that_the_training_draws_in_is_refused() -> None:
     train = f"fig, ax = plt.subplots()\nhistory = []\n{LOOP}\n    ax.plot(loss.item())\nplt.show()"
     file = _migrated(IMPORTS, BUILD, train)
