@@ -11,7 +11,7 @@ from ..result import FileResult
 from .document import Notebook, masked
 from .launching import training, used
 from .shown import showing, shown_by, unhidden
-from .uses import NotGathered, Use, defines, made, run, use, uses_of
+from .uses import NotGathered, Use, defines, filled, made, run, use, uses_of
 
 REMEDY = "Save it in the training (accelerator.save), and load it here"
 
@@ -120,8 +120,8 @@ def made_again(
 
 
 def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, set[int]]:
-    """The cells that train and draw when that is done: for their positions, the lines that draw, and those before the
-    training that only begin a figure (``fig, ax = plt.subplots()``)."""
+    """The cells that train and draw when that is done: for their positions, the lines that draw, with those that need
+    what these make, and those before the training that only begin a figure (``fig, ax = plt.subplots()``)."""
     texts = [masked(cell.text) for cell in notebook.cells]
     functions, trains = showing(texts), training(files)
     found: dict[int, set[int]] = {}
@@ -134,12 +134,26 @@ def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, set[in
         if first is None:
             continue
         begun = {m for m in shown if m < ends[0] - 1 and _only_drawn_with(body, m, first)}
-        lines = [_lines_of(body, m, text) for m in (*sorted(begun), *range(first, len(body)))]
-        taken = set[int]().union(*lines)
-        others = set[int]().union(*(_lines_of(body, m, text) for m in range(first) if m not in begun))
+        drawn = _drawn(body, begun | shown.intersection(rest), rest)
+        taken = set[int]().union(*(_lines_of(body, m, text) for m in drawn))
+        others = set[int]().union(*(_lines_of(body, m, text) for m in range(len(body)) if m not in drawn))
         if taken.isdisjoint(others):
             found[n] = taken
     return found
+
+
+def _drawn(body: Sequence[ast.stmt], shown: set[int], rest: Iterable[int]) -> set[int]:
+    """The statements that draw, with those below them that use what they make or may change, or that may change what
+    they read."""
+    uses = [use(ast.unparse(statement)) for statement in body]
+    changes = [{*one.binds, *filled(ast.unparse(statement))} for one, statement in zip(uses, body, strict=True)]
+    while more := {
+        m
+        for m in rest
+        if m not in shown and any(uses[m].reads & changes[n] or uses[n].reads & changes[m] for n in shown if n < m)
+    }:
+        shown = shown | more
+    return shown
 
 
 def _only_drawn_with(body: Sequence[ast.stmt], position: int, until: int) -> bool:

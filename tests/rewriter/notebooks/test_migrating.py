@@ -466,6 +466,24 @@ def test_a_figure_that_the_training_draws_in_is_refused() -> None:
     assert file.blocked and "the training processes cannot display anything" in file.diagnoses[0].message
 
 
+@pytest.mark.parametrize(
+    ("after", "inside", "drawn"),
+    [
+        ("torch.save(model.state_dict(), 'm.pt')", "accelerator.save(accelerator.get_state_dict(model), 'm.pt')", ""),
+        ("best = loss.item()\nprint(best)", "accelerator.print(best)", ""),
+        ("history.append(0)\nprint(history[0])", "", "history.append(0)\nprint(history[0])"),
+        ("plt.savefig('h.png')\nprint(1)", "accelerator.print(1)", "plt.savefig('h.png')"),
+    ],
+    ids=["a file", "a figure", "what is drawn changes", "another drawing"],
+)
+def test_what_follows_a_drawing_and_needs_the_training_stays_there(after: str, inside: str, drawn: str) -> None:
+    train = f"history = []\n{LOOP}\n    history.append(loss.item())\nplt.plot(history)\n{after}"
+    file = _migrated(IMPORTS, BUILD, train)
+    training, _, rest = _cells(file.after)[2].partition("notebook_launcher(")
+    assert not file.blocked and inside in training
+    assert rest.partition("\n")[2] == "\n".join(filter(None, ["plt.plot(history)", drawn]))
+
+
 def test_what_a_training_cell_draws_is_drawn_after_all_training() -> None:
     first = f"history = []\n{LOOP}\n    history.append(loss.item())\nplt.plot(history)"
     cells = _cells(_migrated(IMPORTS, BUILD, first, LOOP).after)
