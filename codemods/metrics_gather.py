@@ -71,7 +71,8 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             continue
         others: dict[cst.CSTNode, str] = dict(gather.counts)
         for call in gather.inline:
-            yield Replace(ID, call, partial(_gathered, facts, others.get(call)), reason=gather.because)
+            make = partial(_gathered, facts, others.get(call), bool(gather.sized))
+            yield Replace(ID, call, make, reason=gather.because)
         for node, name in gather.counts if not others.keys() & set(gather.inline) else ():
             yield Replace(ID, node, partial(_named, name), reason=f"{name} has as many rows and is gathered anyway")
         kind = InsertBefore if gather.side is Side.BEFORE else InsertAfter
@@ -86,19 +87,26 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
 
 def _statement(facts: ModuleFacts, gather: Gather) -> str:
     listed = ", ".join(gather.names)
-    values = (f"{name}.new_zeros(len({name}))" if name in gather.sized else name for name in gather.names)
+    values = (_one_each(name) if name in gather.sized else name for name in gather.names)
     what = f"({', '.join(values)})" if len(gather.names) > 1 else next(values)
     return f"{listed} = {facts.accelerator}.gather_for_metrics({what})"
+
+
+def _one_each(name: str) -> str:
+    """A number for each row, where only the rows are counted."""
+    return f"{name}.new_zeros(len({name}))"
 
 
 def _named(name: str, node: cst.CSTNode) -> cst.CSTNode:
     return cst.Name(name)
 
 
-def _gathered(facts: ModuleFacts, name: str | None, node: cst.CSTNode) -> cst.CSTNode:
-    """The gathered value; of ``name``, where that is counted in its place."""
+def _gathered(facts: ModuleFacts, name: str | None, sized: bool, node: cst.CSTNode) -> cst.CSTNode:
+    """The gathered value; of ``name``, where that is counted in its place, or of a number for each row."""
     assert isinstance(node, cst.BaseExpression)
     what = cst.Name(name) if name is not None else node
+    if sized:
+        what = cst.parse_expression(_one_each(_code(what)))
     return cst.Call(cst.Attribute(cst.Name(facts.accelerator), cst.Name("gather_for_metrics")), [cst.Arg(what)])
 
 

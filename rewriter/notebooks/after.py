@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..facts.roles import Role
 from ..result import FileResult
 from .document import Notebook, masked
 from .launching import training, used
-from .shown import showing, shown_by
-from .uses import NotGathered, Use, defines, made, run, use, uses_of
+from .shown import showing, shown_by, unhidden
+from .uses import NotGathered, Use, defines, filled, made, run, use, uses_of
 
 REMEDY = "Save it in the training (accelerator.save), and load it here"
 
@@ -26,11 +26,29 @@ class After:
     """What the training gives back as the script made it."""
     device: str = ""
     """Where these cells want the models: the name of a device, empty for the CPU."""
+    loaders: frozenset[str] = frozenset()
+    """The names of data loaders."""
+    functions: frozenset[int] = frozenset()
+    """The cells that define functions for these cells alone: they stay in the notebook, too."""
+    remade: Mapping[str, str] = field(default_factory=dict)
+    """Loaders that the notebook makes again, each with the line that does: those of the training stay there."""
+
+    @property
+    def stays(self) -> frozenset[int]:
+        """The cells that are no part of the training."""
+        return self.cells | self.functions
 
     def reads(self, position: int, uses: Sequence[Use], texts: Sequence[str]) -> frozenset[str]:
-        """What a cell reads, but for what these cells have bound before it."""
+        """What a cell reads, but for what these cells have bound before it; what a loader is made of in its place."""
         bound = (name for n in self.cells if n < position for name in _certainly_bound(texts[n]))
-        return uses[position].reads - frozenset(bound if position in self.cells else ())
+        read = uses[position].reads - frozenset(bound if position in self.cells else ())
+        again = [use(self.remade[name]).reads for name in read & self.remade.keys()]
+        return (read - self.remade.keys()).union(*again)
+
+    def made_again(self, reads: Iterable[frozenset[str]]) -> list[str]:
+        """The lines that make the loaders that some cells read."""
+        wanted = frozenset[str]().union(*reads)
+        return [line for name, line in self.remade.items() if name in wanted]
 
     def unwrapped(self, name: str, accelerator: str) -> str:
         """What the training returns for a model."""
@@ -46,37 +64,112 @@ def after_training(notebook: Notebook, files: Sequence[FileResult]) -> After:
     texts = [masked(cell.text) for cell in notebook.cells]
     uses, functions, trains = uses_of(texts), showing(texts), training(files)
     last = max((n for n, text in enumerate(texts) if not used(text).isdisjoint(trains)), default=len(texts))
-    models, devices = _of_role(files[0], Role.MODEL), _of_role(files[0], Role.DEVICE)
+    models, devices, loaders = (_of_role(files[0], role) for role in (Role.MODEL, Role.DEVICE, Role.LOADER))
     first = next(
         (n for n in range(last + 1, len(texts)) if shown_by(run(texts[n]), functions) and uses[n].reads & models), None
     )
     if first is None:
-        return After()
+        return After(loaders=loaders)
     cells = frozenset(range(first, len(texts)))
-    found = After(cells, models)
-    read = {n: found.reads(n, uses, texts) for n in sorted(cells)}
+    alone = _of_these_alone(texts, uses, cells)
+    found = After(cells, models, functions=alone)
+    read = {n: found.reads(n, uses, texts) for n in sorted(found.stays)}
     named = sorted(devices.intersection(*[frozenset().union(*read.values())]))
-    for n in sorted(cells):
+    for n in read:
         if (not named and _names_a_gpu(texts[n])) or len(named) > 1:
             what = f"several devices ({', '.join(named)})" if named else "a GPU of its own"
             raise NotGathered(notebook.cells[n].number, f"it needs the trained model on {what}", REMEDY)
-    return After(cells, models, next(iter(named), ""))
+    return After(cells, models, next(iter(named), ""), loaders, alone)
 
 
-def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, int]:
-    """The cells that train and draw when that is done: for their positions, the number of lines before they draw."""
+def _of_these_alone(texts: Sequence[str], uses: Sequence[Use], cells: Collection[int]) -> frozenset[int]:
+    """The cells that define functions and nothing else, which some cells use, and no others but such functions."""
+    found = {
+        n
+        for n, text in enumerate(texts)
+        if n not in cells and text.strip() and all(isinstance(s, ast.FunctionDef) for s in ast.parse(text).body)
+    }
+    while others := {
+        n
+        for n in found
+        if any(uses[n].binds & one.reads for m, one in enumerate(uses) if m not in cells and m not in found)
+    }:
+        found -= others
+    called = {n for n in found if any(uses[n].binds & uses[m].reads for m in cells)}
+    while more := {n for n in found - called if any(uses[n].binds & uses[m].reads for m in called)}:
+        called |= more
+    return frozenset(called)
+
+
+def made_again(
+    texts: Sequence[str], uses: Sequence[Use], chosen: Sequence[int], prepared: Collection[str], after: After
+) -> dict[str, str]:
+    """The loaders that the notebook can make again: each is made in one line, of what the training gives back."""
+    held = after.loaders.intersection(prepared)
+    found: dict[str, str] = {}
+    for n in chosen:
+        for statement in run(texts[n]):
+            binds = use(ast.unparse(statement)).binds & held
+            plain = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
+            for name in binds:
+                line = ast.get_source_segment(texts[n], statement) or ""
+                drawn = any(isinstance(n, ast.keyword) and n.arg == "generator" for n in ast.walk(statement))
+                alone = plain and not drawn and use(line).binds == {name} and not use(line).reads & {*prepared, name}
+                found[name] = line if alone and name not in found else ""
+    return {name: line for name, line in found.items() if line}
+
+
+def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, set[int]]:
+    """The cells that train and draw when that is done: for their positions, the lines that draw, with those that need
+    what these make, and those before the training that only begin a figure (``fig, ax = plt.subplots()``)."""
     texts = [masked(cell.text) for cell in notebook.cells]
     functions, trains = showing(texts), training(files)
-    found: dict[int, int] = {}
+    found: dict[int, set[int]] = {}
     for n, text in enumerate(texts):
         body = ast.parse(text).body
         ends = [m for m, statement in enumerate(body, 1) if not used(ast.unparse(statement)).isdisjoint(trains)]
         rest = range(ends[-1], len(body)) if ends else ()
-        first = next((m for m in rest if not defines(body[m]) and shown_by([body[m]], functions)), 0)
-        line = body[first - 1].end_lineno if first else None
-        if line is not None and body[first].lineno > line:
-            found[n] = line
+        shown = {m for m, s in enumerate(body) if not defines(s) and shown_by([s], functions)}
+        first = next((m for m in rest if m in shown), None)
+        if first is None:
+            continue
+        begun = {m for m in shown if m < ends[0] - 1 and _only_drawn_with(body, m, first)}
+        drawn = _drawn(body, begun | shown.intersection(rest), rest)
+        taken = set[int]().union(*(_lines_of(body, m, text) for m in drawn))
+        others = set[int]().union(*(_lines_of(body, m, text) for m in range(len(body)) if m not in drawn))
+        if taken.isdisjoint(others):
+            found[n] = taken
     return found
+
+
+def _drawn(body: Sequence[ast.stmt], shown: set[int], rest: Iterable[int]) -> set[int]:
+    """The statements that draw, with those below them that use what they make or may change, or that may change what
+    they read."""
+    uses = [use(ast.unparse(statement)) for statement in body]
+    changes = [{*one.binds, *filled(ast.unparse(statement))} for one, statement in zip(uses, body, strict=True)]
+    while more := {
+        m
+        for m in rest
+        if m not in shown and any(uses[m].reads & changes[n] or uses[n].reads & changes[m] for n in shown if n < m)
+    }:
+        shown = shown | more
+    return shown
+
+
+def _only_drawn_with(body: Sequence[ast.stmt], position: int, until: int) -> bool:
+    """Whether a statement uses nothing of those before it, and those after it, up to some place, nothing of it."""
+    uses = [use(ast.unparse(statement)) for statement in body[:until]]
+    own = uses[position]
+    others = [one for n, one in enumerate(uses) if n != position]
+    return not any(one.reads & own.binds or one.binds & (own.reads | own.binds) for one in others)
+
+
+def _lines_of(body: Sequence[ast.stmt], position: int, text: str) -> set[int]:
+    """The lines of a statement, with the comments above it."""
+    first = (body[position - 1].end_lineno or 0) + 1 if position else body[position].lineno
+    end = body[position].end_lineno or 0
+    last = text.count("\n") + 1 if position == len(body) - 1 else end
+    return {*range(min(first, body[position].lineno), last + 1)}
 
 
 def kept_apart(
@@ -87,13 +180,14 @@ def kept_apart(
     imports, functions and classes that need nothing of the training. The classes of the models are among them where
     the notebook gets models back. ``beside``: the cells that show something, and those after the training.
     """
-    wanted = frozenset[str]().union(*(after.reads(n, uses, texts) for n in beside if n > chosen[0]))
+    reading = (n for n in beside if n > chosen[0] or n in after.functions)
+    wanted = frozenset[str]().union(*(after.reads(n, uses, texts) for n in reading))
     statements = [(n, s, use(ast.unparse(s))) for n in chosen for s in ast.parse(texts[n]).body if defines(s)]
-    apart = [
-        one
-        for one in statements
-        if one[2].binds & wanted or (after.cells and (isinstance(one[1], ast.ClassDef) or _is_import(one[1])))
-    ]
+    apart = [one for one in statements if after.cells and (isinstance(one[1], ast.ClassDef) or _is_import(one[1]))]
+    while more := [one for one in statements if one not in apart and one[2].binds & wanted]:
+        apart += more  # and what these need in turn: an import, another function
+        wanted |= frozenset[str]().union(*(found.reads for _, _, found in more))
+    apart = [one for one in statements if one in apart]
     by_others = made(uses, chosen) - frozenset[str]().union(*(one[2].binds for one in statements))
     while needy := [
         one for one in apart if one[2].reads & (by_others | _bound(other for other in statements if other not in apart))
@@ -134,7 +228,7 @@ def _end_with_blanks(statement: ast.stmt, lines: Sequence[str]) -> int:
 
 def check_functions(notebook: Notebook, after: After, before: str, done: Sequence[FileResult]) -> None:
     """Refuse cells that use a function which the migration changes."""
-    old, new = _definitions(before), _definitions(done[0].after.decode())
+    old, new = _definitions(before), _definitions(unhidden(done[0].after.decode()))
     changed = {name for name, text in old.items() if new.get(name) != text}
     changed |= {
         alias.asname or alias.name

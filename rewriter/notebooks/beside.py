@@ -26,16 +26,17 @@ class Shown:
 
     def check(self, n: int) -> None:
         """Refuse a cell that cannot be shown by the notebook after the training, or before it."""
-        if not self.chosen[0] < n or only_magics(self.texts[n]):
+        function = n in self.after.functions
+        if not (self.chosen[0] < n or function) or only_magics(self.texts[n]):
             return
         name = shown_by(ast.parse(self.texts[n]).body, showing(self.texts))
         read = self._made(n)
         if of_process := sorted(read & (self._held() - self._models())):
             held = f"what it reads ({', '.join(of_process)}) stays in the training processes"
-            if name or n not in self.after.cells:
+            if name or n not in self.after.stays:
                 raise displays(self.cells[n], name, held)
             raise NotGathered(self.cells[n].number, held, REMEDY)
-        if n > self.chosen[-1]:
+        if n > self.chosen[-1] or function:
             return
         later = [m for m in self.chosen if m > n]
         if changed := sorted(name for name in read if self._changes(name, later)):
@@ -48,7 +49,7 @@ class Shown:
 
     def returned(self) -> list[str]:
         """The names that cells read and the training makes, in the order of making."""
-        read = _union(self._made(n) for n in self.beside if n > self.chosen[0])
+        read = _union(self._made(n) for n in self.beside if n > self.chosen[0] or n in self.after.functions)
         first = {name: n for n in reversed(range(len(self.uses))) for name in self.uses[n].makes}
         return sorted(read, key=lambda name: (first[name], name))
 
@@ -58,12 +59,13 @@ class Shown:
         return [
             n
             for n in sorted(self.beside)
-            if not only_magics(self.texts[n]) and (n in self.after.cells or not self.uses[n].binds & read)
+            if not only_magics(self.texts[n]) and (n in self.after.stays or not self.uses[n].binds & read)
         ]
 
     def moved(self) -> list[int]:
         """The cells that show something of the training, before its last cell: they come after it."""
-        return [n for n in sorted(self.beside) if self.chosen[0] < n < self.chosen[-1] and self._made(n)]
+        between = (n for n in sorted(self.beside) if self.chosen[0] < n < self.chosen[-1])
+        return [n for n in between if n not in self.after.functions and self._made(n)]
 
     def _made(self, position: int) -> frozenset[str]:
         """What a cell reads and the training makes; a cell that comes first reads what the cells before it have."""

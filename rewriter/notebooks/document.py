@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
@@ -76,16 +76,16 @@ class Notebook:
                 lines.append(line)
         return ["\n".join(found[cell.name]) for cell in self.cells]
 
-    def parted(self, lines: Mapping[int, int]) -> Notebook:
-        """The notebook with some cells in two parts: for their positions, the number of lines of the first part. It
+    def parted(self, lines: Mapping[int, Collection[int]]) -> Notebook:
+        """The notebook with some cells in two parts: for their positions, the lines of the second part, from 1. It
         serves to look at the parts, never to write the file."""
         cells: list[Cell] = []
         for n, cell in enumerate(self.cells):
-            text = cell.text.split("\n")
-            first = lines.get(n, len(text))
-            cells.append(replace(cell, text="\n".join(text[:first])))
-            if first < len(text):
-                cells.append(replace(cell, text="\n".join(text[first:]), continued=True))
+            text = list(enumerate(cell.text.split("\n"), 1))
+            second = lines.get(n, ())
+            cells.append(replace(cell, text="\n".join(line for at, line in text if at not in second)))
+            if second:
+                cells.append(replace(cell, text="\n".join(line for at, line in text if at in second), continued=True))
         return replace(self, cells=tuple(cells))
 
     def joined(self, texts: Sequence[str]) -> list[str]:

@@ -13,9 +13,10 @@ import ast
 import io
 import tokenize
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
-from .after import After, kept_apart
+from .after import After, kept_apart, made_again
 from .beside import Shown
 from .document import MASK, Cell, Notebook, masked
 from .shown import (
@@ -75,12 +76,16 @@ def gathered(
     texts = [masked(cell.text) for cell in notebook.cells]
     uses = uses_of(texts)
     functions, returning = showing(texts), _returning(texts)
-    beside = frozenset(
-        n
-        for n, text in enumerate(texts)
-        if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
-    ) | frozenset(after.cells)
+    beside = (
+        frozenset(
+            n
+            for n, text in enumerate(texts)
+            if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
+        )
+        | after.stays
+    )
     chosen = _chosen(texts, uses, needing, beside)
+    after = replace(after, remade=made_again(texts, uses, chosen, prepared, after))
     apart = kept_apart(texts, uses, chosen, beside, after)
     if apart:
         texts = [apart[n][0] if n in apart else text for n, text in enumerate(texts)]
@@ -100,11 +105,15 @@ def gathered(
         _check_classes(notebook.cells, texts, chosen)
     plain |= {position: for_function(texts[position]) for position in moved}
     for position in (*chosen, *moved):
-        texts[position] = "\n".join([*plain[position][1], MOVED if position in chosen else MOVED_BELOW])
+        inside, lines = plain[position]
+        note = [] if not inside.strip() and lines else [MOVED if position in chosen else MOVED_BELOW]
+        texts[position] = "\n".join([*lines, *note] if note else lines).rstrip()
     last, start = chosen[-1], f"{NAME}()"
     if returned:
         body, start = f"{body.rstrip()}\n\n    {handed(returned, instead)}", received(returned, start)
         start = "\n".join([start, *map(hidden, after.placed(returned))])
+    again = after.made_again(uses[n].reads for n in beside if n > chosen[0] or n in after.functions)
+    start = "\n".join([start, *map(hidden, again)])
     for position in set(shown.apart()) - set(moved):
         texts[position] = hidden(texts[position])
     above = plain[last][1]

@@ -57,7 +57,7 @@ def plan_notebook(
         if after.cells or seen != script:
             if seen != script:
                 origins = _origins(script, seen)
-            seen = parted.script(_hidden(parted, after.cells))
+            seen = parted.script(_hidden(parted, after.stays))
             of_training = plan([source_of(notebook, seen), *modules], catalogue, config, layout, each)
         if of_training.result().blocked and not config.partial:
             _check_blocked(parted, of_training, after)
@@ -80,9 +80,10 @@ def _same_line(line: int) -> int:
 
 
 def _hidden(notebook: Notebook, cells: Collection[int]) -> list[str]:
-    """The texts of the cells, some of them without a word for the rules."""
+    """The texts of the cells, some of them, and what a cell draws of its training, without a word for the rules."""
+    apart = {n for n, cell in enumerate(notebook.cells) if cell.continued or n in cells}
     texts = [masked(cell.text) for cell in notebook.cells]
-    return [hidden(text) if n in cells else text for n, text in enumerate(texts)]
+    return [hidden(text) if n in apart else text for n, text in enumerate(texts)]
 
 
 def _check_blocked(notebook: Notebook, blocked: Plan, after: After) -> None:
@@ -150,9 +151,9 @@ def _gathered(notebook: Notebook, planned: Plan, home: NotebookHome, after: Afte
         "accelerator",
     )
     names = starting(needed.files) if home.name else frozenset[str]()
-    needing, prepared = _needing(notebook, cells, name, names, after.cells)
+    needing, prepared = _needing(notebook, cells, name, names, after.stays)
     trains = training(needed.files)
-    calling = (n for n, text in enumerate(_hidden(notebook, after.cells)) if used(text) & use(text).reads & trains)
+    calling = (n for n, text in enumerate(_hidden(notebook, after.stays)) if used(text) & use(text).reads & trains)
     return gathered(notebook, sorted({*needing, *calling}), prepared, after, name)
 
 

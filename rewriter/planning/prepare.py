@@ -143,9 +143,8 @@ def _wanted(
     result.findings.extend(_stand_ins(reach, training) if not by_script else ())
     for evaluation in evaluations if not by_script else ():
         if evaluation.understood and (found := stand_in(reach, evaluation.loop)) is not None:
-            evaluation.leave(
-                f"another call gives it an object of {found[1].klass.node.name.value}, which no shard reaches"
-            )
+            why = "which no shard reaches" if found.known else "of which nothing is known"
+            evaluation.leave(f"another call gives it {found.text}, {why}")
     _leave_whole(reach, evaluations, trained | by_script)
     moved = moved_batches(state, reach) if evaluations else frozenset()
     moving = bool(evaluations) and moves_tensors(state, reach)
@@ -194,17 +193,17 @@ def _stand_ins(reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding
     """Trainings that one call gives a loader, and another an object of the script's own that gives batches."""
     for loop in training.train_loops:
         found = stand_in(reach, loop)
-        if found is not None:
+        if found is not None and found.known:
             unit = reach.unit_of(loop, reach.units[0])
-            name, klass = unit.names.module.code_for_node(found[0]), found[1].klass.node.name.value
+            name = unit.names.module.code_for_node(found.name)
             yield (
                 unit,
                 Finding(
                     "prepare",
                     loop,
-                    f"`{name}` is a DataLoader in one call and an object of {klass} in another: the batches of {klass} "
-                    "cannot be divided among the processes, and each would train on all of them",
-                    f"make a DataLoader in place of {klass}(...), or train with it in a script of its own",
+                    f"`{name}` is a DataLoader in one call and {found.text} in another, whose batches cannot be "
+                    "divided among the processes: each would train on all of them",
+                    f"make a DataLoader in place of {found.text}, or train with it in a script of its own",
                     Severity.BLOCKED,
                 ),
             )

@@ -359,7 +359,8 @@ class OwnRows:
             klass = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
             read: Labels = frozenset({Field(klass, word)}) if klass is not None else NONE
             return read | self._property(things, word)
-        found = self._labels(unit, node.value)
+        entries = word == "size" and not self._counts  # of an array: how many it has
+        found = NONE if entries else self._labels(unit, node.value)
         for thing in things:
             found |= self._fields.get((thing, word), NONE)
         return found | self._property(things, word)

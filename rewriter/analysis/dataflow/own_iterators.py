@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
+from ...facts.torch_api.kinds.tensors import Reshape
+from ...facts.torch_api.loading import transfer
+from ..syntax.definitions import plain_values
 from ..syntax.walk import descendants
 from .call_graph import Reach
-from .callees import method_name
+from .callees import method_name, outside_names
 from .code_place import CodePlace
-from .values import External, Instance, Klass, State, origins
+from .containers import members
+from .values import External, Instance, Klass, State, Unit, origins
 
 _DRAWS = frozenset({"__iter__", "_get_iterator"})
 
@@ -33,9 +39,21 @@ def own_iterator(reach: Reach, loader: Origin) -> CodePlace | None:
     return CodePlace(method.unit, method.node)
 
 
-def stand_in(reach: Reach, loop: cst.CSTNode) -> tuple[cst.BaseExpression, Instance] | None:
+class StandIn(NamedTuple):
+    """What a loop iterates in place of a loader, in another call of its code."""
+
+    name: cst.BaseExpression
+    """The loader, in the loop."""
+    text: str
+    """What is given in its place, in words."""
+    known: bool
+    """It is none, and holds none; else nothing is known of it."""
+
+
+def stand_in(reach: Reach, loop: cst.CSTNode) -> StandIn | None:
     """
-    What a loop iterates in place of a loader, in another call of its code: an object of a class of the script.
+    What a loop iterates in place of a loader, in another call of its code: an object of a class of the script, or a
+    list, a generator, what a package gives.
 
     Not one that keeps a loader, or iterates one: it gives the batches of that.
     """
@@ -44,11 +62,45 @@ def stand_in(reach: Reach, loop: cst.CSTNode) -> tuple[cst.BaseExpression, Insta
     for node in descendants(source) if source is not None else ():
         held = state.values.get(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
         if held is not None and origins(held, Role.LOADER):
+            assert isinstance(node, cst.BaseExpression)
             for thing in held.things:
                 if isinstance(thing, Instance) and _iterates_alone(reach, thing):
-                    assert isinstance(node, cst.BaseExpression)
-                    return node, thing
+                    return StandIn(node, f"an object of {thing.klass.node.name.value}", True)
+            unit = reach.unit_of(node, reach.units[0])
+            binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
+            for home, value in reach.given(binding) if binding is not None else ():
+                known = _stands_in(reach, home, value) if home.names.function(value) in reach.reachable else None
+                if known is not None:
+                    return StandIn(node, f"`{home.names.module.code_for_node(value)}`", known)
     return None
+
+
+def _stands_in(reach: Reach, unit: Unit, value: cst.BaseExpression, depth: int = 3) -> bool | None:
+    """Whether what a call is given is known to hold no loader; None where it may hold one, or where nobody can tell
+    what it is."""
+    state = reach.state
+    if isinstance(value, cst.Name):
+        values = plain_values(unit.names, value) if depth else []
+        found = [_stands_in(reach, unit, one, depth - 1) for one in values]
+        return None if None in found or not found else all(found)
+    if not isinstance(value, (*_LITERALS, cst.Call)):
+        return None
+    nodes = [*descendants(value)]
+    called = [f for node in nodes if isinstance(node, cst.Call) for f in reach.called(node)]
+    inside = [node for function in called for code in reach.below(function) for node in reach.own(code)]
+    parts = [node for node in (*nodes, *inside) if node in state.values]
+    if any(origins(members(state, state.values[part]), Role.LOADER) for part in parts):
+        return None
+    if not isinstance(value, cst.Call):
+        return True
+    names = outside_names(state.calls[value]) if value in state.calls else []
+    if called:
+        return any(isinstance(node, cst.Yield) for node in inside)
+    return method_name(value) in _BUILTINS or any(transfer(name, Reshape) is not None for name in names)
+
+
+_LITERALS = (cst.List, cst.Tuple, cst.ListComp, cst.GeneratorExp)
+_BUILTINS = frozenset({"zip", "map", "enumerate", "list", "tuple", "iter"})
 
 
 def _iterates_alone(reach: Reach, made: Instance) -> bool:

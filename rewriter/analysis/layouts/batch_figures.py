@@ -19,10 +19,12 @@ from ...facts.torch_api.kinds.outside import TextOf
 from ...facts.torch_api.kinds.tensors import Concat, Convert, Detach, Reduce, ToHost
 from ...facts.torch_api.loading import row
 from ...findings import Finding, Severity
+from ..dataflow.call_graph import reach_of
 from ..dataflow.callees import method_name, outside_names
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
+from ..training.schedules import follows_batches
 from .constant_quotients import by_constants
 from .engine.layout import (
     NORMALISED,
@@ -230,6 +232,8 @@ class BatchFigures:
         binding = self.unit.names.binding(place) if isinstance(place, cst.Name) else None
         if binding is None or isinstance(total.node, cst.Call):
             return None
+        if not follows_batches(reach_of(self.state), self.loop):
+            return None  # it ends after so many batches as are written out, on any number of processes
         return next((d for d in by_constants(self.state, self.unit, binding, self.inside) if d is not None), None)
 
     def _is_sum_alone(self, read: cst.Name) -> bool:

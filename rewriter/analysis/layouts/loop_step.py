@@ -58,17 +58,35 @@ class Step:
         candidates: dict[Binding, None] = dict.fromkeys([*bound(self.unit, self.forward), *self.before])
         return [b for b in candidates if self.is_tensor(b) and _read_first(b, self.tail, self.behind)]
 
-    def counted_outside(self, training: Training) -> tuple[list[Binding], tuple[tuple[cst.Name, str], ...]]:
+    def counted_outside(
+        self, training: Training, apart: Iterable[cst.CSTNode] = ()
+    ) -> tuple[list[Binding], tuple[tuple[cst.Name, str], ...]]:
         """
         The variables of the batch that the forward's statement, or one after it, reads outside the forward's call;
-        and those of which only the rows are counted, with what is counted in their place.
+        and those of which only the rows are counted, with what is counted in their place. Not those that only the
+        statements ``apart`` read, whose counts are gathered where they are.
         """
         inside = {n for call in descendants(self.forward) if call in training.forwards for n in descendants(call)}
         own = synchronised(self.state, [self.forward])
         tail = ({*descendants(self.forward)} - inside - own) | self.behind
+        tail -= {n for statement in apart for n in descendants(statement)}
         unique = dict.fromkeys(self.before)
         read = [b for b in unique if self.is_tensor(b) and any(read in tail for read in b.reads)]
         return counted(self.state, self.unit, training, self.loop, self.layouts, read, tail)
+
+    def counted_apart(self, training: Training) -> dict[cst.CSTNode, Gather]:
+        """The statements that count the rows of what the forward's call alone is given, and the gather that makes the
+        count that of all processes' rows: ``rows += len(x)`` after ``hits += (model(x) == y).sum()``."""
+        fed = self.read_inside(training)
+        beside = [b for b in self.counted_outside(training)[0] if b in fed and self.layouts.is_rows(b)]
+        found: dict[cst.CSTNode, Gather] = {}
+        for statement in self.tail:
+            added = _added(statement)
+            of = _counted_name(added.value) if isinstance(added, cst.AugAssign) else None
+            if of is not None and self.unit.names.binding(of) in beside:
+                because = "it counts the rows of a batch, and each process holds only its shard"
+                found[statement] = Gather(statement, (), because, inline=(of,), sized=(of.value,))
+        return found
 
     def read_inside(self, training: Training) -> list[Binding]:
         """Variables that the forward's own arguments read."""
@@ -283,8 +301,7 @@ class Step:
         found: dict[cst.CSTNode, Gather] = {}
         known = dict.fromkeys(bound_by(self.unit, self.loop.target))
         for statement in self.front:
-            sums = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
-            added = sums[0] if len(sums) == 1 else None
+            added = _added(statement)
             of = _counted_name(added.value) if isinstance(added, cst.AugAssign) else None
             binding = self.unit.names.binding(of) if of is not None else None
             if of is not None and binding is not None and self.is_tensor(binding):
@@ -348,6 +365,12 @@ def _distinct(value: cst.BaseExpression) -> bool:
             return False
         found, value = found or name == "unique", value.func.value
     return found and isinstance(value, cst.Name)
+
+
+def _added(statement: cst.CSTNode) -> cst.BaseSmallStatement | None:
+    """What a line does, where it does one thing."""
+    sums = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    return sums[0] if len(sums) == 1 else None
 
 
 def _counted_name(value: cst.BaseExpression) -> cst.Name | None:

@@ -125,13 +125,14 @@ def _evaluation(
         return Evaluation(loop, unit, reach.loaders(loop), None, False, because, groups=True)
     step = Step(state, unit, loop, forward, layouts)
     early = step.counted_early(training)
-    doubt = _doubt(step, training, set(early))
+    apart = step.counted_apart(training) if _inline(step, training) else {}
+    doubt = _doubt(step, training, set(early), apart)
     if doubt is not None:
         return answer(None, False, doubt)
     because = "a metric is computed from them, and each process holds only its shard"
     inline = _inline(step, training)
     if inline:
-        rows, counts = step.counted_outside(training)
+        rows, counts = step.counted_outside(training, apart)
         names, recounts = tuple(b.name for b in rows), step.recounts(rows)
         if recounts is None:
             return answer(None, False, _COUNTED)
@@ -140,7 +141,7 @@ def _evaluation(
         single = [call for call in inline if is_figure(layouts.value(call))]
         rest = tuple(call for call in inline if call not in single)
         gather = Gather(forward, names, because, side=Side.BEFORE, inline=rest, counts=counts, recounts=recounts)
-        whole = (*early.values(), *(step.figure(call, because) for call in single))
+        whole = (*early.values(), *apart.values(), *(step.figure(call, because) for call in single))
         return answer(gather if names or rest else None, True, because, whole)
     parts = (*early.values(), *step.parts(because))
     later = [b for b in step.read_behind() if not step.is_result(b)]
@@ -201,9 +202,9 @@ def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]
     return [g for g in kept if g.inline or (g.node not in guarded and (g.names or g.figures))]
 
 
-def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str | None:
-    """Why the loop's metric cannot be made whole by gathering after the forward pass; None if it can. ``early``: the
-    statements before it whose counts are gathered where they are."""
+def _doubt(step: Step, training: Training, early: Container[cst.CSTNode], apart: Iterable[cst.CSTNode]) -> str | None:
+    """Why the loop's metric cannot be made whole by gathering after the forward pass; None if it can. ``early`` and
+    ``apart``: the statements before and after it whose counts are gathered where they are."""
     for statement in step.front:
         if statement not in early and any(step.is_local(node) for node in _collecting(step.state, statement)):
             return "it counts or collects something of its batch before its forward pass"
@@ -222,7 +223,7 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode]) -> str
     if len(inline) > 1:
         return "it runs several forward passes in one statement"
     fed = step.read_inside(training) if inline else []
-    both = next((b.name for b in step.counted_outside(training)[0] if b in fed), None)
+    both = next((b.name for b in step.counted_outside(training, apart)[0] if b in fed), None)
     if both is not None:
         return f"`{both}` goes into its forward pass, and is used beside what that gives"
     if (compared := step.compares(training)) is not None:

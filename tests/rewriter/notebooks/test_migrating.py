@@ -390,6 +390,100 @@ def test_a_cell_that_trains_and_then_draws_is_cut_in_two() -> None:
     assert cells[3] == "print(max(history))\nplt.hist(history)"
 
 
+def test_a_figure_that_is_begun_before_the_training_and_a_function_that_draws_stay_in_the_notebook() -> None:
+    show = "def show(ax, values):\n    ax.plot(values)\n    plt.show()"
+    begun = "fig, ax = plt.subplots()"
+    train = f"history = []\n{LOOP}\n    history.append(loss.item())"
+    device = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
+    imports = f"{IMPORTS}\nimport matplotlib.pyplot as plt\n{device}"
+    build = BUILD.replace("(1, 1)", "(1, 1).to(device)")
+    file = _migrated(
+        imports,
+        build,
+        show,
+        f"{begun}\n{train.replace('model(x)', 'model(x.to(device))')}\nshow(ax, history)\nprint(len(history))",
+    )
+    cells = _cells(file.after)
+    assert not file.blocked and cells[0].startswith("import matplotlib.pyplot as plt\n")
+    assert cells[2] == show
+    assert cells[3].endswith(f"(training_function)\n{begun}\nshow(ax, history)\nprint(len(history))")
+    assert begun not in cells[3].partition("notebook_launcher(")[0]
+
+
+DATA = "rows = torch.ones(8, 1)\nloader = DataLoader(\n    rows, batch_size=4\n)"
+MODEL = "\n".join(BUILD.split("\n")[:2])
+
+
+def test_a_loader_that_a_cell_shows_something_of_is_made_again() -> None:
+    shown = "x = next(iter(loader))\nplt.plot(model(x).detach())\nplt.show()"
+    file = _migrated(IMPORTS, f"{DATA}\n{MODEL}", LOOP, shown)
+    cells = _cells(file.after)
+    assert not file.blocked and cells[3] == shown
+    assert "    return accelerator.unwrap_model(model).cpu(), rows\n" in cells[2]
+    assert cells[2].endswith(f"{COUNT}\nloader = DataLoader(\n    rows, batch_size=4\n)")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        DATA.replace("batch_size=4", "generator=torch.Generator()"),
+        f"{DATA}\nloader = DataLoader(rows, batch_size=2)",
+        "rows = torch.ones(8, 1)\nloader, other = DataLoader(rows, batch_size=4), 1",
+    ],
+    ids=["a generator", "made twice", "beside another"],
+)
+def test_a_loader_that_cannot_be_made_again_stays_in_the_training(data: str) -> None:
+    file = _migrated(IMPORTS, f"{data}\n{MODEL}", LOOP, "plt.plot(next(iter(loader)))")
+    assert "what it reads (loader) stays in the training processes" in file.diagnoses[0].message
+
+
+GUESS = "def guess(net):\n    x = next(iter(loader))\n    return net(x.to(device)).detach() * scale"
+DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\nscale = 2"
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before the training", "after it"])
+def test_a_function_that_only_later_cells_use_stays_in_the_notebook_with_what_it_reads(first: bool) -> None:
+    build = f"{DEVICE}\n{DATA}\n{MODEL.replace('(1, 1)', '(1, 1).to(device)')}"
+    loop = LOOP.replace("model(x)", "model(x.to(device))")
+    middle = (GUESS, loop) if first else (loop, GUESS)
+    file = _migrated(IMPORTS, build, *middle, "plt.plot(guess(model))")
+    cells = _cells(file.after)
+    training = cells[3 if first else 2]
+    assert not file.blocked and cells[2 if first else 3] == GUESS and cells[4] == "plt.plot(guess(model))"
+    assert "    return accelerator.device, accelerator.unwrap_model(model), rows, scale\n" in training
+    assert training.endswith(f"{COUNT}\nmodel.to(device)\nloader = DataLoader(\n    rows, batch_size=4\n)")
+
+
+def test_a_function_that_the_training_uses_too_is_part_of_it() -> None:
+    loop = f"{LOOP}\n    guess(model)"
+    file = _migrated(IMPORTS, f"{DEVICE}\n{DATA}\n{MODEL}", GUESS, loop, "plt.plot(guess(model))")
+    assert "(plt), but what it reads (guess) stays in the training processes" in file.diagnoses[0].message
+
+
+def test_a_figure_that_the_training_draws_in_is_refused() -> None:
+    train = f"fig, ax = plt.subplots()\nhistory = []\n{LOOP}\n    ax.plot(loss.item())\nplt.show()"
+    file = _migrated(IMPORTS, BUILD, train)
+    assert file.blocked and "the training processes cannot display anything" in file.diagnoses[0].message
+
+
+@pytest.mark.parametrize(
+    ("after", "inside", "drawn"),
+    [
+        ("torch.save(model.state_dict(), 'm.pt')", "accelerator.save(accelerator.get_state_dict(model), 'm.pt')", ""),
+        ("best = loss.item()\nprint(best)", "accelerator.print(best)", ""),
+        ("history.append(0)\nprint(history[0])", "", "history.append(0)\nprint(history[0])"),
+        ("plt.savefig('h.png')\nprint(1)", "accelerator.print(1)", "plt.savefig('h.png')"),
+    ],
+    ids=["a file", "a figure", "what is drawn changes", "another drawing"],
+)
+def test_what_follows_a_drawing_and_needs_the_training_stays_there(after: str, inside: str, drawn: str) -> None:
+    train = f"history = []\n{LOOP}\n    history.append(loss.item())\nplt.plot(history)\n{after}"
+    file = _migrated(IMPORTS, BUILD, train)
+    training, _, rest = _cells(file.after)[2].partition("notebook_launcher(")
+    assert not file.blocked and inside in training
+    assert rest.partition("\n")[2] == "\n".join(filter(None, ["plt.plot(history)", drawn]))
+
+
 def test_what_a_training_cell_draws_is_drawn_after_all_training() -> None:
     first = f"history = []\n{LOOP}\n    history.append(loss.item())\nplt.plot(history)"
     cells = _cells(_migrated(IMPORTS, BUILD, first, LOOP).after)

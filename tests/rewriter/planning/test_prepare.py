@@ -681,6 +681,8 @@ CALLS = {
     "by an index": (BY_INDEX, "fit(model, Served(batches))\nfit(model, loader)", True),
     "around a loader": (OF_LOADER, "fit(model, loader)\nfit(model, Served(batches, loader))", False),
     "in no training": (WHOLE, "fit(model, loader)\nprint(Served(batches))", False),
+    "a list": (WHOLE, "fit(model, loader)\nfit(model, [(torch.ones(4, 8), torch.zeros(4).long())])", True),
+    "a list of a loader's batches": (WHOLE, "fit(model, loader)\nfit(model, list(loader))", False),
 }
 
 
@@ -693,7 +695,29 @@ def test_a_training_that_one_call_gives_no_loader_is_refused(
     assert ("accelerator.prepare(" in text) != refused
 
 
-def test_an_evaluation_that_one_call_gives_no_loader_stays_whole(trained: Trained) -> None:
-    calls = "score(model, test_loader)\nscore(model, Served(batches))"
-    text, findings = trained(top=SERVED.format(method=WHOLE), end=calls)
-    assert "    model, optimizer, loader\n)" in text and "gather" not in text and findings == ["prepare"]
+TURNS = "def turns(rows):\n    for row in rows:\n        yield row\n\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ("Served(batches)", True),
+        ("[(rows, labels)]", True),
+        ("zip(rows.split(4), labels.split(4))", True),
+        ("turns([(rows, labels)])", True),
+        ("held", True),
+        ("odd.batches(4)", True),
+        ("turns(test_loader)", False),
+        ("islice(test_loader, 3)", False),
+        ("list(test_loader)", False),
+        ("enumerated", False),
+    ],
+)
+def test_an_evaluation_that_one_call_gives_no_loader_stays_whole(given: str, whole: bool, trained: Trained) -> None:
+    top = "import odd\nfrom itertools import islice\n" + TURNS + SERVED.format(method=WHOLE)
+    data = "rows, labels = torch.ones(8, 8), torch.zeros(8).long()\nheld = [(rows, labels)]\nenumerated = test_loader\n"
+    text, findings = trained(top=top, end=f"{data}score(model, test_loader)\nscore(model, {given})")
+    if whole:
+        assert "    model, optimizer, loader\n)" in text and "gather" not in text and "prepare" in findings
+    else:
+        assert "test_loader\n)" in text

@@ -158,6 +158,9 @@ WHOLE = {
     "a name that held a batch and is set anew": (
         "    x[0] = 0.0\nx = [len(rows)]\nx.append(1)\naccelerator.print(x)\n"
     ),
+    "how many entries an array of totals has": (
+        "    totals = output.sum(0).detach().numpy()\n    accelerator.print(totals.size)\n"
+    ),
     "counts of steps, shapes, weights": (
         "    many = len(x)\n    accelerator.print(step, x.shape, many, x.dtype, model.weight.norm())\n"
     ),

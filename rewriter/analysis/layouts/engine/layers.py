@@ -78,12 +78,14 @@ def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode,
 
 
 def _named(made: cst.CSTNode, rows: Shard, given: Arguments) -> Layout:
-    """``Rearrange("b h w c -> b c h w")``."""
+    """``Rearrange("b h w c -> b c h w")``, ``Reduce("b h w c -> b c", "mean")``."""
     asked = keyword(made, "pattern", 0) if isinstance(made, cst.Call) else None
     if not isinstance(made, cst.Call) or (found := pattern(asked)) is None:
         return Unclear("the names of its dimensions are not written out", given.node)
     sizes = [arg.keyword.value for arg in made.args if arg.keyword is not None]
-    return moved(rows, *found, sizes, None, given.node)
+    how = keyword(made, "reduction", 1)
+    operation = how.evaluated_value if isinstance(how, cst.SimpleString) else None
+    return moved(rows, *found, sizes, operation if isinstance(operation, str) else None, given.node)
 
 
 def _dimension_of_layer(kind: training.ModelClass, made: cst.CSTNode, rows: Shard) -> int | None:

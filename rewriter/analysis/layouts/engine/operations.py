@@ -330,20 +330,26 @@ def _chosen(operand: Layout, transfer: tensors.Choose, given: Arguments) -> Layo
 
 
 def _summed(given: Arguments) -> Layout | None:
-    """``torch.einsum("bij,jk->bik", x, w)``: the letter of the rows has to be in what is given, too."""
-    text = given.plain[0][0] if given.plain else None
-    pattern = text.evaluated_value if isinstance(text, cst.SimpleString) else ""
-    if not isinstance(pattern, str) or "->" not in pattern or "..." in pattern:
+    """``torch.einsum("bij,jk->bik", x, w)``, ``einops.einsum(x, w, "b i j, j k -> b i k")``: the letter or the word of
+    the rows has to be in what is given, too."""
+    texts = [node.evaluated_value for node, _ in given.plain if isinstance(node, cst.SimpleString)]
+    text = texts[0] if texts else None
+    if not isinstance(text, str) or "->" not in text or "..." in text:
         return None
-    before, _, after = pattern.replace(" ", "").partition("->")
-    operands = [layout for _, layout in given.plain[1:]]
+    words = not isinstance(given.plain[0][0], cst.SimpleString)
+    before, after = (
+        [one.split() if words else list(one.replace(" ", "")) for one in side.split(",")]
+        for side in text.split("->", 1)
+    )
+    operands = [layout for node, layout in given.plain if not isinstance(node, cst.SimpleString)]
     if len(operands) == 1 and isinstance(operands[0], Several):
         operands = list(operands[0].items)
-    letters = before.split(",")
     held = [settled(inner(layout), given.node) for layout in operands]
-    if len(letters) != len(held) or not any(isinstance(one, Shard) for one in held):
+    if len(before) != len(held) or not any(isinstance(one, Shard) for one in held):
         return pointwise(held, given.node)
-    rows = {terms[one.dim] for terms, one in zip(letters, held, strict=True) if isinstance(one, Shard)}
+    if any(isinstance(one, Shard) and one.dim >= len(terms) for terms, one in zip(before, held, strict=True)):
+        return None
+    rows = {terms[one.dim] for terms, one in zip(before, held, strict=True) if isinstance(one, Shard)}
     shards = [one for one in held if isinstance(one, Shard)]
     if len(shards) + sum(isinstance(one, Replicated) for one in held) < len(held) or len(rows) != 1:
         return (
@@ -354,10 +360,10 @@ def _summed(given: Arguments) -> Layout | None:
     letter = rows.pop()
     if any(one.merged for one in shards):
         return Unclear("it sums over the rows", given.node, joint=True)
-    if letter not in after:
+    if letter not in after[0]:
         return figure("sum", shards[0])
     uneven = next((one.uneven for one in shards if one.uneven), "")
-    return Shard(after.index(letter), len(after), uneven=uneven, chosen=any(one.chosen for one in shards))
+    return Shard(after[0].index(letter), len(after[0]), uneven=uneven, chosen=any(one.chosen for one in shards))
 
 
 def _renamed(operand: Layout, given: Arguments) -> Layout | None:

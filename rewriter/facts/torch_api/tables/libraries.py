@@ -37,7 +37,9 @@ ROWS: Table = {
     "einops.rearrange": ("axes", {}),
     "einops.repeat": ("axes", {}),
     "einops.reduce": ("axes", {}),
+    "einops.einsum": ("einsum", {}),
     "einops.layers.torch.Rearrange": ("module", {"rows": "named", "bare": True}),
+    "einops.layers.torch.Reduce": ("module", {"rows": "named", "bare": True}),
     # timm
     "timm.create_model": ("module", {"weights": "pretrained"}),
     "timm.models.create_model": ("module", {"weights": "pretrained"}),

@@ -552,3 +552,28 @@ for step in range(20):
     print(step, total)
 """)
     assert any("divided by nothing" in text for _, text in found) is told
+
+
+LIMITED = """\
+summed = 0.0
+with torch.no_grad():
+    for i, (x, y) in enumerate(test_loader):
+        {limit}
+        summed += torch.nn.functional.cross_entropy(model(x), y).item()
+print(summed / 5)"""
+
+
+@pytest.mark.parametrize(("limit", "smaller"), [("if i == 5: break", False), ("x = x.float()", True)])
+def test_an_evaluation_of_so_many_batches_divides_by_their_number(
+    limit: str, smaller: bool, messages: Callable[[str], list[tuple[str, str]]]
+) -> None:
+    top = (
+        "import torch\nfrom torch.utils.data import DataLoader\nmodel = torch.nn.Linear(8, 2)\n"
+        "loader, test_loader = DataLoader(data, batch_size=32), DataLoader(held, batch_size=32)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x, y in loader:\n"
+        "    optimizer.zero_grad()\n    torch.nn.functional.cross_entropy(model(x), y).backward()\n"
+        "    optimizer.step()\n"
+    )
+    found = messages(f"{top}{LIMITED.format(limit=limit)}\n")
+    told = [message for id, message in found if id == "mean-of-batches"]
+    assert len(told) == 1 and ("N times smaller" in told[0]) is smaller

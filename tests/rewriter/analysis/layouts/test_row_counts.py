@@ -104,3 +104,25 @@ def test_rows_of_any_length_can_be_counted(trained: Trained) -> None:
         epoch="print(summed / rows)",
     )
     assert ZEROS in text and findings == ["filled-batch"]
+
+
+EVALUATED = """\
+hits = rows = 0
+with torch.no_grad():
+    for x, y in test_loader:
+        hits += (model(x).argmax(1) == y).sum().item()
+        {count}
+print(hits / rows)"""
+
+
+@pytest.mark.parametrize("count", ["rows += len(x)", "rows += x.size(0)", "rows += x.shape[0]"])
+def test_what_the_model_alone_is_given_is_counted_where_no_name_has_the_output(count: str, trained: Trained) -> None:
+    text, findings = trained(end=EVALUATED.format(count=count))
+    assert "y = accelerator.gather_for_metrics(y)\n        hits += (accelerator.gather_for_metrics(model(x))" in text
+    assert count.replace("x", "accelerator.gather_for_metrics(x.new_zeros(len(x)))", 1) in text
+    assert text.count("gather_for_metrics") == 3 and findings == []
+
+
+def test_other_reads_of_what_the_model_is_given_keep_the_evaluation_whole(trained: Trained) -> None:
+    text, findings = trained(end=EVALUATED.format(count="rows += len(x)\n        hits += x.max().item()"))
+    assert "gather_for_metrics" not in text and findings == ["prepare"]

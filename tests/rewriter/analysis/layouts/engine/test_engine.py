@@ -253,12 +253,16 @@ def test_rows_do_not_meet_figures_of_the_batch() -> None:
         ("reduce(x, 'b h c -> b c', 'max')", 0, 2, False),
         ("Rearrange('b h c -> b (h c)')(x)", 0, 2, False),
         ("flat(x)", 0, 2, False),
+        ("Reduce('b h c -> b c', 'mean')(x)", 0, 2, False),
+        ("einsum(x, torch.ones(4, 2), 'rows h c, c out -> rows h out')", 0, 3, False),
+        ("einsum(x, x, 'rows h c, rows k c -> h rows k')", 1, 3, False),
+        ("einsum(x, x, 'rows h c, other h c -> rows other')", None, None, None),
     ],
 )
 def test_where_rows_are_after_they_are_repeated_or_named(
     value: str, dim: int | None, rank: int | None, merged: bool | None
 ) -> None:
-    top = "from einops import rearrange, repeat, reduce\nfrom einops.layers.torch import Rearrange\n"
+    top = "from einops import einsum, rearrange, repeat, reduce\nfrom einops.layers.torch import Rearrange, Reduce\n"
     found = layouts(
         f"y = {value}", f"{top}from odd import how, k\nflat = nn.Sequential(Rearrange('b h c -> b (h c)'))"
     )["y"]
