@@ -65,11 +65,12 @@ _INSIDE = frozenset({ID, "device_placement"})
 @rule(ID, doc=__doc__)
 def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Write the constructor, the import and the parameters."""
-    for statement, call in facts.still_called:
-        text = facts.module.code_for_node(call)
-        yield InsertBefore(ID, statement, text, reason="it does more than choose the device")
+    more, code = "it does more than choose the device", facts.module.code_for_node
+    still = [InsertBefore(ID, statement, code(call), reason=more) for statement, call in facts.still_called]
+    yield from () if facts.joins else still
     if facts.home is not None:
         yield from _home(facts, facts.home)
+    yield from still if facts.joins else ()
     for hand_down in facts.hand_downs:
         yield from _parameter(facts, hand_down)
     for handing in facts.handings:

@@ -443,6 +443,8 @@ class ModuleFacts(NamedTuple):
     device_reads: tuple[DeviceRead, ...] = ()
     still_called: tuple[tuple[cst.CSTNode, cst.Call], ...] = ()
     """Statements that get the device by a call that does more than choose it: the call is made still."""
+    joins: bool = False
+    """The accelerator is created where the script joined its processes: what else is done there finds them joined."""
     legacy: tuple[LegacyTensor, ...] = ()
     visible: tuple[cst.CSTNode, ...] = ()
     """Statements that choose which GPUs are visible."""

@@ -169,6 +169,7 @@ class ReachedModule:
             opened=tuple(guard for guard in guards if not isinstance(guard, Finding)),
             device_reads=tuple(reads),
             still_called=tuple((unit.names.statement(call), call) for call in still),
+            joins=way.joins,
             visible=tuple(found.visible),
             numbered=tuple(dict.fromkeys(self._numbered(gone))) if new and way.home is not None else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
@@ -218,8 +219,10 @@ class ReachedModule:
         """Whether a call from which the script had its device does more, and the accelerator's arguments make none."""
         text, home = self._unit.names.module.code_for_node(call), self._way.home
         asked = home is not None and any(text in said for _, said in home[1].arguments)
-        alone = assigned(self._unit.names.statement(call)) is call and not self._way.joins  # or it joins the processes
-        return alone and not asked and does_more(self._program.state, call)
+        statement, hand = self._unit.names.statement(call), self._found.hand
+        starts = [start for start in (hand.starts if hand is not None else ()) if start.statement is statement]
+        joins = any(start.whole or start.chooses is not None for start in starts)  # the processes, and no more
+        return assigned(statement) is call and not joins and not asked and does_more(self._program.state, call)
 
     def _knows_itself(self, node: cst.CSTNode) -> bool:
         """

@@ -288,8 +288,10 @@ def _finds(state: State, function: Function) -> bool:
             values = list(name.values) if name is not None and name.param is None else [None]
         chosen.update(_chosen(state, unit, value) if value is not None else _UNKNOWN for value in values)
     choices = [n.test for n in descendants(function.node) if isinstance(n, cst.If)]
+    if _ALWAYS not in chosen:  # whatever is asked: no branch gives it where there is another
+        return "" in chosen and chosen <= {"", None}
     asked = any(refused(state, unit, _asserted(test)) is not None for test in choices)
-    return not asked and (chosen == {""} or (chosen <= {"", _ALWAYS, None} and _ALWAYS in chosen and bool(choices)))
+    return not asked and chosen <= {"", _ALWAYS, None} and bool(choices)
 
 
 def chosen_by_setting(state: State, call: cst.Call) -> bool:

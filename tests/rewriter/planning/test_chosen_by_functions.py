@@ -116,3 +116,58 @@ def test_a_call_that_hands_over_the_accelerator_gives_its_device() -> None:
     assert not told
     assert "self.place = pick(seed, accelerator=self.accelerator)\n" in text
     assert "    return accelerator.device\n" in text
+
+
+JOINS = """\
+import os
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def pick(settings, number):
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        torch.cuda.set_device(number)
+        dist.init_process_group(backend="nccl")
+        place = torch.device("cuda", number)
+        {more}
+    else:
+        place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return place
+
+
+class Fit:
+    def __init__(self, settings):
+        number = int(os.environ.get("LOCAL_RANK", 0))
+        self.place = pick(settings, number)
+        self.net = torch.nn.Linear(4, 1).to(self.place)
+        data = TensorDataset(torch.ones(8, 4), torch.ones(8, 1))
+        self.rows = DataLoader(data, 4, sampler=DistributedSampler(data))
+        self.net = torch.nn.parallel.DistributedDataParallel(self.net, device_ids=[number])
+        self.sgd = torch.optim.SGD(self.net.parameters(), 0.1)
+
+    def run(self):
+        for x, y in self.rows:
+            self.sgd.zero_grad()
+            torch.nn.functional.mse_loss(self.net(x.to(self.place)), y.to(self.place)).backward()
+            self.sgd.step()
+
+
+Fit({{}}).run()
+"""
+
+
+MORE = [("settings['workers'] = dist.get_world_size()", "        pick(settings, number)\n"), ("pass", "")]
+
+
+@pytest.mark.parametrize(("more", "called"), MORE, ids=["more", "no more"])
+def test_a_function_that_joins_the_processes_and_does_more_is_called_once_they_are_joined(
+    more: str, called: str
+) -> None:
+    """It takes the GPU where there is one, with one process or with several: no condition is left to be told."""
+    (file,) = migrate([decode(JOINS.format(more=more).encode(), Path("fit.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert f"        self.accelerator = Accelerator()\n{called}        self.place = self.accelerator.device\n" in text
+    assert "init_process_group" not in text
+    assert [each.id for each in file.diagnoses] == []
