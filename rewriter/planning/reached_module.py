@@ -94,7 +94,7 @@ class ReachedModule:
         transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
-        told.extend(unreached_effects(effects, found.handles, found.received, attained))
+        told.extend(unreached_effects(effects, found.handles, found.received, attained, self._unknowing))
         apart = [s for s in found.saves if not here(s.call) and attained(s.call) and (transparent or not s.whole)]
         guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
         effects += guarded.values()
@@ -231,10 +231,23 @@ class ReachedModule:
         Not where the script chooses the device, or sets the environment, after it; not in the workers of a loader, in
         code that other files use, or where a module is imported. A script that stays on the CPU chooses nothing.
         """
+        settled = self._way.home is not None and self._way.home[1].arguments in ((), _ON_CPU)
+        return settled and self._may_ask(node)
+
+    def _unknowing(self, node: cst.CSTNode) -> str:
+        """Why a process does not know there which one it is, in words."""
+        home = self._way.home
+        chosen = dict(home[1].arguments).get("cpu") if home is not None else None
+        if chosen is not None and not self._knows_itself(node) and self._may_ask(node):
+            return f"it knows its rank only once the accelerator is created, with `cpu={chosen}`"
+        return "the accelerator does not exist here"
+
+    def _may_ask(self, node: cst.CSTNode) -> bool:
+        """Whether a process may learn that, if the arguments of the accelerator were known there."""
         program, way, code = self._program, self._way, self._unit.names.function(node)
         if program.existing is not None or program.hand is not None or program.config.launched:
             return False
-        if way.home is None or way.home[1].arguments not in ((), _ON_CPU) or code in program.shared:
+        if way.home is None or code in program.shared:
             return False
         order = self._unit.names.order
         for unit, sets in program.environment:

@@ -171,3 +171,36 @@ def test_a_function_that_joins_the_processes_and_does_more_is_called_once_they_a
     assert f"        self.accelerator = Accelerator()\n{called}        self.place = self.accelerator.device\n" in text
     assert "init_process_group" not in text
     assert [each.id for each in file.diagnoses] == []
+
+
+EARLY = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def options():
+    print("reads the options")
+    return parser.parse_args()
+
+
+def main():
+    args = options()
+    place = torch.device("cpu" if args.plain else "cuda")
+    net = torch.nn.Linear(4, 1).to(place)
+    sgd = torch.optim.SGD(net.parameters(), 0.1)
+    for x, y in DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4):
+        sgd.zero_grad()
+        torch.nn.functional.mse_loss(net(x.to(place)), y.to(place)).backward()
+        sgd.step()
+
+
+main()
+"""
+
+
+def test_what_is_printed_before_the_condition_for_the_cpu_is_known() -> None:
+    """To ask for the rank would settle the device: that is why, and not that the accelerator is far away."""
+    (file,) = migrate([decode(EARLY.encode(), Path("fit.py"))], CATALOGUE, Config()).files
+    (told,) = [each.message for each in file.diagnoses if each.id == "main_process"]
+    assert "Accelerator(cpu=args.plain)" in file.after.decode()
+    assert told.endswith("because it knows its rank only once the accelerator is created, with `cpu=args.plain`")
