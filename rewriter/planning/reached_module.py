@@ -14,6 +14,7 @@ from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.devices.scattered import unmoved_input
+from ..analysis.devices.visible_gpus import chosen_for_others
 from ..analysis.diagnostics.alike_draws import alike_draws
 from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
@@ -90,6 +91,7 @@ class ReachedModule:
         def joined(node: cst.CSTNode) -> bool:
             return here(node) or unit.names.function(node) in way.after
 
+        told.extend(chosen_for_others(s) for s in found.lent_choices if not joined(s))  # after that it has no effect
         told.extend(unreached_backwards(unit, program.reach, found.calls, program.shared, here))
         transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
