@@ -53,6 +53,7 @@ from ..rewriter.editing.edits import (
     InsertBefore,
     Remove,
     Replace,
+    with_argument,
 )
 from ..rewriter.facts.module import DeviceRead, HandDown, Handing, Home, ModuleFacts, Side
 from ..rewriter.findings import Finding
@@ -65,12 +66,11 @@ _INSIDE = frozenset({ID, "device_placement"})
 @rule(ID, doc=__doc__)
 def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Write the constructor, the import and the parameters."""
-    more, code = "it does more than choose the device", facts.module.code_for_node
-    still = [InsertBefore(ID, statement, code(call), reason=more) for statement, call in facts.still_called]
-    yield from () if facts.joins else still
+    first, then = _still(facts)
+    yield from first
     if facts.home is not None:
         yield from _home(facts, facts.home)
-    yield from still if facts.joins else ()
+    yield from then
     for hand_down in facts.hand_downs:
         yield from _parameter(facts, hand_down)
     for handing in facts.handings:
@@ -81,6 +81,28 @@ def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         yield kind(ID, store.node, text, reason="the methods use it")
     for read in facts.device_reads:
         yield _read(facts, read)
+
+
+def _still(facts: ModuleFacts) -> tuple[list[Edit], list[Edit]]:
+    """The calls that are made still, before the accelerator is created, and after that: those that are handed it, or
+    that find the processes joined."""
+    first, then = list[Edit](), list[Edit]()
+    handed = {handing.call: handing for handing in facts.handings}
+    for statement, call in facts.still_called:
+        handing = handed.get(call)
+        made = call if handing is None else _handed(call, handing, facts.accelerator)
+        text, reason = facts.module.code_for_node(made), "it does more than choose the device"
+        edits = then if facts.joins or handing is not None else first
+        edits.append(InsertBefore(ID, statement, text, reason=reason))
+    return first, then
+
+
+def _handed(call: cst.Call, handing: Handing, name: str) -> cst.Call:
+    """A call with the accelerator."""
+    if handing.replaces is not None:
+        args = [_renamed(arg, name) if arg is handing.replaces else arg for arg in call.args]
+        return call.with_changes(args=args)
+    return with_argument(call, AddArgument(ID, call, name, handing.index, reason=""))
 
 
 def _home(facts: ModuleFacts, home: Home) -> Iterator[Edit | Finding]:
@@ -169,7 +191,7 @@ def _argument(facts: ModuleFacts, handing: Handing) -> Edit:
     return Replace(ID, handing.replaces, lambda arg: _renamed(arg, facts.accelerator), reason=reason)
 
 
-def _renamed(arg: cst.CSTNode, name: str) -> cst.CSTNode:
+def _renamed(arg: cst.CSTNode, name: str) -> cst.Arg:
     assert isinstance(arg, cst.Arg)
     keyword = cst.Name(name) if arg.keyword is not None else None
     return arg.with_changes(value=cst.Name(name), keyword=keyword)

@@ -204,3 +204,47 @@ def test_what_is_printed_before_the_condition_for_the_cpu_is_known() -> None:
     (told,) = [each.message for each in file.diagnoses if each.id == "main_process"]
     assert "Accelerator(cpu=args.plain)" in file.after.decode()
     assert told.endswith("because it knows its rank only once the accelerator is created, with `cpu=args.plain`")
+
+
+PICK = """\
+import torch
+
+
+def pick(label):
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    print(label, place)
+    return place
+"""
+FITS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from pick import pick
+
+
+def fit():
+    place = pick("fits on")
+    net = torch.nn.Linear(4, 1).to(place)
+    sgd = torch.optim.SGD(net.parameters(), 0.1)
+    for x, y in DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4):
+        sgd.zero_grad()
+        torch.nn.functional.mse_loss(net(x.to(place)), y.to(place)).backward()
+        sgd.step()
+    return net
+"""
+TWICE = """\
+import torch
+from fits import fit
+from pick import pick
+
+net = fit()
+place = pick("shows on")
+print(net(torch.ones(1, 4).to(place)))
+"""
+
+
+def test_a_call_that_is_made_still_hands_over_the_accelerator_that_its_function_takes(tmp_path: Path) -> None:
+    texts = {"train": TWICE, "fits": FITS, "pick": PICK}
+    sources = [decode(text.encode(), tmp_path / f"{name}.py") for name, text in texts.items()]
+    train, _, pick = (file.after.decode() for file in migrate(sources, CATALOGUE, Config()).files)
+    assert "def pick(label, accelerator):\n    accelerator.print(label, accelerator.device.type)\n" in pick
+    assert '\naccelerator = Accelerator()\nnet = fit(accelerator)\npick("shows on", accelerator)\n' in train
