@@ -21,7 +21,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.modules import torch_name
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import bindings_value, unshadowed
+from ..syntax.definitions import bindings_value, seen_values, unshadowed
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
@@ -595,7 +595,26 @@ class _Loop:
         if binding is None or self._is_weighed(total):
             return False
         divisors = by_constants(self.state, self.unit, binding, self.inside)
-        return self._has_fewer() and bool(divisors) and None not in divisors
+        fewer = self._has_fewer() and bool(divisors) and None not in divisors
+        return fewer and all(self._has_loss(term) for value in total.value for term in self._terms(value))
+
+    def _terms(self, value: cst.BaseExpression, seen: frozenset[cst.CSTNode] = frozenset()) -> Iterator[cst.CSTNode]:
+        """What is added up in an expression, also by way of variables."""
+        parts: list[cst.BaseExpression] = []
+        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, (cst.Add, cst.Subtract)):
+            parts = [value.left, value.right]
+        elif isinstance(value, cst.Name) and value not in seen and not self._is_loss(value):
+            made = seen_values(self.unit.names, value)
+            parts = made if all(part in self.inside for part in made) else []
+        for part in parts:
+            yield from self._terms(part, seen | {value})
+        if not parts:
+            yield value
+
+    def _has_loss(self, term: cst.CSTNode) -> bool:
+        """Whether a loss, which is reduced, is in a term: any other is added once a batch of each process."""
+        names = (node for node in descendants(term) if isinstance(node, cst.Name))
+        return any(self._is_loss(n) or self._read_off(n) or self._loss_entry(n) is not None for n in names)
 
     def _has_fewer(self) -> bool:
         """Whether a process has fewer batches than the script, and the loop ends with them."""

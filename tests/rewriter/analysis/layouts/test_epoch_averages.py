@@ -105,6 +105,14 @@ def test_means_that_are_read_elsewhere_too_are_named_where_a_constant_divides_th
     assert 'reduction="mean"' in text and findings == ["mean-of-batches"]
 
 
+@pytest.mark.parametrize("step", ["total += 0.5 + loss.item()", "value = weight + loss.item()\ntotal += value"])
+def test_a_term_beside_the_loss_is_added_by_each_process_alone(step: str, trained: Trained) -> None:
+    """The losses of all batches beside as many terms as one process has made a figure of its own."""
+    text, findings = trained(built="weight = 0.5", step=step, epoch="print(total / 1000)")
+    assert 'reduction="sum"' not in text
+    assert findings in (["mean-of-batches"], ["metrics_gather"])
+
+
 def test_another_figure_that_is_read_off_is_not_taken_for_the_loss(trained: Trained) -> None:
     step = "norm = x.norm()\nvalue = norm.item()\ntotal += value"
     text, findings = trained(step=step, epoch="print(total / len(loader))")
