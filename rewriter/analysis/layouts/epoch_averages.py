@@ -23,7 +23,7 @@ from ..dataflow.modules import torch_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, seen_values, unshadowed
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import children, descendants
 from ..training.gradient_path import GradientPath
 from ..training.schedules import follows_batches
 from ..training.training import Training
@@ -596,25 +596,25 @@ class _Loop:
             return False
         divisors = by_constants(self.state, self.unit, binding, self.inside)
         fewer = self._has_fewer() and bool(divisors) and None not in divisors
-        return fewer and all(self._has_loss(term) for value in total.value for term in self._terms(value))
+        return fewer and all(self._is_of_losses(value) for value in total.value)
 
-    def _terms(self, value: cst.BaseExpression, seen: frozenset[cst.CSTNode] = frozenset()) -> Iterator[cst.CSTNode]:
-        """What is added up in an expression, also by way of variables."""
-        parts: list[cst.BaseExpression] = []
-        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, (cst.Add, cst.Subtract)):
-            parts = [value.left, value.right]
-        elif isinstance(value, cst.Name) and value not in seen and not self._is_loss(value):
-            made = seen_values(self.unit.names, value)
-            parts = made if all(part in self.inside for part in made) else []
-        for part in parts:
-            yield from self._terms(part, seen | {value})
-        if not parts:
-            yield value
-
-    def _has_loss(self, term: cst.CSTNode) -> bool:
-        """Whether a loss, which is reduced, is in a term: any other is added once a batch of each process."""
-        names = (node for node in descendants(term) if isinstance(node, cst.Name))
-        return any(self._is_loss(n) or self._read_off(n) or self._loss_entry(n) is not None for n in names)
+    def _is_of_losses(self, value: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+        """Whether a loss, which is reduced, is in each term of a sum: any other is added once a batch of a process."""
+        if isinstance(value, cst.BinaryOperation):
+            sides = [value.left] if isinstance(value.operator, cst.Divide) else [value.left, value.right]
+            either = any if isinstance(value.operator, cst.Multiply) else all
+            return either(self._is_of_losses(side, seen) for side in sides)
+        if isinstance(value, cst.Call):
+            base = value.func.value if isinstance(value.func, cst.Attribute) else None
+            given = [arg.value for arg in value.args[:1]]
+            return any(self._is_of_losses(part, seen) for part in (*([base] if base is not None else []), *given))
+        if not isinstance(value, cst.Name) or value in seen:
+            return any(self._is_of_losses(node, seen | {value}) for node in children(value))
+        made = seen_values(self.unit.names, value)
+        if self._is_loss(value) or self._read_off(value) or self._loss_entry(value) is not None:
+            return True
+        inside = bool(made) and all(part in self.inside for part in made)
+        return inside and all(self._is_of_losses(part, seen | {value}) for part in made)
 
     def _has_fewer(self) -> bool:
         """Whether a process has fewer batches than the script, and the loop ends with them."""
