@@ -39,6 +39,7 @@ from .accelerator_path import Way
 from .collected import Collected, called_name
 from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
+from .early_draws import Before
 from .holders import base_call, receiver
 from .unreachable import unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
@@ -240,7 +241,8 @@ class ReachedModule:
         """Why a process does not know there which one it is, in words."""
         home = self._way.home
         chosen = dict(home[1].arguments).get("cpu") if home is not None else None
-        if chosen is not None and not self._knows_itself(node) and self._may_ask(node):
+        early = chosen is not None and Before(self._program.reach, self._way)(self._unit, node)
+        if early and not self._knows_itself(node) and self._may_ask(node):
             return f"it knows its rank only once the accelerator is created, with `cpu={chosen}`"
         return "the accelerator does not exist here"
 

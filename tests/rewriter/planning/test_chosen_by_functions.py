@@ -248,3 +248,11 @@ def test_a_call_that_is_made_still_hands_over_the_accelerator_that_its_function_
     train, _, pick = (file.after.decode() for file in migrate(sources, CATALOGUE, Config()).files)
     assert "def pick(label, accelerator):\n    accelerator.print(label, accelerator.device.type)\n" in pick
     assert '\naccelerator = Accelerator()\nnet = fit(accelerator)\npick("shows on", accelerator)\n' in train
+
+
+def test_what_is_printed_after_it_is_not_too_early() -> None:
+    """The accelerator is one of a function then."""
+    text = f'{EARLY}print("done")\n'.replace('print("reads the options")', "pass")
+    (file,) = migrate([decode(text.encode(), Path("fit.py"))], CATALOGUE, Config()).files
+    (told,) = [each.message for each in file.diagnoses if each.id == "main_process"]
+    assert told.endswith("because the accelerator does not exist here")
