@@ -100,7 +100,8 @@ class ReachedModule:
         told.extend(unreached_effects(effects, found.handles, found.received, attained, self._unknowing))
         apart = [s for s in found.saves if not here(s.call) and attained(s.call) and (transparent or not s.whole)]
         guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
-        effects += guarded.values()
+        whole = {e.node for e in effects if e.kind is EffectKind.WRITE and attained(e.node)}
+        effects += (each for each in guarded.values() if whole.isdisjoint(unit.names.ancestors(each.node)))
         told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
         told.extend(may_be_there(folder) for folder in anyway.values())
         told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined))
