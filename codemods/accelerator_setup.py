@@ -200,7 +200,7 @@ def _argument(facts: ModuleFacts, handing: Handing) -> Edit:
     return Replace(ID, handing.replaces, lambda arg: _renamed(arg, facts.accelerator), reason=reason)
 
 
-def _renamed(arg: cst.CSTNode, name: str) -> cst.CSTNode:
+def _renamed(arg: cst.CSTNode, name: str) -> cst.Arg:
     assert isinstance(arg, cst.Arg)
     keyword = cst.Name(name) if arg.keyword is not None else None
     return arg.with_changes(value=cst.Name(name), keyword=keyword)

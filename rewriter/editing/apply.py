@@ -22,7 +22,7 @@ from .edits import (
     Remove,
     Replace,
     between,
-    with_last,
+    with_argument,
 )
 
 
@@ -154,7 +154,7 @@ class _Application:
             if isinstance(edit, AddParameter) and isinstance(result, cst.FunctionDef):
                 result = _with_parameter(result, edit)
             elif isinstance(edit, AddArgument) and isinstance(result, cst.Call):
-                result = _with_argument(result, edit)
+                result = with_argument(result, edit)
         replace = self.replace.get(node)
         return result if replace is None else replace.make(result)
 
@@ -442,19 +442,3 @@ def _commas(old: _Comma, new: cst.Comma) -> tuple[_Comma, _Comma]:
 
 def _more(params: cst.Parameters) -> bool:
     return bool(params.kwonly_params) or params.star_kwarg is not None or isinstance(params.star_arg, cst.Param)
-
-
-def _with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
-    args = list(call.args)
-    plain = next((i for i, a in enumerate(args) if a.keyword is not None or a.star), len(args))
-    value = cst.parse_expression(edit.value or edit.name)
-    comma = cst.Comma(whitespace_after=between(args))
-    if edit.index is not None and plain >= edit.index:
-        index, new = edit.index, cst.Arg(value)
-    else:
-        equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-        index, new = len(args), cst.Arg(value, keyword=cst.Name(edit.name), equal=equal)
-    if index >= len(args):
-        return with_last(call, new)
-    args.insert(index, new.with_changes(comma=comma))
-    return call.with_changes(args=args)

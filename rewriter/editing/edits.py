@@ -120,6 +120,23 @@ def speaks_of_moving(comment: str) -> bool:
     return bool(words) and all(w in _MOVING for w in words) and bool({"device", "gpu", "cuda", "gpus"} & set(words))
 
 
+def with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
+    """A call with the argument that an edit adds."""
+    args = list(call.args)
+    plain = next((i for i, a in enumerate(args) if a.keyword is not None or a.star), len(args))
+    value = cst.parse_expression(edit.value or edit.name)
+    comma = cst.Comma(whitespace_after=between(args))
+    if edit.index is not None and plain >= edit.index:
+        index, new = edit.index, cst.Arg(value)
+    else:
+        equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+        index, new = len(args), cst.Arg(value, keyword=cst.Name(edit.name), equal=equal)
+    if index >= len(args):
+        return with_last(call, new)
+    args.insert(index, new.with_changes(comma=comma))
+    return call.with_changes(args=args)
+
+
 def with_keyword(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.Call:
     """A call with one more keyword argument at its end, on a separate line if the others are."""
     equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))

@@ -15,13 +15,13 @@ from .edits import AddImport
 
 
 def add(module: cst.Module, wanted: Iterable[AddImport]) -> cst.Module:
-    """Write ``from module import name`` for each wanted import that is still missing."""
+    """Write ``from module import name`` for each wanted import that is still missing, in alphabetical order."""
     missing: dict[str, dict[str, None]] = {}
     for edit in wanted:
         if not _imported(module, edit.module, edit.name):
             missing.setdefault(edit.module, {})[edit.name] = None
-    for source, names in missing.items():
-        text = f"from {source} import {', '.join(names)}\n"
+    for source, names in sorted(missing.items()):
+        text = f"from {source} import {', '.join(sorted(names))}\n"
         standard = source.partition(".")[0] in sys.stdlib_module_names
         module = _with_standard(module, text) if standard else _inserted(module, text, names)
     return module

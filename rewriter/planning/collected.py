@@ -16,7 +16,7 @@ from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
 from ..analysis.devices.scattered import lent_wrapper, scattered
 from ..analysis.devices.use_before_prepare import Stands
-from ..analysis.devices.visible_gpus import chosen_for_others, left_to_launcher, visible_devices
+from ..analysis.devices.visible_gpus import chooses, left_to_launcher, visible_devices
 from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.differences import same_noise, same_rows
 from ..analysis.diagnostics.refusals import contradictions
@@ -94,6 +94,7 @@ class Collected:
         self.arrivals = [a for u, a in plan_.arrivals if u is unit]
         chosen = visible_devices(state, unit, reach) if program.existing is None else []
         self.visible = [s for s in chosen if unit.names.function(s) not in program.shared]
+        self.lent_choices = [s for s in chosen if s not in self.visible and chooses(unit, s)]
         self.legacy = legacy_tensors(state, unit, mover)
         self.hand = program.hand
         self.wrappers = mover.unwrapped(unit, questions.wrappers("threads"))
@@ -155,7 +156,6 @@ class Collected:
             *(f for u, f in plan_.findings if u is unit),
             *(a for a in totals if isinstance(a, Finding) and not self._is_filled_exactly(a)),
             *left_to_launcher(state, unit, reach, self.visible),
-            *(chosen_for_others(s) for s in chosen if s not in self.visible),
             *contradictions(state, unit, reach),
             *(f for u, f in program.weighted if u is unit),
             *self.twofold,

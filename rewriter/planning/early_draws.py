@@ -23,7 +23,7 @@ def too_early(
 ) -> Iterator[tuple[Unit, Finding]]:
     """The draws that happen before the accelerator exists: those that become neither rows (``rows``: what these are
     made of) nor a constant of a model only in the code that creates it, where they can be drawn after that."""
-    before = _Before(reach, way)
+    before = Before(reach, way)
     classes = [klass for unit in reach.units for klass in unit.classes.values() if klass.role is Role.MODEL]
     kept = {node: (name, klass) for klass in classes for name, node in plain_draws(reach.state, klass)}
     for unit, call in draws:
@@ -51,7 +51,7 @@ def seeded_apart(
     one of torch's differs as well; nor those that are drawn when the generators are equal. ``given``: calls whose
     values all processes receive from the main process; ``rows``: calls that rows are made of.
     """
-    before = _Before(reach, way)
+    before = Before(reach, way)
 
     def is_draw(source: cst.CSTNode) -> bool:
         return isinstance(source, cst.Call) and questions.draws(outside_name(state.calls[source])) is not None
@@ -101,7 +101,7 @@ def _unseeded(unit: Unit, call: cst.Call, effect: str) -> Finding:
     )
 
 
-class _Before:
+class Before:
     """Whether code runs before the accelerator is created: it comes before that, or before a call that leads there."""
 
     def __init__(self, reach: Reach, way: Way) -> None:

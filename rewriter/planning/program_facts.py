@@ -26,7 +26,7 @@ from ..analysis.devices.resting_models import placed_models
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.diagnostics.alike_draws import makes_alike
 from ..analysis.diagnostics.nature import by_nature
-from ..analysis.diagnostics.remarks import may_run
+from ..analysis.diagnostics.unused_code import may_run
 from ..analysis.distributed.apart import condition, left_on_cpu, met_apart, said
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.existing_guards import guarded, in_turn
@@ -88,8 +88,8 @@ class Understood(NamedTuple):
     solved: State | None = None
     """The program that it is a module of."""
     unbuilt: frozenset[cst.Call] = frozenset()
-    """What would make something that is different on each process, in classes that the program never builds; and what
-    is the same on all of them."""
+    """What would make something that is different on each process, in code that the program never runs; and what is
+    the same on all of them."""
 
 
 def understand(

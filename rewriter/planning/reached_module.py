@@ -14,6 +14,7 @@ from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.devices.scattered import unmoved_input
+from ..analysis.devices.visible_gpus import chosen_for_others
 from ..analysis.diagnostics.alike_draws import alike_draws
 from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
@@ -38,6 +39,7 @@ from .accelerator_path import Way
 from .collected import Collected, called_name
 from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
+from .early_draws import Before
 from .holders import base_call, receiver
 from .unreachable import unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
@@ -90,14 +92,16 @@ class ReachedModule:
         def joined(node: cst.CSTNode) -> bool:
             return here(node) or unit.names.function(node) in way.after
 
+        told.extend(chosen_for_others(s) for s in found.lent_choices if not joined(s))  # after that it has no effect
         told.extend(unreached_backwards(unit, program.reach, found.calls, program.shared, here))
         transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
-        told.extend(unreached_effects(effects, found.handles, found.received, attained))
+        told.extend(unreached_effects(effects, found.handles, found.received, attained, self._unknowing))
         apart = [s for s in found.saves if not here(s.call) and attained(s.call) and (transparent or not s.whole)]
         guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
-        effects += guarded.values()
+        whole = {e.node for e in effects if e.kind is EffectKind.WRITE and attained(e.node)}
+        effects += (each for each in guarded.values() if whole.isdisjoint(unit.names.ancestors(each.node)))
         told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
         told.extend(may_be_there(folder) for folder in anyway.values())
         told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined))
@@ -232,10 +236,24 @@ class ReachedModule:
         Not where the script chooses the device, or sets the environment, after it; not in the workers of a loader, in
         code that other files use, or where a module is imported. A script that stays on the CPU chooses nothing.
         """
+        settled = self._way.home is not None and self._way.home[1].arguments in ((), _ON_CPU)
+        return settled and self._may_ask(node)
+
+    def _unknowing(self, node: cst.CSTNode) -> str:
+        """Why a process does not know there which one it is, in words."""
+        home = self._way.home
+        chosen = dict(home[1].arguments).get("cpu") if home is not None else None
+        early = chosen is not None and Before(self._program.reach, self._way)(self._unit, node)
+        if early and not self._knows_itself(node) and self._may_ask(node):
+            return f"it knows its rank only once the accelerator is created, with `cpu={chosen}`"
+        return "the accelerator does not exist here"
+
+    def _may_ask(self, node: cst.CSTNode) -> bool:
+        """Whether a process may learn that, if the arguments of the accelerator were known there."""
         program, way, code = self._program, self._way, self._unit.names.function(node)
         if program.existing is not None or program.hand is not None or program.config.launched:
             return False
-        if way.home is None or way.home[1].arguments not in ((), _ON_CPU) or code in program.shared:
+        if way.home is None or code in program.shared:
             return False
         order = self._unit.names.order
         for unit, sets in program.environment:

@@ -20,6 +20,7 @@ from ..analysis.dataflow.call_binding import argument_for
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name, outside_names
 from ..analysis.dataflow.values import CallRecord, Instance, Unit, origins
+from ..analysis.layouts.epoch_quotients import is_shape
 from ..analysis.layouts.loop_step import is_synchronised
 from ..analysis.layouts.running_figures import is_logged
 from ..analysis.syntax.definitions import plain_values, unshadowed
@@ -359,8 +360,9 @@ class OwnRows:
             klass = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
             read: Labels = frozenset({Field(klass, word)}) if klass is not None else NONE
             return read | self._property(things, word)
-        entries = word == "size" and not self._counts  # of an array: how many it has
-        found = NONE if entries else self._labels(unit, node.value)
+        if is_shape(node) and not self._counts and not any(isinstance(thing, Instance) for thing in things):
+            return NONE
+        found = self._labels(unit, node.value)
         for thing in things:
             found |= self._fields.get((thing, word), NONE)
         return found | self._property(things, word)

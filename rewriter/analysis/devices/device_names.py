@@ -291,8 +291,10 @@ def _finds(state: State, function: Function) -> bool:
         return True  # whatever is asked, the CPU is not meant
     chosen = {None if one == _GPU else one for one in chosen}
     choices = [n.test for n in descendants(function.node) if isinstance(n, cst.If)]
+    if _ALWAYS not in chosen:  # whatever is asked: no branch gives it where there is another
+        return "" in chosen and chosen <= {"", None}
     asked = any(refused(state, unit, _asserted(test)) is not None for test in choices)
-    return not asked and (chosen == {""} or (chosen <= {"", _ALWAYS, None} and _ALWAYS in chosen and bool(choices)))
+    return not asked and chosen <= {"", _ALWAYS, None} and bool(choices)
 
 
 def _named(state: State, unit: Unit, value: cst.BaseExpression | None) -> str | None:

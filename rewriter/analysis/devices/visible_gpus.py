@@ -57,7 +57,7 @@ def _word(node: cst.BaseExpression) -> str | None:
 def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[cst.CSTNode]) -> Iterator[Finding]:
     """The findings about GPUs that the script numbers by itself."""
     for statement in removed:
-        if "VISIBLE" in unit.names.module.code_for_node(statement):
+        if chooses(unit, statement):
             yield Finding(
                 "launcher",
                 statement,
@@ -86,6 +86,11 @@ def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[c
                 "make it a command-line argument of the script",
                 Severity.REVIEW,
             )
+
+
+def chooses(unit: Unit, statement: cst.CSTNode) -> bool:
+    """Whether such a statement says which GPUs there are, and not only how they are numbered."""
+    return "VISIBLE" in unit.names.module.code_for_node(statement)
 
 
 def chosen_for_others(statement: cst.CSTNode) -> Finding:

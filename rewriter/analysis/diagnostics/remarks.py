@@ -17,7 +17,6 @@ from ..dataflow.callees import method_name
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, External, Function, Klass, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
-from ..effects.unseen import is_called
 from ..layouts.engine.layout import Partial, Unclear, held
 from ..layouts.loss_reductions import backward_layout
 from ..layouts.losses import weighted_mean
@@ -28,6 +27,7 @@ from ..training.modes import is_only_evaluated
 from ..training.training import Training
 from .batch_statistics import compares_with_batch
 from .process_memory import memories
+from .unused_code import may_run
 
 
 def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
@@ -63,8 +63,8 @@ def _batch_norms(state: State, unit: Unit, reach: Reach, training: Training) -> 
 
 
 def _norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[cst.Call]:
-    """The layers of BatchNorm that a module makes; not those of a class that the program never names, and so never
-    builds, and not those of models that are evaluated only."""
+    """The layers of BatchNorm that a module makes; not those in code that the program never names, and so never
+    runs, and not those of models that are evaluated only."""
     made = (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
     calls = (call for call in made if not _is_at_rest(state, reach, training, call))
     return state.once((_norms, unit.name), lambda: list(calls))
@@ -74,36 +74,6 @@ def _is_at_rest(state: State, reach: Reach, training: Training, call: cst.Call) 
     """Whether the layers that a call makes normalise with statistics that they keep, and never with a batch's own."""
     layers = [one for one in origins(state.values.get(call), Role.MODEL) if one.node is call]
     return bool(layers) and all(is_only_evaluated(reach, training, one) for one in layers)
-
-
-def may_run(unit: Unit, reach: Reach, call: cst.Call) -> bool:
-    """Whether a call may run: also by a class that no call is seen to build."""
-    klass = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef)), None)
-    if klass is None or unit.names.function(call) in reach.reachable:
-        return True
-    return reach.state.once((_may_be_built, klass), lambda: _may_be_built(reach, klass))
-
-
-def _may_be_built(reach: Reach, klass: cst.ClassDef) -> bool:
-    """Whether a class that no call is seen to build may be built: something names it, or looks up what it builds."""
-    for unit in reach.units:
-        for node in unit.names.every(cst.Name, cst.Attribute):
-            word = dotted(node).rpartition(".")[2]
-            if word in _LOOKED_UP and not _asks_attribute(unit, node, word):
-                return True
-            if word == klass.name.value and klass not in unit.names.ancestors(node):
-                if not isinstance(unit.names.parents.get(node), cst.ImportAlias):
-                    return True
-    return False
-
-
-def _asks_attribute(unit: Unit, node: cst.CSTNode, word: str) -> bool:
-    """``getattr(args, "rate")``: what it gives is never called, and so no class."""
-    call = unit.names.parents.get(node)
-    return word == "getattr" and isinstance(call, cst.Call) and call.func is node and not is_called(unit, call)
-
-
-_LOOKED_UP = frozenset("getattr eval globals vars import_module __import__ __dict__ import_string".split())
 
 
 def _batch_norms_of(state: State, call: cst.Call) -> list[Thing]:

@@ -92,7 +92,7 @@ def read_totals(unit: Unit, totals: Iterable[Total], node: cst.BaseExpression, d
     """The totals that an expression is computed from; not by how many entries an array of them has: ``total.size``."""
     among, found = list(totals), dict[Total, None]()
     for part in descendants(node):
-        if isinstance(part, (cst.Name, cst.Attribute, cst.Subscript)) and not _is_shape(unit.names.parents.get(part)):
+        if isinstance(part, (cst.Name, cst.Attribute, cst.Subscript)) and not is_shape(unit.names.parents.get(part)):
             here = [total for total in among if is_place(unit, total, part)]
             found.update(dict.fromkeys(here))
             binding = unit.names.binding(part) if isinstance(part, cst.Name) and not here else None
@@ -102,7 +102,8 @@ def read_totals(unit: Unit, totals: Iterable[Total], node: cst.BaseExpression, d
     return list(found)
 
 
-def _is_shape(node: cst.CSTNode | None) -> bool:
+def is_shape(node: cst.CSTNode | None) -> bool:
+    """``total.size``: how many entries an array or a tensor has, and not what they are."""
     return isinstance(node, cst.Attribute) and node.attr.value in ("size", "shape", "ndim")
 
 

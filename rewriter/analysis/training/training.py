@@ -239,7 +239,7 @@ def whole(state: State, model: Origin) -> Origin:
 
 def in_model(unit: Unit, node: cst.CSTNode) -> bool:
     """
-    Whether code is a part of what a model computes, where it runs its layers: it is in a class with a ``forward``.
+    Whether code is a part of what a model computes, where it runs its layers: its class has a ``forward``.
 
     The class of a trainer, or of anything else that runs models, has none. A class that is not known may be a model's.
     """

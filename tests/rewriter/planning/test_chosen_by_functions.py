@@ -116,3 +116,143 @@ def test_a_call_that_hands_over_the_accelerator_gives_its_device() -> None:
     assert not told
     assert "self.place = pick(seed, accelerator=self.accelerator)\n" in text
     assert "    return accelerator.device\n" in text
+
+
+JOINS = """\
+import os
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def pick(settings, number):
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        torch.cuda.set_device(number)
+        dist.init_process_group(backend="nccl")
+        place = torch.device("cuda", number)
+        {more}
+    else:
+        place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return place
+
+
+class Fit:
+    def __init__(self, settings):
+        number = int(os.environ.get("LOCAL_RANK", 0))
+        self.place = pick(settings, number)
+        self.net = torch.nn.Linear(4, 1).to(self.place)
+        data = TensorDataset(torch.ones(8, 4), torch.ones(8, 1))
+        self.rows = DataLoader(data, 4, sampler=DistributedSampler(data))
+        self.net = torch.nn.parallel.DistributedDataParallel(self.net, device_ids=[number])
+        self.sgd = torch.optim.SGD(self.net.parameters(), 0.1)
+
+    def run(self):
+        for x, y in self.rows:
+            self.sgd.zero_grad()
+            torch.nn.functional.mse_loss(self.net(x.to(self.place)), y.to(self.place)).backward()
+            self.sgd.step()
+
+
+Fit({{}}).run()
+"""
+
+
+MORE = [("settings['workers'] = dist.get_world_size()", "        pick(settings, number)\n"), ("pass", "")]
+
+
+@pytest.mark.parametrize(("more", "called"), MORE, ids=["more", "no more"])
+def test_a_function_that_joins_the_processes_and_does_more_is_called_once_they_are_joined(
+    more: str, called: str
+) -> None:
+    """It takes the GPU where there is one, with one process or with several: no condition is left to be told."""
+    (file,) = migrate([decode(JOINS.format(more=more).encode(), Path("fit.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert f"        self.accelerator = Accelerator()\n{called}        self.place = self.accelerator.device\n" in text
+    assert "init_process_group" not in text
+    assert [each.id for each in file.diagnoses] == []
+
+
+EARLY = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def options():
+    print("reads the options")
+    return parser.parse_args()
+
+
+def main():
+    args = options()
+    place = torch.device("cpu" if args.plain else "cuda")
+    net = torch.nn.Linear(4, 1).to(place)
+    sgd = torch.optim.SGD(net.parameters(), 0.1)
+    for x, y in DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4):
+        sgd.zero_grad()
+        torch.nn.functional.mse_loss(net(x.to(place)), y.to(place)).backward()
+        sgd.step()
+
+
+main()
+"""
+
+
+def test_what_is_printed_before_the_condition_for_the_cpu_is_known() -> None:
+    """To ask for the rank would settle the device: that is why, and not that the accelerator is far away."""
+    (file,) = migrate([decode(EARLY.encode(), Path("fit.py"))], CATALOGUE, Config()).files
+    (told,) = [each.message for each in file.diagnoses if each.id == "main_process"]
+    assert "Accelerator(cpu=args.plain)" in file.after.decode()
+    assert told.endswith("because it knows its rank only once the accelerator is created, with `cpu=args.plain`")
+
+
+PICK = """\
+import torch
+
+
+def pick(label):
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    print(label, place)
+    return place
+"""
+FITS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from pick import pick
+
+
+def fit():
+    place = pick("fits on")
+    net = torch.nn.Linear(4, 1).to(place)
+    sgd = torch.optim.SGD(net.parameters(), 0.1)
+    for x, y in DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4):
+        sgd.zero_grad()
+        torch.nn.functional.mse_loss(net(x.to(place)), y.to(place)).backward()
+        sgd.step()
+    return net
+"""
+TWICE = """\
+import torch
+from fits import fit
+from pick import pick
+
+net = fit()
+place = pick("shows on")
+print(net(torch.ones(1, 4).to(place)))
+"""
+
+
+def test_a_call_that_is_made_still_hands_over_the_accelerator_that_its_function_takes(tmp_path: Path) -> None:
+    texts = {"train": TWICE, "fits": FITS, "pick": PICK}
+    sources = [decode(text.encode(), tmp_path / f"{name}.py") for name, text in texts.items()]
+    train, _, pick = (file.after.decode() for file in migrate(sources, CATALOGUE, Config()).files)
+    assert "def pick(label, accelerator):\n    accelerator.print(label, accelerator.device.type)\n" in pick
+    assert '\naccelerator = Accelerator()\nnet = fit(accelerator)\npick("shows on", accelerator)\n' in train
+
+
+def test_what_is_printed_after_it_is_not_too_early() -> None:
+    """The accelerator is one of a function then."""
+    text = f'{EARLY}print("done")\n'.replace('print("reads the options")', "pass")
+    (file,) = migrate([decode(text.encode(), Path("fit.py"))], CATALOGUE, Config()).files
+    (told,) = [each.message for each in file.diagnoses if each.id == "main_process"]
+    assert told.endswith("because the accelerator does not exist here")

@@ -374,6 +374,19 @@ def test_a_checkpoint_helper_that_another_program_uses_keeps_its_signature(run: 
     assert findings == []
 
 
+def test_a_checkpoint_that_an_open_file_takes_is_guarded_once(run: Run) -> None:
+    train = TRAIN.replace("import Config", "import save").replace('config = Config.of("digits")', "config = folder")
+    train = train.replace('torch.save(model.state_dict(), config.folder / "net.pt")', 'save(model, config / "net.pt")')
+    line = '    torch.save({"model": model.state_dict()}, path)\n'
+    saves = SAVES.replace(line, '    with open(path, "wb") as file:\n        torch.save(model.state_dict(), file)\n')
+    after, findings = run(train, saves, predict="from settings import save\n\nsave(net, 'a.pt')\n")
+    assert after["settings.py"].endswith(
+        '    if PartialState().is_main_process:\n        with open(path, "wb") as file:\n'
+        "            torch.save(model.state_dict(), file)\n"
+    )
+    assert findings == []
+
+
 SAVES_AND_READS = SAVES + "    return torch.load(path, map_location='cpu')\n"
 
 

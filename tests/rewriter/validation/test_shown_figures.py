@@ -164,6 +164,9 @@ WHOLE = {
     "counts of steps, shapes, weights": (
         "    many = len(x)\n    accelerator.print(step, x.shape, many, x.dtype, model.weight.norm())\n"
     ),
+    "how many entries an array has": (
+        "    found['means'] = output.detach().mean(0).numpy()\ntable = found['means']\naccelerator.print(table.size)\n"
+    ),
     "what is read from a file, or given to one": (
         "    pass\nimport json\nfile = open('seen.json')\nheld = json.load(file)\nheld.update(len(rows))\n"
         "accelerator.print(held, file.read())\nopen('log.txt', 'w').write(str(len(rows)))\n"

@@ -19,8 +19,8 @@ from ....findings import Finding
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_name
 from ...dataflow.values import State, Unit
-from ...syntax.definitions import bindings_value
-from ...syntax.walk import descendants
+from ...syntax.definitions import bindings_value, seen_values
+from ...syntax.walk import children, descendants
 from ...training.gradient_path import GradientPath
 from ...training.training import Training
 from ..batch_artifacts import has_phases
@@ -291,7 +291,26 @@ class _Loop:
         if binding is None or self.step.is_weighed(total):
             return False
         divisors = by_constants(self.state, self.unit, binding, self.inside)
-        return self.step.has_fewer() and bool(divisors) and None not in divisors
+        fewer = self.step.has_fewer() and bool(divisors) and None not in divisors
+        return fewer and all(self._is_of_losses(value) for value in total.value)
+
+    def _is_of_losses(self, value: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+        """Whether a loss, which is reduced, is in each term of a sum: any other is added once a batch of a process."""
+        if isinstance(value, cst.BinaryOperation):
+            sides = [value.left] if isinstance(value.operator, cst.Divide) else [value.left, value.right]
+            either = any if isinstance(value.operator, cst.Multiply) else all
+            return either(self._is_of_losses(side, seen) for side in sides)
+        if isinstance(value, cst.Call):
+            base = value.func.value if isinstance(value.func, cst.Attribute) else None
+            given = [arg.value for arg in value.args[:1]]
+            return any(self._is_of_losses(part, seen) for part in (*([base] if base is not None else []), *given))
+        if not isinstance(value, cst.Name) or value in seen:
+            return any(self._is_of_losses(node, seen | {value}) for node in children(value))
+        made = seen_values(self.unit.names, value)
+        if self.losses.behind(value) or self.losses.loss_entry(value) is not None:
+            return True
+        inside = bool(made) and all(part in self.inside for part in made)
+        return inside and all(self._is_of_losses(part, seen | {value}) for part in made)
 
     def _is_read_once(self, name: cst.Name) -> bool:
         binding = self.unit.names.binding(name)

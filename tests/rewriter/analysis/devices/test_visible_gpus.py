@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 Trained = Callable[..., tuple[str, list[str]]]
 
 
@@ -16,3 +18,40 @@ def test_alone_in_its_line(trained: Trained) -> None:
 def test_beside_something_else_in_its_line(trained: Trained) -> None:
     text, _ = trained(top='import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"; print(3)')
     assert 'os.environ["CUDA_VISIBLE_DEVICES"] = "0"; accelerator.print(3)' in text
+
+
+SETTINGS = """\
+import os
+
+
+def choose(numbers):
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    os.environ["CUDA_VISIBLE_DEVICES"] = numbers
+"""
+TRAIN = """\
+import torch
+from torch.utils.data import DataLoader
+from settings import choose
+
+{before}
+device = torch.device("cuda")
+{after}
+model = torch.nn.Linear(8, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=4):
+    torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device)).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"), [('choose("0")', "", ["launcher"]), ("", 'choose("0")', [])], ids=["before", "after"]
+)
+def test_a_shared_function_chooses_only_before_the_accelerator(
+    before: str, after: str, told: list[str], trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    """CUDA has been asked by then; and how the GPUs are numbered is no choice of some."""
+    train = TRAIN.format(before=before, after=after)
+    found = trained_project(train=train, settings=SETTINGS, other='from settings import choose\nchoose("1")\n')
+    assert "settings" not in found[0] or found[0]["settings"] == SETTINGS
+    assert found[1] == told

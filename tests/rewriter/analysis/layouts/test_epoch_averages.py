@@ -65,6 +65,7 @@ BY_CONSTANTS = {
     "a number": ("total += loss.item()", "print(total / 1000)", "sum"),
     "scaled before": ("total += loss.item()", "mean = 100 * total / 1000\nprint(mean)", "sum"),
     "a variable": ("value = loss.item()\ntotal += value", "scale = 50.0\nprint(total / scale)", "sum"),
+    "with a weight": ("total += 0.3 * loss.item() / 32 + 2 * float(loss)", "print(total / 50)", "sum"),
     "in a table": ("total += loss.item()", "scale = {'train': 50.0}\nprint(total / scale['train'])", "sum"),
     "changed": ("total += loss.item()", "scale = 5\nscale += epoch\nprint(total / scale)", "mean"),
     "in place": ("total += loss.item()", "total /= 50\nprint(total)", "sum"),
@@ -103,6 +104,22 @@ def test_means_that_are_read_elsewhere_too_are_named_where_a_constant_divides_th
     step = "value = loss.item()\ntotal += value\nkept.append(value)"
     text, findings = trained(built="kept = []", step=step, epoch="print(total / 1000, sum(kept) / len(kept))")
     assert 'reduction="mean"' in text and findings == ["mean-of-batches"]
+
+
+BESIDE = [
+    "total += 0.5 + loss.item()",
+    "total += 2 * (weight + loss.item()) / 32",
+    "total += loss.item() - weight",
+    "value = weight + loss.item()\ntotal += value",
+]
+
+
+@pytest.mark.parametrize("step", BESIDE)
+def test_a_term_beside_the_loss_is_added_by_each_process_alone(step: str, trained: Trained) -> None:
+    """The losses of all batches beside as many terms as one process has made a figure of its own."""
+    text, findings = trained(built="weight = 0.5", step=step, epoch="print(total / 1000)")
+    assert 'reduction="sum"' not in text
+    assert findings in (["mean-of-batches"], ["metrics_gather"])
 
 
 def test_another_figure_that_is_read_off_is_not_taken_for_the_loss(trained: Trained) -> None:

@@ -88,7 +88,7 @@ def test_a_schedule_follows_the_main_process(code: str) -> None:
     """Each process evaluates with noise of its own, so that each would set another learning rate."""
     text = _text(HEAD + LOOP + VALID + TRAIN + PLATEAU, code=code)
     assert "\n    total = broadcast_object_list([total])[0]\n    return total / len(loader)\n" in text
-    assert "from torchlift.runtime.utils import send_to_device, broadcast_object_list\n" in text
+    assert "from torchlift.runtime.utils import broadcast_object_list, send_to_device\n" in text
 
 
 def test_a_list_is_received_where_it_is_made() -> None:

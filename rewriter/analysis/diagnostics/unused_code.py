@@ -1,0 +1,78 @@
+"""
+Code that the program never runs: functions and classes that nothing names but such code.
+
+The call graph does not see all calls: of what a registry holds, of what a package calls back. So what is named by code
+that may run, may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import Unit
+from ..effects.unseen import is_called
+from ..syntax.nodes import dotted
+
+_Definition = cst.FunctionDef | cst.ClassDef
+_BUILT_IN = frozenset("getattr eval globals vars __import__".split())
+_LOOKED_UP = _BUILT_IN | frozenset("import_module __dict__ import_string".split())
+"""What finds a function or a class by a text. ``model.eval()`` is another one."""
+
+
+def may_run(unit: Unit, reach: Reach, call: cst.Call) -> bool:
+    """Whether a call may run: also in a function that no call is seen to reach, or in a class that none builds."""
+    owner = _owner(unit, reach, call)
+    return owner is None or owner in reach.state.once(may_run, lambda: _used(reach))
+
+
+def _owner(unit: Unit, reach: Reach, node: cst.CSTNode) -> _Definition | None:
+    """The function around a node, or for a method its class, that no call is seen to reach; None for other code."""
+    code = unit.names.function(node)
+    if isinstance(code, cst.Lambda):
+        return _owner(unit, reach, unit.names.parents[code])
+    if not isinstance(code, cst.FunctionDef) or code in reach.reachable:
+        return None
+    return next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), code)
+
+
+def _used(reach: Reach) -> frozenset[_Definition]:
+    """The functions and classes that code names which may run, and all that these name."""
+    defined: dict[str, list[_Definition]] = {}
+    for unit in reach.units:
+        for node in unit.names.every(cst.FunctionDef, cst.ClassDef):
+            assert isinstance(node, (cst.FunctionDef, cst.ClassDef))
+            defined.setdefault(node.name.value, []).append(node)
+    everything = frozenset(one for several in defined.values() for one in several)
+    named: dict[_Definition | None, set[_Definition]] = {}
+    for unit in reach.units:
+        for node, word in _words(unit):
+            if word in _LOOKED_UP and not _asks_attribute(unit, node, word):
+                if isinstance(node, cst.Name) or word not in _BUILT_IN:
+                    return everything
+            for one in defined.get(word, ()):
+                if one not in unit.names.ancestors(node):
+                    named.setdefault(_owner(unit, reach, node), set()).add(one)
+    found = {one for one in everything if one.decorators}  # a decorator may hand it on
+    pending = [*found, *named.get(None, ())]
+    while pending:
+        one = pending.pop()
+        found.add(one)
+        pending += named.pop(one, ())
+    return frozenset(found)
+
+
+def _words(unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:
+    """The names that a module reads, and the last parts of its attributes; what it imports is only named there."""
+    for node in unit.names.every(cst.Name, cst.Attribute):
+        above = unit.names.parents.get(node)
+        if not isinstance(above, cst.ImportAlias) and not (isinstance(above, cst.Attribute) and above.attr is node):
+            yield node, dotted(node).rpartition(".")[2]
+
+
+def _asks_attribute(unit: Unit, node: cst.CSTNode, word: str) -> bool:
+    """``getattr(args, "rate")``: what it gives is never called, and so no class."""
+    call = unit.names.parents.get(node)
+    return word == "getattr" and isinstance(call, cst.Call) and call.func is node and not is_called(unit, call)

@@ -1,0 +1,61 @@
+"""Of code that the program never runs nothing is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+from torchvision import models, transforms
+
+
+def flips():
+    return transforms.RandomHorizontalFlip()
+
+
+def crops():
+    return [transforms.RandomCrop(8), Gate()]
+
+
+class Gate:
+    def __init__(self):
+        self.net = models.mobilenet_v3_small()
+        self.net.eval()
+
+
+{more}
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data(flips), batch_size=4):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+model.eval()
+"""
+DEAD = {
+    "nothing names it": "",
+    "such code names it": "def again():\n    return crops()",
+    "each names the other": "def again():\n    return crops(), once()\ndef once():\n    return again()",
+}
+ALIVE = {
+    "a table": "kinds = {'crops': crops}",
+    "a function that may be called": "@register\ndef again():\n    return crops()",
+    "a text": "made = globals()[kind]()",
+    "an attribute": "import train\nmade = train.crops",
+}
+
+
+@pytest.mark.parametrize("more", [*DEAD.values(), *ALIVE.values()], ids=[*DEAD, *ALIVE])
+def test_code_that_never_runs_draws_nothing(more: str) -> None:
+    (file,) = migrate([decode(SCRIPT.format(more=more).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    found = [trait.name for trait in file.traits if trait.kind in ("transforms", "statistics")]
+    alive = ["RandomCrop", "mobilenet_v3_small"] if more in ALIVE.values() else []
+    assert found == ["RandomHorizontalFlip", *alive]
