@@ -35,7 +35,7 @@ def _word(layout: Layout) -> str:
     words = words_of(parts)
     if words:
         return "mixed" if "mixed" in words else words.pop() if len(words) == 1 else "mean"
-    return "rows" if parts and all(isinstance(part, Shard) and not part.assumed for part in parts) else "mean"
+    return "rows" if parts and all(isinstance(part, Shard) and part.assumed is None for part in parts) else "mean"
 
 
 class LossWord(NamedTuple):

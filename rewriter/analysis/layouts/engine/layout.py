@@ -71,8 +71,8 @@ class Shard(Layout):
     """It has some of the batch's rows, chosen by what is in them: how many differs between processes."""
     host: bool | None = field(default=False, compare=False)
     """It is no tensor: a number, a list, an array; None where it is one on some path only."""
-    assumed: bool = field(default=False, compare=False)
-    """It is what a model of which nothing more is known gives for rows: perhaps one number."""
+    assumed: Unclear | None = field(default=None, compare=False)
+    """It is what a model gives for rows, of which no more is known: perhaps one number. Why, and what gives it."""
 
 
 @dataclass(frozen=True)
