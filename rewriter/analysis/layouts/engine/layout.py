@@ -478,6 +478,14 @@ def is_count(layout: Layout) -> bool:
     return isinstance(layout, ShardSize) or (isinstance(layout, Unclear) and layout.counts)
 
 
+def unknown_in(layout: Layout) -> Unclear | None:
+    """What is not known of a loss, which is one number: it itself, or the rows that a model was taken to give where its
+    code says something else that is not known."""
+    if isinstance(layout, Shard):
+        return layout.assumed if layout.assumed is not None and layout.assumed.reason else None
+    return layout if isinstance(layout, Unclear) else None
+
+
 def words_of(layouts: Iterable[Layout]) -> set[Literal["mean", "sum", "mixed"]]:
     """How the rows went into some numbers."""
     return {word for one in layouts for word in _words(one)}
