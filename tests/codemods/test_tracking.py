@@ -282,6 +282,31 @@ def test_a_tracker_of_a_class_of_ones_own(made: str, lines: Lines) -> None:
     assert of_own(lines, made, step="        board.note(loss.item(), epoch)") == ([f"board = {made} {ELSE}"], [])
 
 
+OF_A_DATA_CLASS = """
+from dataclasses import dataclass
+
+@dataclass
+class Board:
+    folder: str
+
+    def __post_init__(self):
+        self.writer = SummaryWriter(self.folder)
+
+    def note(self, value, step):
+        self.writer.add_scalar('value', value, step)
+
+board = Board('runs')
+"""
+
+
+def test_a_tracker_that_a_data_class_makes(lines: Lines) -> None:
+    """What runs after its own constructor runs on every process as that does."""
+    step = "        board.note(loss.item(), epoch)"
+    _, new, findings = lines(imports=BOARD, top=OF_A_DATA_CLASS, step=step)
+    assert "        self.writer = SummaryWriter(self.folder) if accelerator.is_main_process else Inert()" in new
+    assert findings == []
+
+
 OF_ALL: dict[str, dict[str, str]] = {
     "what it gives back is used": {"end": "if board.note(1.0, 1) > 0.5:\n    model.eval()"},
     "what it keeps is used": {"end": "weight = model.weight * board.scale"},
