@@ -13,7 +13,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.own_iterators import own_iterator, stand_in
-from ..analysis.dataflow.values import Klass, State, Unit, Unknown, origins
+from ..analysis.dataflow.values import CallRecord, Klass, State, Unit, Unknown, origins
 from ..analysis.devices.arrivals import arrivals
 from ..analysis.devices.moved_batches import moved_batches, moves_tensors
 from ..analysis.devices.use_before_prepare import Stands
@@ -320,14 +320,42 @@ def _of_one_share(evaluation: Evaluation) -> Finding:
 def _schedulers(state: State, reach: Reach, training: Training, result: PreparePlan) -> Iterator[Origin]:
     """Those that are stepped with the optimizer; of a script that prepares by itself, only those that it prepares."""
     by_script = _already(state)
+    below = _stepped_by_others(reach, training)
+    nested = {s for r in training.ticks if r.node in below for s in origins(r.receiver, Role.SCHEDULER)}
     for record in training.ticks:
+        if record.node in below:
+            continue  # as often as the scheduler steps that steps it
         for scheduler in origins(record.receiver, Role.SCHEDULER):
             unit = tick_unit(reach, training, record, scheduler)
+            if scheduler in nested and unit == "optimizer step":
+                result.findings.append((record.unit, _stepped_twice(record)))
+                continue
             name = record.unit.names.module.code_for_node(record.node.func).rpartition(".")[0]
             prepared = unit == "optimizer step" and (not by_script or scheduler in by_script)
             result.schedules.append((record.unit, Schedule(record.node, name, unit, prepared)))
             if prepared:
                 yield scheduler
+
+
+def _stepped_by_others(reach: Reach, training: Training) -> set[cst.CSTNode]:
+    """The steps of schedulers that a step of another scheduler makes: ``self.after.step()`` of a warm-up."""
+    ticks = {record.node for record in training.ticks}
+    found: set[cst.CSTNode] = set()
+    for record in training.ticks:
+        found.update(ticks.intersection(reach.runs(record.node, record.unit)) - {record.node})
+    return found
+
+
+def _stepped_twice(record: CallRecord) -> Finding:
+    name = cst.Module([]).code_for_node(record.node.func).rpartition(".")[0]
+    return Finding(
+        "scheduler",
+        record.node,
+        f"`{name}` is stepped here, and by another scheduler too: prepared for the steps here, it would step N times "
+        "in each of those of the other",
+        "step it in one place",
+        Severity.BLOCKED,
+    )
 
 
 def _already(state: State) -> set[Origin]:

@@ -61,6 +61,7 @@ class Signatures:
         if (
             (code in self.shared and code not in self.optional)
             or code in self.state.escaped
+            or code in self.state.implied
             or code in self._by_computed_names
             or not set(decorators(code)) <= _HARMLESS
         ):

@@ -326,6 +326,32 @@ def test_a_function_that_chooses_by_a_setting_is_still_asked(migrated: Callable[
     )
 
 
+BY_A_RETURN = """\
+class Place:
+    def __init__(self, small):
+        self.small = small
+
+def pick(place):
+    if place.small:
+        return torch.device("cpu")
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+device = pick(Place(args.cpu))"""
+
+
+def test_a_function_that_gives_the_cpu_where_it_is_asked_for_is_still_asked(migrated: Callable[[str], str]) -> None:
+    """The other return takes what is there, and the setting was lost without a word."""
+    after = migrated(_with_device(BY_A_RETURN))
+    assert '\naccelerator = Accelerator(cpu=pick(Place(args.cpu)).type == "cpu")\n' in after
+
+
+@pytest.mark.parametrize("read", ['vars(args).get("where", "cuda")', 'getattr(args, "where", "cuda:1")'])
+def test_a_device_that_is_taken_where_none_is_given_is_not_the_answer(
+    read: str, migrated: Callable[[str], str]
+) -> None:
+    text = migrated(_with_device(f"device = torch.device({read})"))
+    assert f'\naccelerator = Accelerator(cpu=torch.device({read}).type == "cpu")\n' in text
+
+
 def test_a_function_that_takes_what_is_there_is_not_asked(migrated: Callable[[str], str]) -> None:
     after = migrated(
         _with_device(BY_A_FUNCTION.replace("    wanted = wanted and", "    found =").replace("if wanted", "if found"))

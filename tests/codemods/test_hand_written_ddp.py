@@ -301,6 +301,55 @@ def test_a_sampler_in_a_batch_sampler_shares_the_rows_as_well() -> None:
     assert "model, optimizer, loader = accelerator.prepare(" in result(text).after.decode()
 
 
+MADE = """\
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=32, sampler=sampler)
+"""
+GIVEN_BACK = """\
+def rows(data):
+    sampler = DistributedSampler(data)
+    return DataLoader(data, batch_size=32, sampler=sampler), sampler
+
+
+def load(data):
+    loader, sampler = rows(data)
+    return loader, sampler
+
+
+def main():
+"""
+
+
+def test_a_loader_that_functions_give_back_keeps_its_sampler() -> None:
+    """It was refused: give the loader a sampler."""
+    loaded = "    loader, sampler = load(data)\n    held, _ = load(other)\n"
+    text = script().replace(MADE, loaded).replace("def main():\n", GIVEN_BACK)
+    file = result(text)
+    assert "model, optimizer, loader = accelerator.prepare(" in file.after.decode(), file.diagnoses
+
+
+OWN_SAMPLER = """class Portion(torch.utils.data.Sampler):
+    def __init__(self, data):
+        self.data, self.rank, self.count = data, dist.get_rank(), dist.get_world_size()
+
+    def __iter__(self):
+        return iter(range(self.rank, len(self.data), self.count))
+
+    def set_epoch(self, epoch):
+        pass
+
+
+def main():
+"""
+
+
+def test_a_sampler_of_the_scripts_own_is_named() -> None:
+    text = script().replace("= DistributedSampler(data)", "= Portion(data)").replace("def main():\n", OWN_SAMPLER)
+    (found,) = result(text).diagnoses
+    assert found.id == "already-distributed" and "Portion, the sampler of this loader" in found.message
+    assert found.remedy == "use torch.utils.data.distributed.DistributedSampler in place of Portion"
+
+
 def test_a_script_that_has_an_accelerator_and_a_sampler_is_no_hand_written_one(check_noop: Callable[..., None]) -> None:
     check_noop(dedent(after()))
 

@@ -180,3 +180,39 @@ def test_stepped_on_a_metric_it_is_not_prepared_and_follows_all_processes(lines:
     assert gone == ["    s.step(loss)"]
     assert come == ['    s.step(accelerator.reduce(loss.detach(), reduction="mean"))']
     assert findings == []
+
+
+WARM = """
+class Warm(torch.optim.lr_scheduler.LRScheduler):
+    def __init__(self, optimizer, rounds, later):
+        self.rounds, self.later = rounds, later
+        super().__init__(optimizer)
+
+    def get_lr(self):
+        return self.later.get_last_lr()
+
+    def step(self):
+        if self.last_epoch > self.rounds:
+            self.later.step()
+        super().step()
+"""
+WARMED = f"{COSINE.replace('s =', 'later =')}\ns = Warm(optimizer, 100, later)"
+
+
+def test_what_a_prepared_scheduler_steps_is_not_prepared(lines: Lines) -> None:
+    """It stepped N times in each of the N steps of the other."""
+    _, come, findings = lines(top=WARM, built=WARMED, step="s.step()")
+    assert prepared(come) and not any("later" in line for line in come)
+    assert findings == ["scheduler"]
+
+
+def test_what_a_scheduler_of_each_epoch_steps_is_left(lines: Lines) -> None:
+    _, come, findings = lines(top=WARM, built=WARMED, epoch="s.step()")
+    assert not prepared(come) and not any("later" in line for line in come)
+    assert findings == []
+
+
+def test_a_scheduler_that_is_stepped_by_another_too_is_refused(lines: Lines) -> None:
+    gone, come, findings = lines(top=WARM, built=WARMED, step="s.step()\nlater.step()")
+    assert (gone, come) == ([], [])
+    assert set(findings) == {"scheduler"}

@@ -200,16 +200,31 @@ def test_a_run_of_mlflow_around_the_training(lines: Lines) -> None:
     assert f"with mlflow.start_run() {ELSE}:" in lines(imports="import mlflow", end=end)[1]
 
 
-def test_what_the_handle_tells_is_known_to_one_process_alone(lines: Lines) -> None:
+SAVED = "torch.save(model.state_dict(), {})"
+KNOWN_TO_ONE = {
+    "its folder": SAVED.format("writer.log_dir + '/last.pt'"),
+    "what a method of a part of it gives": SAVED.format("os.path.join(writer.file_writer.get_logdir(), 'last.pt')"),
+    "a variable": "folder = writer.get_logdir()\n" + SAVED.format("f'{folder}/last.pt'"),
+    "what a function gives": "def folder():\n    return writer.log_dir\n" + SAVED.format("folder() + '/last.pt'"),
+    "a condition": "if writer.purge_step:\n    model.eval()",
+    "a number": "scale = writer.max_queue\nmodel.weight.data.mul_(scale)",
+}
+
+
+@pytest.mark.parametrize("end", KNOWN_TO_ONE.values(), ids=KNOWN_TO_ONE)
+def test_what_the_handle_tells_is_known_to_one_process_alone(end: str, lines: Lines) -> None:
     """A path made from the writer's folder would be an error on the others: the writer is left, and reported."""
-    end = "torch.save(model.state_dict(), writer.log_dir + '/last.pt')"
-    _, new, findings = lines(imports=BOARD, built="writer = SummaryWriter()", end=end)
+    _, new, findings = lines(imports=f"{BOARD}\nimport os", built="writer = SummaryWriter()", end=end)
     assert findings == ["once"]
     assert not any("Inert" in line for line in new)
 
 
 TOLD = {
     "printed": "print(writer.log_dir)",
+    "a variable that is printed": "folder = writer.file_writer.get_logdir()\nprint(f'see {folder}')",
+    "given to itself": "writer.add_text('folder', writer.get_logdir())",
+    "used by itself": "board = writer.file_writer.event_writer\nboard.flush()",
+    "given back to nobody": "def close():\n    return writer.close()\nclose()",
     "in a write of the main process": "np.save(writer.log_dir + '/a.npy', [1])",
 }
 
@@ -265,6 +280,31 @@ def of_own(lines: Lines, made: str = "Board('runs')", scale: str = "2.0", **part
 @pytest.mark.parametrize("made", ["Board('runs')", "Wide('runs')"])
 def test_a_tracker_of_a_class_of_ones_own(made: str, lines: Lines) -> None:
     assert of_own(lines, made, step="        board.note(loss.item(), epoch)") == ([f"board = {made} {ELSE}"], [])
+
+
+OF_A_DATA_CLASS = """
+from dataclasses import dataclass
+
+@dataclass
+class Board:
+    folder: str
+
+    def __post_init__(self):
+        self.writer = SummaryWriter(self.folder)
+
+    def note(self, value, step):
+        self.writer.add_scalar('value', value, step)
+
+board = Board('runs')
+"""
+
+
+def test_a_tracker_that_a_data_class_makes(lines: Lines) -> None:
+    """What runs after its own constructor runs on every process as that does."""
+    step = "        board.note(loss.item(), epoch)"
+    _, new, findings = lines(imports=BOARD, top=OF_A_DATA_CLASS, step=step)
+    assert "        self.writer = SummaryWriter(self.folder) if accelerator.is_main_process else Inert()" in new
+    assert findings == []
 
 
 OF_ALL: dict[str, dict[str, str]] = {

@@ -155,7 +155,7 @@ class Reach:
         """What the calls of a function give to one of its parameters, and the module of each call; what a star hands
         over may be for any of them."""
         function = parameter.scope.node
-        if not isinstance(function, (cst.FunctionDef, cst.Lambda)):
+        if not isinstance(function, (cst.FunctionDef, cst.Lambda)) or function in self.state.implied:
             return
         places = [param.name.value for param in positional(function)]
         for site in self.sites(function):

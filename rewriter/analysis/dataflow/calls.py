@@ -6,6 +6,7 @@ something outside that a table knows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import libcst as cst
 
@@ -129,6 +130,11 @@ def _construct(call: EvaluatedCall, klass: Klass) -> None:
     init = klass.method("__init__")
     if init is not None:
         bind(call, init, made, gives=False)
+    for name in ("__post_init__", "__attrs_post_init__") if init is None else ():
+        after = klass.method(name)
+        if after is not None:  # of a data class: the constructor that is made for it calls it
+            state.implied.add(after.node)
+            bind(replace(call, args=[]), after, made, gives=False)
     for name in ("__len__", "__getitem__", "__iter__", "__next__"):
         method = klass.method(name)
         if method is not None:

@@ -242,6 +242,8 @@ class State:
         self.sites: dict[cst.CSTNode, dict[cst.Call, None]] = {}
         """For a function, the calls that reach it."""
         self.escaped: set[cst.CSTNode] = set()
+        self.implied: set[cst.CSTNode] = set()
+        """Functions that a call runs and hands none of its arguments to: ``__post_init__``."""
         """Functions handed to code outside the program, which may call them with anything."""
         self.commands: set[cst.CSTNode] = set()
         """Those of them that the command line starts, in the script's own process."""

@@ -9,7 +9,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
-from ..dataflow.callees import outside_name
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.program_flow import is_guard
 from ..dataflow.values import Function, State, Unit, origins
 from ..syntax.definitions import attribute_assignments, deletions
@@ -201,7 +201,7 @@ def _chosen(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
     if isinstance(value, cst.Call) and outside_name(state.calls[value]) == "torch.device" and value.args:
         given = value.args[0].value
         return f'{_text(unit, value)}.type == "cpu"' if _is_open(state, given) else _chosen(state, unit, given)
-    if isinstance(value, cst.Call) and _is_asked(state, value):
+    if isinstance(value, cst.Call) and chosen_by_setting(state, value):
         word = all(o.qualified == "str" for o in origins(state.values.get(value), Role.DEVICE))
         return f'{_text(unit, value)}{"" if word else ".type"} == "cpu"'
     if isinstance(value, cst.Call) and _finds_what_is_there(state, value):
@@ -255,18 +255,10 @@ def _is_open(state: State, given: cst.BaseExpression) -> bool:
     """Whether nothing is known of the device that a call gives: ``torch.device(config.get("device"))``."""
     if not isinstance(given, cst.Call) or origins(state.values.get(given)) or outside_name(state.calls[given]) == "int":
         return False
-    words = (n.evaluated_value for n in descendants(given) if isinstance(n, cst.SimpleString))
+    place = {"get": 1, "getattr": 2}.get(method_name(given), len(given.args))
+    asked = [given.func, *(arg.value for arg in given.args[:place])]  # what is taken where nothing is given, apart
+    words = (n.evaluated_value for part in asked for n in descendants(part) if isinstance(n, cst.SimpleString))
     return not any(str(word).startswith(("cuda", "mps", "xpu")) for word in words)
-
-
-def _is_asked(state: State, call: cst.Call) -> bool:
-    """Whether a call runs a function of the script that chooses between the CPU and another device by a setting."""
-    for function in state.calls[call].callees:
-        if isinstance(function, Function):
-            answers = (a.value for a in function.unit.names.returns.get(function.node, ()) if a.value is not None)
-            if any(_returned_for(state, function.unit, answer) not in (None, _ALWAYS) for answer in answers):
-                return True
-    return False
 
 
 def _finds_what_is_there(state: State, call: cst.Call) -> bool:
@@ -314,13 +306,13 @@ def _names_gpu(state: State, value: cst.BaseExpression) -> bool:
 def chosen_by_setting(state: State, call: cst.Call) -> bool:
     """Whether a call runs a function of the script that gives the CPU or another device, and torch alone does not
     decide which."""
-    if _is_asked(state, call):
-        return True
     for function in state.calls[call].callees:
         if isinstance(function, Function):
             unit = function.unit
             answers = [a.value for a in unit.names.returns.get(function.node, ()) if a.value is not None]
             chosen = [_returned_for(state, unit, answer) for answer in answers]
+            if any(one not in (None, _ALWAYS) for one in chosen):
+                return True
             tests = [_asserted(n.test) for n in descendants(function.node) if isinstance(n, cst.If)]
             if _ALWAYS in chosen and None in chosen and any(refused(state, unit, test) for test in tests):
                 return True

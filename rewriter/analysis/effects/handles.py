@@ -15,17 +15,18 @@ from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, method_name, outside_name, outside_names
-from ..dataflow.values import External, Instance, Klass, State, Unit, Unknown
+from ..dataflow.values import External, Klass, State, Unit, Unknown
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
 from ..training.draws import drawn
 from .existing_guards import Together, guarded, names_main, starred
+from .handle_reads import HandleReads
 
 INERT = "Inert()"
 _TRACKS = "each process would track its own run"
 
 _TELLS = frozenset("log_dir logdir get_logdir dir id name url path info run_id get_key get_name".split())
-"""What a handle tells, and scripts name files by."""
+"""What the run of a module tells, and scripts name files by."""
 
 COMMANDS = (
     "os.system",
@@ -98,16 +99,19 @@ class Handles:
         if not switch:
             yield from self._module_told(name.partition(".")[0], settled)
 
-    def _replaced(self, call: cst.Call, settled: Container[cst.CSTNode]) -> Iterator[Handle | Finding]:
-        """A tracker that gives way to an object that does nothing."""
+    def _replaced(
+        self, call: cst.Call, settled: Container[cst.CSTNode], inside: Container[cst.CSTNode] = ()
+    ) -> Iterator[Handle | Finding]:
+        """A tracker that gives way to an object that does nothing. ``inside``: its own methods."""
         if not self._can_give_way(call):
             yield once(call, _TRACKS)
-        elif (told := self._told(call, settled)) is not None:
+        elif (told := HandleReads(self.state, call, settled, inside).by_all()) is not None:
+            unit, node = told
+            text = " ".join(unit.names.module.code_for_node(node).split())
             yield Finding(
                 "once",
-                told,
-                "every process uses a value of the tracker (its folder, its run), but only the main process has the "
-                "tracker",
+                node if unit is self.unit else call,
+                f"every process computes with `{text}`, so the tracker is left on every process, and {_TRACKS}",
                 "take the value from the script's own settings, then make the tracker inert on the other processes",
             )
         else:
@@ -128,42 +132,16 @@ class Handles:
         ran = (node for code, unit in units.items() for node in together.reach.runs(code.body, unit))
         draws = any(isinstance(n, cst.Call) and (r := self.state.calls.get(n)) and drawn(r) is not None for n in ran)
         joins = any(together(unit, code.body) for code, unit in units.items())
-        if draws or joins or any(self._gives(node, call, units) for node in list(self.state.values)):
+        if draws or joins:
             yield once(call, _TRACKS)
         else:
-            yield from self._replaced(call, settled)
-
-    def _gives(self, node: cst.CSTNode, call: cst.Call, inside: Container[cst.CSTNode]) -> bool:
-        """Whether a node reads something of the object that a call makes, and does more than calling it. ``inside``:
-        the object's own methods."""
-        held = self.state.values.get(node.value) if isinstance(node, cst.Attribute) else None
-        unit = next((u for u in self.state.units.values() if node in u.names.parents), None)
-        if held is None or unit is None or unit.names.function(node) in inside:
-            return False
-        if not any(isinstance(t, Instance) and t.node is call for t in held.things):
-            return False
-        parents, here = unit.names.parents, node
-        while isinstance(above := parents.get(here), (cst.Attribute, cst.Call, cst.Subscript)):
-            here = above
-        return not isinstance(above, (cst.Expr, cst.AssignTarget)) and not guarded(self.state, unit, node)
+            yield from self._replaced(call, settled, units)
 
     def _can_give_way(self, call: cst.Call) -> bool:
         """Whether a conditional expression can replace a call as it is."""
         parent = self.unit.names.parents.get(call)
         kinds = (cst.Assign, cst.AnnAssign, cst.Return, cst.WithItem, cst.DictElement, cst.Element, cst.Arg)
         return isinstance(parent, kinds) or (isinstance(parent, cst.NamedExpr) and parent.value is call)
-
-    def _told(self, call: cst.Call, settled: Container[cst.CSTNode]) -> cst.CSTNode | None:
-        """Where all processes read what the handle tells."""
-        for node in self.state.values:
-            if not isinstance(node, cst.Attribute) or node.attr.value not in _TELLS:
-                continue
-            held = self.state.values.get(node.value)
-            if held is None or not any(isinstance(t, Unknown) and t.node is call for t in held.things):
-                continue
-            if self._is_read_by_all(node, settled):
-                return node
-        return None
 
     def _module_told(self, module: str, settled: Container[cst.CSTNode]) -> Iterator[Finding]:
         """``wandb.run.dir`` and the like."""

@@ -73,6 +73,17 @@ class LoopLayouts:
         held = [part for layout in self._set_here(binding) for part in parts(layout)]
         return bool(held) and all(isinstance(part, Shard) and part.dim == 0 for part in held)
 
+    def is_one_number(self, binding: Binding) -> bool:
+        """Whether the one number is read of what a variable holds, or of something in it, and its rows were only taken
+        for granted."""
+        return any(map(self.has_number, self._set_here(binding)))
+
+    def has_number(self, layout: Layout) -> bool:
+        """Whether the one number of a value, or of something in it, is read, and its rows were only taken for
+        granted."""
+        rows = (one for one in held(layout) if isinstance(one, Shard) and one.assumed is not None)
+        return any(one.assumed is not None and one.assumed.node in self._walk.numbers for one in rows)
+
     def gives_rows(self, node: cst.BaseExpression) -> bool:
         """Whether an expression gives a tensor with the rows of the batch along its first dimension."""
         layout = self.value(node)

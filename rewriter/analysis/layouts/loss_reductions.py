@@ -12,7 +12,7 @@ from ...findings import Finding
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
-from .engine.layout import REPLICATED, Layout, Shard, Unclear, held, join_all, reduces, words_of
+from .engine.layout import REPLICATED, Layout, Shard, held, join_all, reduces, unknown_in, words_of
 from .loop_layouts import LoopLayouts, layouts_of
 
 
@@ -35,7 +35,7 @@ def _word(layout: Layout) -> str:
     words = words_of(parts)
     if words:
         return "mixed" if "mixed" in words else words.pop() if len(words) == 1 else "mean"
-    return "rows" if parts and all(isinstance(part, Shard) and not part.assumed for part in parts) else "mean"
+    return "rows" if parts and all(isinstance(part, Shard) and part.assumed is None for part in parts) else "mean"
 
 
 class LossWord(NamedTuple):
@@ -94,7 +94,8 @@ def _told(layout: Layout) -> LossWord:
         return LossWord("mixed")
     if len(words) > 1:
         return LossWord("mean", "it is a mean on one path of the program and a sum on another")
-    lost = next((part for part in parts if isinstance(part, Unclear) and not part.joint and not part.near), None)
+    unknown = (one for part in parts if (one := unknown_in(part)) is not None)
+    lost = next((one for one in unknown if not one.joint and not one.near), None)
     if lost is not None:
         return LossWord("mean", lost.reason, lost.node)
     return LossWord(words.pop() if words else "mean")

@@ -144,6 +144,8 @@ def _evaluation(
         whole = (*early.values(), *apart.values(), *(step.figure(call, because) for call in single))
         return answer(gather if names or rest else None, True, because, whole)
     parts = (*early.values(), *step.parts(because))
+    if (some := _not_rows(step, [], [part for gather in parts for part in gather.inline])) is not None:
+        return answer(None, False, some)
     later = [b for b in step.read_behind() if not step.is_result(b)]
     if not later:
         nothing = "nothing of the batch is read after the forward pass"
@@ -154,7 +156,7 @@ def _evaluation(
     beside = step.beside_rows(later)
     if beside is not None:
         return answer(None, False, f"`{beside}` has one number of the batch in it, beside rows or in place of them")
-    if (some := _not_rows(step, rows, [part for gather in parts for part in gather.inline])) is not None:
+    if (some := _not_rows(step, rows, [])) is not None:
         return answer(None, False, some)
     scalars, recounts = [b for b in later if step.is_scalar(b)], step.recounts(rows)
     figures = tuple((b.name, step.reduction(b)) for b in scalars)
@@ -174,6 +176,8 @@ def _not_rows(step: Step, variables: Iterable[Binding], values: Iterable[cst.Bas
         *((code(value), step.layouts.value(value)) for value in values),
     ]
     for text, layout in held:
+        if step.layouts.has_number(layout):
+            return f"`{text}` is, or has in it, one number, and whether that is a mean over its rows is not known"
         if holds_chosen(layout):
             return f"`{text}` has some rows of the batch, chosen by what is in them, and could not be gathered"
         if is_elsewhere(layout):

@@ -12,7 +12,7 @@ from ..dataflow.values import CallRecord, State, Unit
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
-from .engine.layout import Layout, Unclear, held
+from .engine.layout import Layout, Unclear, held, unknown_in
 from .loop_layouts import layouts_of
 from .loss_reductions import unscaled
 
@@ -54,7 +54,7 @@ def unclear_losses(
 
 
 def _unclear(layout: Layout) -> Unclear | None:
-    return next((part for part in held(layout) if isinstance(part, Unclear)), None)
+    return next((one for part in held(layout) if (one := unknown_in(part)) is not None), None)
 
 
 def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Unclear) -> Finding:
@@ -69,11 +69,13 @@ def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Un
             "no action needed if this term may be that of a smaller batch; otherwise leave out --keep-global-batch: "
             "each process then takes whole batches of the script's size",
         )
+    taken = "sum" if found.near == "sum" else "mean"
+    otherwise = "" if taken == "sum" else f'if it is a sum, write accelerator.backward({text}, reduction="sum"); '
     return Finding(
         "loss-reduction",
         node,
         f"it is not known whether `{text}` is a mean or a sum over the rows of a batch ({found.reason}): with the "
         "global batch kept each process computes it of its own shard, and anything else gives another gradient",
-        "no action needed if it is a mean or a sum over the rows; --verify shows it; otherwise leave out "
+        f"no action needed if it is a {taken} over the rows; --verify shows it; {otherwise}otherwise leave out "
         "--keep-global-batch: each process then takes whole batches of the script's size",
     )

@@ -643,3 +643,36 @@ def test_a_method_of_a_module_may_be_called_backward() -> None:
     text = file.after.decode()
     assert "    net.backward(x, y)\n" in text and "accelerator.backward(loss)" in text
     assert not file.diagnoses
+
+
+OF_A_DATA_CLASS = """\
+from dataclasses import dataclass
+import torch
+from torch.utils.data import DataLoader
+
+@dataclass
+class Runner:
+    rate: float
+
+    def __post_init__(self):
+        self.net = torch.nn.Linear(8, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=self.rate)
+
+    def fit(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(self.net(x), y)
+            loss.backward()
+            self.optimizer.step()
+
+Runner(0.1).fit(DataLoader(rows, batch_size=8))
+"""
+
+
+def test_what_is_built_after_the_constructor_of_a_data_class_is_not_passed_over() -> None:
+    """The loader was prepared, and the model that `__post_init__` builds was not."""
+    source = decode(OF_A_DATA_CLASS.encode(), Path("train.py"))
+    (file,) = migrate([source], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert "        self.net, self.optimizer = accelerator.prepare(\n" in text
+    assert "accelerator.prepare(DataLoader(" in text and file.diagnoses == ()

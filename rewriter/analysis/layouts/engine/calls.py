@@ -11,7 +11,7 @@ import libcst as cst
 
 from ....facts.roles import Origin, Role
 from ....facts.torch_api import questions
-from ....facts.torch_api.kinds import tensors
+from ....facts.torch_api.kinds import outside, tensors
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row
 from ...dataflow.callees import method_name, outside_names
@@ -118,9 +118,8 @@ class Calls(Expressions):
         reason = f"a model is given rows along dimension {rows[0].dim}" if rows else ""
         moved = Unclear(reason, record.node, elsewhere=True) if rows else None
         if not functions and self._inside and not layer:
-            return moved or Each(
-                Shard(0, chosen=fed, assumed=True)
-            )  # of a model that others have made, one tensor or several
+            rows_of_it = Shard(0, chosen=fed, assumed=Unclear("", record.node))
+            return moved or Each(rows_of_it)  # of a model that others have made, one tensor or several
         given.plain = [(node, mapped(layout, _rows_if_unclear)) for node, layout in given.plain]
         given.named = {name: (node, mapped(layout, _rows_if_unclear)) for name, (node, layout) in given.named.items()}
         spent = self._steps
@@ -130,7 +129,7 @@ class Calls(Expressions):
             modules = origins(self.state.values.get(record.node.func), Role.MODEL)
             found += [self._module(module, given) for module in modules]
         self._steps = spent
-        assumed = bool(functions) or not layer
+        assumed = Unclear("", record.node) if functions or not layer else None
         return mapped(join_all(found), lambda one: _as_rows_of_model(one, fed, moved, assumed))
 
     def _is_layer(self, record: CallRecord) -> bool:
@@ -189,6 +188,7 @@ class Calls(Expressions):
             layout = made(given) if sized else applied(found.transfer, given) if found is not None else None
             if layout is not None:
                 kind = found.transfer if found is not None else None
+                self._note_number(kind, given)
                 if isinstance(kind, kinds.Loss):
                     layout = self._one_number(layout, asked_reduction(given.constant, kind))
                 drawn = isinstance(kind, tensors.Random) and not _is_one_row(layout)
@@ -220,6 +220,16 @@ class Calls(Expressions):
         first = given.operand()
         joined = isinstance(first, Several)
         return of_fixed_size(first.items if isinstance(first, Several) else given.layouts(), node, alike=joined)
+
+    def _note_number(self, kind: object, given: Arguments) -> None:
+        """``out.item()``, ``float(out)``: what was taken for rows has one number."""
+        read = isinstance(kind, tensors.ToHost) and kind.gives == "number"
+        if read or (isinstance(kind, outside.TextOf) and kind.host):
+            for rows in held(given.operand()):
+                giver = rows.assumed.node if isinstance(rows, Shard) and rows.assumed is not None else None
+                while giver is not None and giver not in self.numbers:
+                    self.numbers[giver] = None
+                    giver = self.taken_out.get(giver)
 
     def _note_shown(self, node: cst.Call, held: Iterable[Layout]) -> None:
         if any(isinstance(one, Shard) for one in held) and isinstance(self._unit.names.parents.get(node), cst.Expr):
@@ -457,7 +467,7 @@ class Calls(Expressions):
         return join_all(given) if given else NEUTRAL
 
 
-def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assumed: bool) -> Layout:
+def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assumed: Unclear | None) -> Layout:
     """
     What a model gives for rows, by what its code says.
 
@@ -465,13 +475,14 @@ def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assum
         layout: by its code.
         chosen: it is given some of the batch's rows, chosen by what is in them.
         moved: it is given rows in another dimension than the first, and where that of the result is, its code decides.
-        assumed: rows are what is taken for granted where its code does not say.
+        assumed: rows are what is taken for granted where its code does not say, and what calls it.
     """
     if reduces(layout) or (isinstance(layout, Shard) and (layout.dim or moved is not None)):
         return layout
     if moved is not None:
         return replace(layout, elsewhere=True) if isinstance(layout, Unclear) else moved
-    return Shard(0, chosen=chosen or holds_chosen(layout), assumed=assumed and not isinstance(layout, Shard))
+    doubt = layout if assumed is not None and isinstance(layout, Unclear) else assumed
+    return Shard(0, chosen=chosen or holds_chosen(layout), assumed=None if isinstance(layout, Shard) else doubt)
 
 
 def _rows_if_unclear(layout: Layout) -> Layout:

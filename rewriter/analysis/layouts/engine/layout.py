@@ -71,8 +71,8 @@ class Shard(Layout):
     """It has some of the batch's rows, chosen by what is in them: how many differs between processes."""
     host: bool | None = field(default=False, compare=False)
     """It is no tensor: a number, a list, an array; None where it is one on some path only."""
-    assumed: bool = field(default=False, compare=False)
-    """It is what a model of which nothing more is known gives for rows: perhaps one number."""
+    assumed: Unclear | None = field(default=None, compare=False)
+    """It is what a model gives for rows, of which no more is known: perhaps one number. Why, and what gives it."""
 
 
 @dataclass(frozen=True)
@@ -476,6 +476,14 @@ def has_rows(layout: Layout) -> bool:
 def is_count(layout: Layout) -> bool:
     """Whether a value is the number of rows of this process, or a number that is computed from that."""
     return isinstance(layout, ShardSize) or (isinstance(layout, Unclear) and layout.counts)
+
+
+def unknown_in(layout: Layout) -> Unclear | None:
+    """What is not known of a loss, which is one number: it itself, or the rows that a model was taken to give where its
+    code says something else that is not known."""
+    if isinstance(layout, Shard):
+        return layout.assumed if layout.assumed is not None and layout.assumed.reason else None
+    return layout if isinstance(layout, Unclear) else None
 
 
 def words_of(layouts: Iterable[Layout]) -> set[Literal["mean", "sum", "mixed"]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import libcst as cst
@@ -30,6 +31,7 @@ from .layout import (
     inner,
     join,
     join_all,
+    mapped,
     varies,
 )
 from .operations import elements, sized
@@ -81,6 +83,10 @@ class Memory(ABC):
     """The same for the code of the functions that it calls, joined over all their calls."""
     shown: dict[cst.Call, None] = field(default_factory=dict)
     """Calls that are made for their effect alone, and get rows of one process: a print, a plot."""
+    numbers: dict[cst.CSTNode, None] = field(default_factory=dict)
+    """What gives something that was taken for rows, and of which the one number is read."""
+    taken_out: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict)
+    """For one of several that were taken for rows, and that are unpacked, what gives all of them."""
     _units: list[Unit] = field(default_factory=list)
     _frames: list[Given] = field(default_factory=list)
     _inside: list[FunctionNode] = field(default_factory=list)
@@ -168,11 +174,19 @@ class Memory(ABC):
                 self._note(target, self.values[binding])
         elif isinstance(target, (cst.Tuple, cst.List)):
             for place, element in enumerate(target.elements):
-                self._assign(element.value, self._part(layout, place, len(target.elements), element))
+                part = self._part(layout, place, len(target.elements), element)
+                self._assign(element.value, mapped(part, partial(self._given_by, element)))
         elif isinstance(target, cst.Attribute):
             self.fields[target.attr.value] = layout
         elif isinstance(target, cst.Subscript):
             self._put(target, layout)
+
+    def _given_by(self, element: cst.CSTNode, layout: Layout) -> Layout:
+        """One of several that a model gives: what is known of it says nothing of the others."""
+        if isinstance(layout, Shard) and layout.assumed is not None and layout.assumed.node is not element:
+            self.taken_out[element] = layout.assumed.node
+            return replace(layout, assumed=replace(layout.assumed, node=element))
+        return layout
 
     def _part(self, layout: Layout, place: int, count: int, element: cst.BaseElement) -> Layout:
         if isinstance(element, cst.StarredElement):

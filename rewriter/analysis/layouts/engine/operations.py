@@ -296,7 +296,7 @@ def _beside(rows: Shard, asked: cst.BaseExpression, keepdim: bool) -> Shard | No
         return rows
     rank = rows.rank - len(places) if rows.rank is not None else None
     dim = rows.dim - len([place for place in places if place < rows.dim])
-    return replace(rows, dim=dim, rank=rank, least=0, assumed=False)
+    return replace(rows, dim=dim, rank=rank, least=0, assumed=None)
 
 
 def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Layout:
@@ -472,7 +472,7 @@ def losses(layouts: Iterable[Layout], reduced: str, classes: bool, node: cst.CST
     if isinstance(found, Unclear) and reduced in _REDUCTIONS:
         return replace(found, near=_REDUCTIONS[reduced])
     if not isinstance(found, Shard) or reduced == "none":
-        return replace(found, assumed=False) if isinstance(found, Shard) else found
+        return replace(found, assumed=None) if isinstance(found, Shard) else found
     if reduced in _REDUCTIONS:
         return figure(_REDUCTIONS[reduced], found)
     return Unclear("which reduction this loss has is not written out", node)

@@ -176,7 +176,7 @@ class EpochStep:
     def has_rows(self, binding: Binding) -> bool:
         """Whether a tensor's first dimension counts the rows of the batch: it is the batch, the model's output for it,
         or computed row by row from these."""
-        if self.layouts.has_chosen(binding):
+        if self.layouts.has_chosen(binding) or self.layouts.is_one_number(binding):
             return False
         if isinstance(self.loop, cst.For) and binding in bound_by(self.unit, self.loop.target):
             return True

@@ -201,6 +201,67 @@ def test_what_a_function_gives_as_a_number_this_time_is_reduced_as_one(trained: 
     assert "reduce(torch.tensor(value, " in text and findings == []
 
 
+FOLDED = """\
+import functools
+
+class Judge(torch.nn.Module):
+    def forward(self, out, y):
+        gaps = [(out[row] - y[row]).square().mean() for row in range(len(out))]
+        gap = functools.reduce(max, gaps)
+        return {'all': gap + out.abs().mean(), 'gap': gap}
+
+def add_up(sums, terms):
+    for name, term in terms.items():
+        sums[name] = sums.get(name, 0.0) + term.item()
+
+judge = Judge()
+sums = {}"""
+TERMS = "terms = judge(model(x), y)\nloss = terms['all']"
+
+
+BESIDE = """\
+import elsewhere
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 2)
+
+    def forward(self, x, y):
+        scores = elsewhere.sharpened(self.layer(x))
+        return elsewhere.gap(scores, y), scores
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "total += terms['gap'].item()",
+        "gap = terms['gap']\ntotal += float(gap.detach())",
+        "add_up(sums, terms)\ntotal += terms['gap']",
+    ],
+    ids=["an entry", "a variable", "a function"],
+)
+def test_what_is_read_as_one_number_has_no_rows(step: str, trained: Trained) -> None:
+    """Gathered from two processes it was two numbers, of which `item` cannot read one."""
+    text, findings = trained(top=FOLDED, loss=TERMS, step=step, epoch="print(total / len(loader), sums)")
+    assert "gather" not in text and "reduce(terms" not in text
+    assert "metrics_gather" in findings
+
+
+def test_what_is_read_beside_one_number_may_have_rows(trained: Trained) -> None:
+    """One of two that a model gives says nothing of the other."""
+    text, findings = trained(
+        top=BESIDE,
+        built="model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nseen = []",
+        loss="gap, scores = model(x, y)\nloss = gap.square()",
+        step="total += gap.item()\nseen.append(scores.argmax(1))",
+        epoch="print(total / len(loader), torch.cat(seen))",
+    )
+    assert "    scores = accelerator.gather_for_metrics(scores)\n" in text
+    assert findings == ["metrics_gather"]
+
+
 def test_a_number_from_before_the_loop_is_no_loss(trained: Trained) -> None:
     text, findings = trained(built="weight = 0.5", step="total += weight", epoch="print(total / len(loader))")
     assert "reduce(" not in text and findings == []

@@ -564,8 +564,8 @@ for epoch in range(2):
 """
 
 
-def _entries(given: str, added: str = "pass") -> str:
-    text = ENTRIES.replace("GIVEN", given).replace("ADDED", added)
+def _entries(given: str, added: str = "pass", read: str = ".mean()") -> str:
+    text = ENTRIES.replace("GIVEN", given).replace("ADDED", added).replace('outs["loss"].mean()', f'outs["loss"]{read}')
     return migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files[0].after.decode()
 
 
@@ -585,6 +585,14 @@ def test_an_entry_of_rows_is_not_reduced_as_a_loss_of_the_training() -> None:
     text = _entries("gap.square().mean(1)", 'seen += given["loss"].mean().item()')
     assert "accelerator.backward(" in text and 'reduce(given["loss"]' not in text
     assert "given = accelerator.gather_for_metrics(given)\n" in text
+
+
+def test_an_entry_that_is_read_as_one_number_is_not_gathered() -> None:
+    """What it is over the rows is not known, and gathered it is a number of each process, of which `item` reads one."""
+    worst = "functools.reduce(max, [row.square().mean() for row in gap])"
+    text = _entries(worst, read="")
+    assert "gather_for_metrics" not in text and "accelerator.reduce(outs" not in text
+    assert "for x in held:\n        x = send_to_device(x, accelerator.device)\n" in text
 
 
 @pytest.mark.parametrize("called", ["judge", "judge.forward", "judge.rate"])

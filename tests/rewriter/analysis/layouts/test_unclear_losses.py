@@ -77,6 +77,38 @@ def test_means_and_sums_of_rows_are_not(loss: str) -> None:
     assert findings(loss) == []
 
 
+FOLDED = """\
+import functools
+import torch
+
+
+class Judge(torch.nn.Module):
+    def forward(self, out, y):
+        gaps = [(out[row] - y[row]).square().mean() for row in range(len(out))]
+        return {"gap": functools.reduce(torch.add, gaps)}
+
+
+model, judge = torch.nn.Linear(8, 2), Judge()
+loader = torch.utils.data.DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = judge(model(x), y)["gap"]
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["cut", "whole batches"])
+def test_a_loss_that_a_module_of_the_script_folds_is_named(keep: bool) -> None:
+    """It was taken for the mean, as what is one number, and nothing said it."""
+    (file,) = migrate([decode(FOLDED.encode(), Path("train.py"))], CATALOGUE, Config(keep_global_batch=keep)).files
+    assert "accelerator.backward(loss)" in file.after.decode()
+    (found,) = file.diagnoses
+    assert found.id == "loss-reduction" and "`functools.reduce`" in found.message
+    assert 'if it is a sum, write accelerator.backward(loss, reduction="sum")' in found.remedy
+
+
 def test_a_loss_of_which_a_finding_tells_already_is_named_once() -> None:
     assert [found.id for found in findings("loss = torch.sqrt(mean) + out.norm()")] == ["weighted-mean"]
 
