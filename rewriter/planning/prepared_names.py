@@ -232,8 +232,12 @@ def _of_turn(unit: Unit, value: cst.BaseExpression | None) -> bool:
         value = value.value
     binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
     definitions = binding.definitions if binding is not None else ()
-    loops = (next(unit.names.enclosing(d, cst.For, cst.CompFor, cst.BaseSmallStatement), None) for d in definitions)
-    return any(isinstance(one, (cst.For, cst.CompFor)) for one in loops)
+    kinds = (cst.For, cst.CompFor, cst.Assign, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.With)
+    around = (next(unit.names.enclosing(d, *kinds), None) for d in definitions)
+    return any(
+        isinstance(one, (cst.For, cst.CompFor)) and d in set(descendants(one.target))
+        for one, d in zip(around, definitions, strict=True)
+    )
 
 
 def _is_around(state: State, unit: Unit, definition: cst.CSTNode, loader: Origin) -> bool:
@@ -394,10 +398,19 @@ def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator
 
 def _is_new(state: State, reach: Reach, assign: cst.Assign, held: Held) -> bool:
     """Whether a model or an optimizer comes from another call of a function that makes it: ``second = build()``."""
-    call = assign.value
+    call = _making(assign.value)
     if held.origin.role is Role.LOADER or not isinstance(call, cst.Call) or not reach.called(call):
         return False
     return not any(held.origin in origins(state.values.get(arg.value)) for arg in call.args)
+
+
+def _making(value: cst.BaseExpression) -> cst.BaseExpression:
+    """The call that makes something, without the methods that give it on: ``build().to(device)``."""
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+        if value.func.attr.value not in questions.keeps_module():
+            break
+        value = value.func.value
+    return value
 
 
 def _looks_up(value: cst.BaseExpression) -> bool:

@@ -682,3 +682,34 @@ def test_what_is_packed_into_a_container_is_prepared_where_it_is_made(end: str, 
     text = " ".join(migrated(PACKED + end).split())
     assert 'lr=0.1) head, solver = accelerator.prepare( head, solver ) parts = {"head": (head, solver)}' in text
     assert text.count("accelerator.prepare(") == 2
+
+
+TWO_OF_ONE = """\
+import torch
+from torch.utils.data import DataLoader
+
+def net(width):
+    made = torch.nn.Linear(8, width)
+    return made
+
+def wide():
+    return net(2)
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(torch.ones(64, 8), batch_size=32)
+guide = wide()MOVED
+pupil = net(2)MOVED
+optimizer = torch.optim.SGD(pupil.parameters(), lr=0.1)
+for x in loader:
+    x = x.to(device)
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(pupil(x), guide(x).detach()).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("moved", ["", ".to(device)", ".train().to(device)"])
+def test_models_of_one_factory_are_both_prepared(moved: str, migrated: Callable[[str], str]) -> None:
+    """Moved to a device, the second was forgotten, and the check of the output stopped the migration."""
+    text = " ".join(migrated(TWO_OF_ONE.replace("MOVED", moved)).split())
+    assert "guide, pupil, optimizer, loader = accelerator.prepare( guide, pupil, optimizer, loader )" in text
