@@ -513,10 +513,12 @@ def owner(name: DeviceName) -> Code:
     return name.binding.scope.function.node
 
 
-def _ran_on(unit: Unit, choices: Iterable[cst.CSTNode]) -> Literal["", "cuda or cpu"]:
-    """What the statements that choose a device choose between, where that is CUDA and the CPU alone."""
+def _ran_on(unit: Unit, choices: Iterable[cst.CSTNode]) -> Literal["", "cuda or cpu", "mps or cpu"]:
+    """What the statements that choose a device choose between, where that is the CPU and one other device alone."""
     text = "".join(unit.names.module.code_for_node(node) for node in choices)
-    return "cuda or cpu" if "cuda" in text and "cpu" in text and "mps" not in text else ""
+    if "cpu" not in text or ("cuda" in text) is ("mps" in text):
+        return ""
+    return "cuda or cpu" if "cuda" in text else "mps or cpu"
 
 
 def _anchor(unit: Unit, name: DeviceName) -> cst.CSTNode:
