@@ -344,10 +344,13 @@ class Homes:
             said = self._said_above(self.flag.text, made, anchor) or None
         elif self.flag.text == "True":
             said = "True"
+        scope, order = unit.names.scopes[anchor], unit.names.order
+        if said is None or any(scope.lookup(word) is None for word in names_read(cst.parse_expression(said))):
+            read = ((text, root) for by, text, root in self.flag.given if by is unit)
+            said = next((text for text, root in read if scope.lookup(root.name) is root), said)
         if said is None:
             return None
         wanted = said
-        scope, order = unit.names.scopes[anchor], unit.names.order
         behind = self.flag.behind
         text = self.flag.gives.partition(" =")[0] or wanted
         ready = order(behind) if behind is not None and unit.names.function(behind) is anchor else -1
