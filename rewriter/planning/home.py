@@ -345,8 +345,8 @@ class Homes:
         elif self.flag.text == "True":
             said = "True"
         scope, order = unit.names.scopes[anchor], unit.names.order
-        if said is None or any(scope.lookup(word) is None for word in names_read(cst.parse_expression(said))):
-            read = ((text, root) for by, text, root in self.flag.given if by is unit)
+        read = [(text, root) for by, text, root in self.flag.given if by is unit]
+        if read and (not said or any(scope.lookup(w) is None for w in names_read(cst.parse_expression(said)))):
             said = next((text for text, root in read if scope.lookup(root.name) is root), said)
         if said is None:
             return None

@@ -220,8 +220,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 import loop
 
-def fit(net, rows, gpu):
-    rule = torch.optim.SGD(net.parameters(), lr=0.1)
+def fit(net, rule, rows, gpu):
     for (x,) in rows:
         if gpu:
             x = x.cuda()
@@ -234,7 +233,9 @@ parser.add_argument("--gpu", action="store_true")
 opts = parser.parse_args()
 print(opts)
 net = loop.build(opts.gpu)
-fit(net, DataLoader(TensorDataset(torch.randn(16, 3)), batch_size=4), OTHER)
+rule = torch.optim.SGD(net.parameters(), lr=0.1)
+rows = DataLoader(TensorDataset(torch.randn(16, 3)), batch_size=4)
+fit(net, rule, rows, OTHER)
 """
 BUILDER = """
 import torch
