@@ -8,7 +8,8 @@ is true for a scheduler that counts the iterations of a loop of fixed length tha
 `next(...)`, or of a loop that is left at a number of steps (`if step >= total: break`, where no `len(loader)` goes
 into `total`): N processes make the same number of iterations. A function that reads `len(loader)` at each step
 (`LambdaLR(optimizer, lambda step: 1 - step / (epochs * len(loader)))`) reads that of the prepared loader, and so counts
-the steps of its own process. A scheduler that another one steps is left to that one.
+the steps of its own process; so does a scheduler that is built with `len(loader)` after the loader is prepared. A
+scheduler that another one steps is left to that one.
 
      import torch
      from torch.utils.data import DataLoader

@@ -123,7 +123,7 @@ class Home(NamedTuple):
     """Further statements that only defined the device, and are removed."""
     gives: str = ""
     """A statement that follows: it stores the device where the script keeps it."""
-    ran_on: Literal["", "cpu", "cuda or cpu"] = ""
+    ran_on: Literal["", "cpu", "cuda or cpu", "mps or cpu"] = ""
     """What the script ran on before: it named no device, or chose between these two; empty for anything else."""
 
 

@@ -18,6 +18,7 @@ from functools import partial
 
 from .after import After, kept_apart, made_again
 from .beside import Shown
+from .closures import Definition, check_taken, definitions, reached, taken_along, without
 from .document import MASK, Cell, Notebook, masked
 from .shown import (
     displayed,
@@ -90,15 +91,27 @@ def gathered(
     if apart:
         texts = [apart[n][0] if n in apart else text for n, text in enumerate(texts)]
         uses = uses_of(texts)
+    among = definitions(texts, set(range(len(texts))) - {*chosen, *after.cells})
+    taken = taken_along(among, uses, chosen)
+    along: list[tuple[int, str]] = []
+    for n in sorted({one.cell for one in taken}):
+        texts[n], text = without(texts[n], [one for one in taken if one.cell == n])
+        along.append((n, text))
+    uses = _following(uses, [one for one in among if one not in taken], beside)
     shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared, after)
+    staying = ["" if n in chosen else text for n, text in enumerate(texts)]
+    local = frozenset[str]().union(*(uses[n].binds for n in chosen))
+    of_along = (partial(_check, notebook.cells[n], text) for n, text in along)
     of_cells = (partial(_check, notebook.cells[position], texts[position]) for position in chosen)
     of_shown = (partial(shown.check, position) for position in sorted(beside))
-    check_all([*of_cells, partial(_check_names, notebook.cells, uses, chosen), *of_shown])
+    of_staying = partial(check_taken, notebook.cells, staying, taken, local)
+    check_all([*of_along, of_staying, *of_cells, partial(_check_names, notebook.cells, uses, chosen), *of_shown])
     plain = {position: for_function(texts[position], uses[position].repeats) for position in chosen}
     for position, (_, lines) in apart.items():
         plain[position] = (plain[position][0], [*lines, *plain[position][1]])
     valued = returning | frozenset(prepared)
-    body = "\n\n".join(_indented(_printed(text, valued)) for text, _ in plain.values() if text.strip())
+    inner = [text for _, text in along] + [_printed(text, valued) for text, _ in plain.values() if text.strip()]
+    body = "\n\n".join(map(_indented, inner))
     returned, moved = shown.returned(), shown.moved()
     instead = {name: after.unwrapped(name, accelerator) for name in returned if name in after.models}
     if instead:
@@ -114,6 +127,8 @@ def gathered(
         start = "\n".join([start, *map(hidden, after.placed(returned))])
     again = after.made_again(uses[n].reads for n in beside if n > chosen[0] or n in after.functions)
     start = "\n".join([start, *map(hidden, again)])
+    for n, _ in along:
+        texts[n] = "\n\n".join([*([texts[n]] if texts[n] else []), MOVED])
     for position in set(shown.apart()) - set(moved):
         texts[position] = hidden(texts[position])
     above = plain[last][1]
@@ -121,6 +136,15 @@ def gathered(
     parts = [*above, *blank, f"def {NAME}():\n{body.rstrip()}\n\n\n{start}"]
     texts[last] = "\n\n".join(["\n".join(parts), *(hidden(_drawn(plain[position][0])) for position in moved)])
     return texts
+
+
+def _following(uses: Sequence[Use], staying: Sequence[Definition], beside: Collection[int]) -> list[Use]:
+    """What the cells use, for those ``beside`` the training with what the functions read that they call."""
+    called = {n: reached(uses[n].reads, staying) for n in beside}
+    return [
+        replace(found, reads=found.reads.union(*(one.later for one in called[n]))) if n in called else found
+        for n, found in enumerate(uses)
+    ]
 
 
 def _drawn(text: str) -> str:

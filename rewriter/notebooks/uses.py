@@ -64,7 +64,7 @@ def use(text: str) -> Use:
     table = symtable.symtable(text, "cell", "exec")
     symbols = table.get_symbols()
     binds = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    reads = {s.get_name() for s in symbols if s.is_referenced()} | set(_from_inside(table))
+    reads = {s.get_name() for s in symbols if s.is_referenced()} | set(from_inside(table))
     first: dict[str, bool] = {}
     for name, bound in _order(tree):
         first.setdefault(name, bound)
@@ -72,11 +72,11 @@ def use(text: str) -> Use:
     return Use(frozenset(binds), frozenset(reads), all(defines(statement) for statement in tree.body))
 
 
-def _from_inside(table: symtable.SymbolTable) -> Iterator[str]:
+def from_inside(table: symtable.SymbolTable) -> Iterator[str]:
     """The globals that the functions and classes of a cell use."""
     for inner in table.get_children():
         yield from (s.get_name() for s in inner.get_symbols() if s.is_global())
-        yield from _from_inside(inner)
+        yield from from_inside(inner)
 
 
 def _order(node: ast.AST) -> Iterator[tuple[str, bool]]:

@@ -19,6 +19,7 @@ from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.devices.visible_gpus import chooses, left_to_launcher, visible_devices
 from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.differences import same_noise, same_rows
+from ..analysis.diagnostics.own_streams import own_streams
 from ..analysis.diagnostics.refusals import contradictions
 from ..analysis.diagnostics.remarks import of_apex, remarks
 from ..analysis.diagnostics.set_orders import set_orders
@@ -165,6 +166,7 @@ class Collected:
             *remarks(state, unit, reach, training),
             *same_noise(state, unit, reach, training),
             *same_rows(state, unit, reach),
+            *own_streams(state, unit, reach),
             *set_orders(state, unit, reach),
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,

@@ -370,10 +370,13 @@ class Homes:
             said = self._said_above(self.flag.text, made, anchor) or None
         elif self.flag.text == "True":
             said = "True"
+        scope, order = unit.names.scopes[anchor], unit.names.order
+        read = [(text, root) for by, text, root in self.flag.given if by is unit]
+        if read and (not said or any(scope.lookup(w) is None for w in names_read(cst.parse_expression(said)))):
+            said = next((text for text, root in read if scope.lookup(root.name) is root), said)
         if said is None:
             return None
         wanted = said
-        scope, order = unit.names.scopes[anchor], unit.names.order
         behind = self.flag.behind
         text = self.flag.gives.partition(" =")[0] or wanted
         ready = order(behind) if behind is not None and unit.names.function(behind) is anchor else -1
@@ -539,10 +542,12 @@ def owner(name: DeviceName) -> Code:
     return name.binding.scope.function.node
 
 
-def _ran_on(unit: Unit, choices: Iterable[cst.CSTNode]) -> Literal["", "cuda or cpu"]:
-    """What the statements that choose a device choose between, where that is CUDA and the CPU alone."""
+def _ran_on(unit: Unit, choices: Iterable[cst.CSTNode]) -> Literal["", "cuda or cpu", "mps or cpu"]:
+    """What the statements that choose a device choose between, where that is the CPU and one other device alone."""
     text = "".join(unit.names.module.code_for_node(node) for node in choices)
-    return "cuda or cpu" if "cuda" in text and "cpu" in text and "mps" not in text else ""
+    if "cpu" not in text or ("cuda" in text) is ("mps" in text):
+        return ""
+    return "cuda or cpu" if "cuda" in text else "mps or cpu"
 
 
 def _anchor(unit: Unit, name: DeviceName) -> cst.CSTNode:

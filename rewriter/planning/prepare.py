@@ -19,7 +19,7 @@ from ..analysis.devices.moved_batches import moved_batches, moves_tensors
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.schedules import tick_unit
+from ..analysis.training.schedules import horizon, tick_unit
 from ..analysis.training.training import Training, whole
 from ..facts.module import Arrival, Prepare, Schedule
 from ..facts.roles import Origin, Role
@@ -50,10 +50,21 @@ def plan(
     training: Training,
     evaluations: list[Evaluation],
     loaders: set[Origin] | None = None,
+    of_one: frozenset[Origin] = frozenset(),
 ) -> PreparePlan:
-    """Decide what is prepared where; ``loaders``: those to prepare, where that is known already."""
+    """
+    Decide what is prepared where.
+
+    Args:
+        state: the solved program.
+        reach: its call graph.
+        training: what it trains.
+        evaluations: its evaluations.
+        loaders: those to prepare, where that is known already.
+        of_one: schedulers that are as long as the batches of one process.
+    """
     result = PreparePlan()
-    wanted = _wanted(state, reach, training, evaluations, result)
+    wanted = _wanted(state, reach, training, evaluations, result, of_one)
     if loaders is not None:
         wanted = [o for o in wanted if o.role is not Role.LOADER]
         iterated = {o for loop in (*training.train_loops, *training.eval_loops) for o in reach.loaders(loop)}
@@ -86,7 +97,41 @@ def plan(
                 result.stands.setdefault(origin, Stands(unit, call))
             result.code = result.code or code
         result.findings.extend((unit, _unplaceable(thing)) for thing in unplaced)
+    late = {o for o in wanted if o.role is Role.SCHEDULER and o not in done and _asks_prepared(reach, o, result)}
+    if late:
+        return plan(state, reach, training, evaluations, loaders, of_one.union(late))
     return result
+
+
+def _asks_prepared(reach: Reach, scheduler: Origin, planned: PreparePlan) -> bool:
+    """Whether a scheduler is built with the lengths of loaders that are prepared by then: it is as long as the batches
+    of this process, and is stepped once for each of them."""
+    asked = [
+        _is_asked_later(reach, planned, unit, length, loader)
+        for unit, length in horizon(reach, scheduler)
+        for loader in origins(reach.state.values.get(length.args[0].value), Role.LOADER)
+        if loader in planned.prepared
+    ]
+    return bool(asked) and all(asked)
+
+
+def _is_asked_later(reach: Reach, planned: PreparePlan, unit: Unit, length: cst.Call, loader: Origin) -> bool:
+    """Whether the length of a loader is asked for after the loader is prepared."""
+    stands = planned.stands.get(loader)
+    if stands is None:
+        return True  # where it is made
+    home, node = stands.unit.names.function(stands.prepare.node), stands.prepare.node
+    pending, seen, found = [(unit, length)], set[cst.CSTNode](), list[cst.Call]()
+    while pending:
+        own, call = pending.pop()
+        code = own.names.function(call)
+        if code is home:
+            found.append(call)
+        elif code not in seen:
+            seen.add(code)
+            pending += [(reach.unit_of(site, own), site) for site in reach.sites(code)]
+    order = stands.unit.names.order
+    return bool(found) and all(order(one) > order(node) and not stands.follows(stands.unit, one) for one in found)
 
 
 def _again(state: State, reach: Reach, training: Training, groups: dict[Code, list[Held]]) -> None:
@@ -119,7 +164,12 @@ def _of_other_classes(reach: Reach, one: Code, other: Code) -> bool:
 
 
 def _wanted(
-    state: State, reach: Reach, training: Training, evaluations: list[Evaluation], result: PreparePlan
+    state: State,
+    reach: Reach,
+    training: Training,
+    evaluations: list[Evaluation],
+    result: PreparePlan,
+    of_one: frozenset[Origin],
 ) -> list[Origin]:
     """Trained models, their optimizers, the loaders that are iterated, the schedulers stepped with the optimizer."""
     stepped = {
@@ -161,7 +211,7 @@ def _wanted(
                 result.findings.append((evaluation.unit, _unprepared(evaluation, stays)))
         else:
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
-    schedulers = list(_schedulers(state, reach, training, result))
+    schedulers = list(_schedulers(state, reach, training, result, of_one))
     return [*models, *optimizers, *loaders, *schedulers]
 
 
@@ -317,7 +367,9 @@ def _of_one_share(evaluation: Evaluation) -> Finding:
     )
 
 
-def _schedulers(state: State, reach: Reach, training: Training, result: PreparePlan) -> Iterator[Origin]:
+def _schedulers(
+    state: State, reach: Reach, training: Training, result: PreparePlan, of_one: frozenset[Origin]
+) -> Iterator[Origin]:
     """Those that are stepped with the optimizer; of a script that prepares by itself, only those that it prepares."""
     by_script = _already(state)
     below = _stepped_by_others(reach, training)
@@ -326,7 +378,7 @@ def _schedulers(state: State, reach: Reach, training: Training, result: PrepareP
         if record.node in below:
             continue  # as often as the scheduler steps that steps it
         for scheduler in origins(record.receiver, Role.SCHEDULER):
-            unit = tick_unit(reach, training, record, scheduler)
+            unit = "own batch" if scheduler in of_one else tick_unit(reach, training, record, scheduler)
             if scheduler in nested and unit == "optimizer step":
                 result.findings.append((record.unit, _stepped_twice(record)))
                 continue

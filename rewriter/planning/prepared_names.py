@@ -32,8 +32,14 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
                 held = held_in(state, reach, training, code, origin)
                 if held is not None:
                     return _of_object(state, reach, code, held) or (code, held)
-    code = _holder(state, reach, origin, training)
-    held = held_in(state, reach, training, code, origin) if code is not None else None
+    code, held = None, None
+    for around in _holders(state, reach, origin, training):
+        found = held_in(state, reach, training, around, origin)
+        if found is not None or code is None or origin.role is Role.LOADER:
+            code, held = (
+                around,
+                found,
+            )  # further out it may be known in a container alone: ``{"net": (net, optimizer)}``
     return _of_object(state, reach, code, held) or (code, held)
 
 
@@ -80,22 +86,28 @@ def _is_given(state: State, call: cst.Call, origin: Origin) -> bool:
 
 def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> Code | None:
     """The code in which a thing lives: where it is made, or the caller to which a maker returns it."""
+    return next(reversed(list(_holders(state, reach, origin, training))), None)
+
+
+def _holders(state: State, reach: Reach, origin: Origin, training: Training) -> Iterator[Code]:
+    """The code in which a thing is made, and the callers to which it is returned, from the inside out."""
     unit = next((u for u in reach.units if origin.place in u.names.parents), None)
     if unit is None:
-        return None
+        return
     code = unit.names.function(origin.place)
     for _ in range(8):
         if isinstance(code, cst.Module):
-            return _importer(state, reach, training, code, origin) or code
+            yield _importer(state, reach, training, code, origin) or code
+            return
+        yield code
         returned = _returns(state, code, origin)
         sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
         if not returned or not sites:
-            return code
+            return
         callers = {reach.function_of(site) for site in sites}
         if len(callers) != 1 or _trains(reach, training, code):
-            return code
+            return
         code = callers.pop()
-    return code
 
 
 def _importer(state: State, reach: Reach, training: Training, module: cst.Module, origin: Origin) -> Code | None:
@@ -208,10 +220,24 @@ def _gives(state: State, unit: Unit, definition: cst.CSTNode, origin: Origin) ->
         if isinstance(around, (cst.For, cst.CompFor)):
             return False
         if isinstance(around, (cst.Assign, cst.AnnAssign)):
-            return origin in state.slot(definition).things
+            return origin in state.slot(definition).things and not _of_turn(unit, around.value)
         if isinstance(around, cst.BaseSmallStatement):
             return False
     return False
+
+
+def _of_turn(unit: Unit, value: cst.BaseExpression | None) -> bool:
+    """Whether a value is what a loop goes through, or a part of it."""
+    while isinstance(value, (cst.Subscript, cst.Attribute)):
+        value = value.value
+    binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
+    definitions = binding.definitions if binding is not None else ()
+    kinds = (cst.For, cst.CompFor, cst.Assign, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.With)
+    around = (next(unit.names.enclosing(d, *kinds), None) for d in definitions)
+    return any(
+        isinstance(one, (cst.For, cst.CompFor)) and d in set(descendants(one.target))
+        for one, d in zip(around, definitions, strict=True)
+    )
 
 
 def _is_around(state: State, unit: Unit, definition: cst.CSTNode, loader: Origin) -> bool:
@@ -372,10 +398,19 @@ def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator
 
 def _is_new(state: State, reach: Reach, assign: cst.Assign, held: Held) -> bool:
     """Whether a model or an optimizer comes from another call of a function that makes it: ``second = build()``."""
-    call = assign.value
+    call = _making(assign.value)
     if held.origin.role is Role.LOADER or not isinstance(call, cst.Call) or not reach.called(call):
         return False
     return not any(held.origin in origins(state.values.get(arg.value)) for arg in call.args)
+
+
+def _making(value: cst.BaseExpression) -> cst.BaseExpression:
+    """The call that makes something, without the methods that give it on: ``build().to(device)``."""
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+        if value.func.attr.value not in questions.keeps_module():
+            break
+        value = value.func.value
+    return value
 
 
 def _looks_up(value: cst.BaseExpression) -> bool:

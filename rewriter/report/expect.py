@@ -62,6 +62,11 @@ def expectations(result: Result) -> Iterator[str]:
     yield from _counted(by_kind, where)
     if "mac" in by_kind:
         yield "On a Mac with a GPU the script now runs on the GPU; to stay on the CPU, use Accelerator(cpu=True)."
+    if "cuda" in by_kind:
+        yield (
+            "The script chose between MPS and the CPU, so it ran on the CPU on a machine with an NVIDIA GPU. It now "
+            "runs on that GPU; to stay on the CPU, use Accelerator(cpu=True)."
+        )
     if "gpu" in by_kind:
         yield (
             "The script names no device, so it ran on the CPU. Where there is a GPU it now runs on that; to stay on "

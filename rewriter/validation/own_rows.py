@@ -70,6 +70,8 @@ class OwnRows:
         self._evaluations = set(program.training.eval_loops) - set(program.training.train_loops)
         self._defined: dict[cst.CSTNode, Labels] = {}
         """What the definitions of variables hold, with what is put into their objects later."""
+        self._entries: dict[cst.CSTNode, dict[str, Labels]] = {}
+        """What is put into the entries of such an object, by their keys: ``history["loss"].append(...)``."""
         self._fields: dict[tuple[object, str], Labels] = {}
         """What the attributes of an object hold."""
         self._returned: dict[tuple[Code, int | None], Labels] = {}
@@ -271,12 +273,14 @@ class OwnRows:
         elif isinstance(target, cst.Name):
             self._grow(self._defined, target, labels)
         elif isinstance(target, (cst.Subscript, cst.Attribute)):
-            self._collect(unit, target.value if isinstance(target, cst.Subscript) else target, labels)
+            self._collect(unit, target, labels)
 
     def _collect(self, unit: Unit, place: cst.BaseExpression, labels: Labels) -> None:
         """Let a variable, or the attribute of an object, hold something beside what it holds; what a function of a
         package gives (``torch.ones(n).expand_as(x)``) is new, and nothing of the package."""
+        key = ""
         while isinstance(place, (cst.Subscript, cst.Call)):
+            key = _key(place)
             if isinstance(place, cst.Call):
                 record = self._state.calls.get(place)
                 if not isinstance(place.func, cst.Attribute) or (record is not None and outside_names(record)):
@@ -286,7 +290,10 @@ class OwnRows:
                 place = place.value
         if isinstance(place, cst.Name):
             for definition in self._definitions(unit, place):
-                self._grow(self._defined, definition, labels)
+                if key:
+                    self._grow(self._entries.setdefault(definition, {}), key, labels)
+                else:
+                    self._grow(self._defined, definition, labels)
         elif isinstance(place, cst.Attribute):
             slot = self._state.values.get(place.value)
             for thing in slot.things if slot is not None else ():
@@ -320,6 +327,8 @@ class OwnRows:
             return self._labels(unit, node.value.value) if counted else NONE
         if isinstance(node, (cst.Lambda, cst.SimpleString, cst.Integer, cst.Float)):
             return NONE
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and (key := _key(node)):
+            return self._variable(unit, node.value, key)
         if isinstance(node, cst.Comparison) and any(
             isinstance(part.operator, (cst.Is, cst.IsNot)) for part in node.comparisons
         ):
@@ -332,10 +341,13 @@ class OwnRows:
             found |= self._labels(unit, node)
         return found
 
-    def _variable(self, unit: Unit, name: cst.Name) -> Labels:
+    def _variable(self, unit: Unit, name: cst.Name, entry: str = "") -> Labels:
+        """What a variable holds; ``entry``: one of its entries alone."""
         found = NONE
         for definition in self._definitions(unit, name):
             found |= self._defined.get(definition, NONE)
+            for key, labels in self._entries.get(definition, {}).items():
+                found |= labels if entry in ("", key) else NONE
             parent = unit.names.parents.get(definition)
             for param in (definition, parent):
                 if isinstance(param, cst.Param) and param.name.value not in ("self", "cls"):
@@ -519,6 +531,14 @@ def _arguments(home: Unit, function: cst.FunctionDef, param: cst.Param, record: 
         return []
     taken = [argument_for(home, function, each, record) for each in positional(function)]
     return [arg.value for arg in args if arg.keyword is None and arg.star != "**" and arg.value not in taken]
+
+
+def _key(node: cst.BaseExpression) -> str:
+    """The key of an entry that is written out: ``history["loss"]``; else empty."""
+    index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
+    value = index.value if isinstance(index, cst.Index) else None
+    text = value.evaluated_value if isinstance(value, cst.SimpleString) else ""
+    return text if isinstance(text, str) else ""
 
 
 def _is_first(index: cst.BaseSlice) -> bool:

@@ -99,6 +99,8 @@ def _figures(
             yield from given or [(unit, node)]
         elif isinstance(node, cst.Name) and rows.counted(unit, node):
             yield unit, node
+    elif isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and not rows.of(unit, node):
+        return  # an entry of a table whose other entries are of own rows
     elif isinstance(node, cst.Call) and method_name(node) in ("len", "size"):
         return  # how many rows a batch has is no figure
     elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and rows.formats(unit, node):

@@ -321,3 +321,43 @@ def test_rows_that_meet_what_may_be_a_whole_batch_are_not_cut(result: Result) ->
     found = result(script("import source\ntable = source.table()\n", loop, PAIR))
     assert found.after == found.source.data
     assert [one.id for one in found.diagnoses] == ["no-data-parallel-axis"]
+
+
+UNLIKE = """
+def pairs(words, others, size):
+    for start in range(0, len(words), size):
+        near = [w for w in words[start:start + size]]
+        centre = [words[start]] * len(near)
+        far = PARTS
+        yield torch.tensor(near), torch.tensor(centre), torch.LongTensor(far)
+"""
+PAIRED = """
+words = np.load("words.npy").tolist()
+net = nn.Embedding(50, 8)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+PAIR_LOOP = """
+for near, centre, far in pairs(words, 5, 10):
+    loss = -F.logsigmoid((net(near) * net(centre)).sum(1)).sum() - F.logsigmoid(-net(far).sum(1)).sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ("[w for w in near for _ in range(others)]", "`far` has others rows for each row of `near`"),
+        ("[v for u in centre for v in draw(u)]", "`far` has draw(u) rows for each row of `near`"),
+    ],
+    ids=["repeated", "several for each"],
+)
+def test_parts_with_more_rows_than_others_are_not_cut_together(made: str, reason: str, result: Result) -> None:
+    """On two processes `shard_batch` raised BatchShapeError at the first step."""
+    file = result(script(UNLIKE.replace("PARTS", made), PAIR_LOOP, PAIRED))
+    (found,) = (one for one in file.diagnoses if one.severity.value == "blocked")
+    assert reason in found.message and found.id == "no-data-parallel-axis"
+
+
+@pytest.mark.parametrize("made", ["[w + 1 for w in near]", "[0] * len(centre)", "list(near)"])
+def test_parts_with_as_many_rows_are_cut_together(made: str, migrated: Migrated) -> None:
+    text = migrated(script(UNLIKE.replace("PARTS", made), PAIR_LOOP, PAIRED))
+    assert "near, centre, far = accelerator.shard_batch((near, centre, far))" in text

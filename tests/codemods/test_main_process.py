@@ -214,6 +214,14 @@ def test_done_once(imports: str, call: str, lines: Lines) -> None:
     assert lines(imports=imports, end=call) == ([call], guard, shown)
 
 
+@pytest.mark.parametrize("given", ["", "index=False", "None", "buf=None, index=False"])
+def test_a_table_that_becomes_a_text_is_not_written(given: str, lines: Lines) -> None:
+    text = f"text = pd.DataFrame([1]).to_markdown({given})"
+    assert lines(imports="import pandas as pd", end=text) == ([], [], [])
+    plain = text.replace("pd.DataFrame([1])", "table")
+    assert lines(imports="import pandas as pd", built="table = pd.read_csv('a')", end=plain) == ([], [], [])
+
+
 HOISTED: dict[str, tuple[str, list[str]]] = {
     "a forward": ("np.save('a', model(x).numpy())", ["output = model(x)", "np.save('a', output.cpu().numpy())"]),
     "of several models": (

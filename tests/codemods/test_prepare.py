@@ -645,3 +645,71 @@ class Trainer:
 Trainer()
 """)
     assert "self.model, self.optimizer, self.loader = self.accelerator.prepare(" in text
+
+
+PACKED = """\
+import torch
+from torch.utils.data import DataLoader
+
+def build(width):
+    head = torch.nn.Linear(width, 1)
+    solver = torch.optim.SGD(head.parameters(), lr=0.1)
+    parts = {"head": (head, solver)}
+    return parts
+
+def fit(parts, loader):
+    head, solver = parts["head"]
+    for x in loader:
+        solver.zero_grad()
+        head(x).mean().backward()
+        solver.step()
+
+def keep(parts):
+    for name, part in parts.items():
+        net, rule = part
+        torch.save(net.state_dict(), name)
+
+loader = DataLoader(torch.ones(64, 8), batch_size=32)
+parts = build(8)
+fit(parts, loader)
+"""
+LOOP_BELOW = 'for name, part in parts.items():\n    net, rule = part\n    torch.save(net.state_dict(), "head.pt")\n'
+
+
+@pytest.mark.parametrize("end", ["keep(parts)\n", LOOP_BELOW, LOOP_BELOW.replace("net, rule = part", "net = part[0]")])
+def test_what_is_packed_into_a_container_is_prepared_where_it_is_made(end: str, migrated: Callable[[str], str]) -> None:
+    """Where a loop unpacked it after the training, it was prepared there."""
+    text = " ".join(migrated(PACKED + end).split())
+    assert 'lr=0.1) head, solver = accelerator.prepare( head, solver ) parts = {"head": (head, solver)}' in text
+    assert text.count("accelerator.prepare(") == 2
+
+
+TWO_OF_ONE = """\
+import torch
+from torch.utils.data import DataLoader
+
+def net(width):
+    made = torch.nn.Linear(8, width)
+    return made
+
+def wide():
+    return net(2)
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(torch.ones(64, 8), batch_size=32)
+guide = wide()MOVED
+pupil = net(2)MOVED
+optimizer = torch.optim.SGD(pupil.parameters(), lr=0.1)
+for x in loader:
+    x = x.to(device)
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(pupil(x), guide(x).detach()).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("moved", ["", ".to(device)", ".train().to(device)"])
+def test_models_of_one_factory_are_both_prepared(moved: str, migrated: Callable[[str], str]) -> None:
+    """Moved to a device, the second was forgotten, and the check of the output stopped the migration."""
+    text = " ".join(migrated(TWO_OF_ONE.replace("MOVED", moved)).split())
+    assert "guide, pupil, optimizer, loader = accelerator.prepare( guide, pupil, optimizer, loader )" in text

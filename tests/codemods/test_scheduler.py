@@ -216,3 +216,45 @@ def test_a_scheduler_that_is_stepped_by_another_too_is_refused(lines: Lines) -> 
     gone, come, findings = lines(top=WARM, built=WARMED, step="s.step()\nlater.step()")
     assert (gone, come) == ([], [])
     assert set(findings) == {"scheduler"}
+
+
+BUILT_LATE = """
+import torch
+from torch.utils.data import DataLoader
+
+def schedule(optimizer, batches):
+    return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=len(batches))
+
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+steps = len(loader)
+for phase in range(3):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    s = HORIZON
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        s.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("horizon", "alone"),
+    [
+        ("torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(loader))", True),
+        ("schedule(optimizer, loader)", True),
+        ("torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)", True),
+        ("torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(data) // 32)", False),
+        ("torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)", False),
+    ],
+    ids=["the length", "of a function", "by a name", "of the data", "a number"],
+)
+def test_with_the_length_of_a_prepared_loader_it_is_not_prepared(
+    horizon: str, alone: bool, migrated: Callable[[str], str]
+) -> None:
+    """Prepared, it would go N steps at a time through a schedule of 1/N of the length."""
+    text = " ".join(migrated(BUILT_LATE.replace("HORIZON", horizon)).split())
+    assert ("optimizer = accelerator.prepare(optimizer)" in text) is alone
+    assert ("optimizer, s = accelerator.prepare( optimizer, s )" in text) is not alone

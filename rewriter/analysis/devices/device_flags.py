@@ -41,6 +41,8 @@ class Flag(NamedTuple):
     """The condition is on the parameters of this constructor."""
     elsewhere: tuple[tuple[Unit, str], ...] = ()
     """The same condition, as other modules say it."""
+    given: tuple[tuple[Unit, str, Binding], ...] = ()
+    """The same condition as those say it who call the function, with the variable that they read."""
 
     def said(self, unit: Unit) -> str | None:
         """The condition as a module says it; None where none of its code asks it."""
@@ -56,8 +58,10 @@ def cpu_flag(
         text = refused(state, unit, test)
         said = f"{text} {unit.names.module.code_for_node(test)} {asked_of(state, unit, test)}"
         if text is not None and SPEAKS.search(said) and not _asks_tensor(state, test):
-            callers = _at_the_callers(reach, unit, test) or text
-            same, here = found.get(callers), Flag(unit, text, test)
+            alike = _at_the_callers(reach, unit, test)
+            callers = alike or text
+            given = tuple(_givers(reach, unit, test)) if alike is not None else ()
+            same, here = found.get(callers), Flag(unit, text, test, given=given)
             if same is None:
                 found[callers] = here
             elif same.text != callers == text:  # a parameter is known in one function
@@ -119,16 +123,35 @@ def _at_the_callers(
     kept = _as_given(reach, unit, test)
     if kept is not None and kept[2] not in seen:
         return _at_the_callers(reach, *kept[:2], seen | {kept[2]}) or refused(reach.state, *kept[:2])
-    root = test
-    while isinstance(root, cst.Attribute):
-        root = root.value
-    binding = unit.names.binding(root) if isinstance(root, cst.Name) else None
+    binding = _root_of(unit, test)
     if binding is None or binding in seen or not all(isinstance(d, cst.Param) for d in binding.definitions):
         return None
     asked = ((caller, _with_root(test, value)) for caller, value in reach.given(binding))
     above = seen | {binding}
     texts = {_at_the_callers(reach, u, each, above) or refused(reach.state, u, each) for u, each in asked}
     return texts.pop() if len(texts) == 1 else None
+
+
+def _givers(
+    reach: Reach, unit: Unit, test: cst.BaseExpression, seen: frozenset[Binding] = frozenset()
+) -> Iterator[tuple[Unit, str, Binding]]:
+    """What a condition on a parameter is for the callers of its function, and for theirs."""
+    binding = _root_of(unit, test)
+    if binding is None or binding in seen or not all(isinstance(d, cst.Param) for d in binding.definitions):
+        return
+    for caller, value in reach.given(binding):
+        asked = _with_root(test, value)
+        text, root = refused(reach.state, caller, asked), _root_of(caller, asked)
+        if text is not None and root is not None:
+            yield caller, text, root
+            yield from _givers(reach, caller, asked, seen | {binding})
+
+
+def _root_of(unit: Unit, test: cst.BaseExpression) -> Binding | None:
+    """The variable of ``use_cuda`` or ``args.cuda``."""
+    while isinstance(test, cst.Attribute):
+        test = test.value
+    return unit.names.binding(test) if isinstance(test, cst.Name) else None
 
 
 def _as_given(

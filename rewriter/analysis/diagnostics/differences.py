@@ -23,6 +23,7 @@ from ..syntax.walk import descendants
 from ..training.draws import compiled
 from ..training.row_code import has_workers, loaders_of
 from ..training.training import Training
+from .own_streams import own_stream
 
 
 def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding]]:
@@ -79,6 +80,8 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
     for klass in unit.classes.values():
         getter = klass.method("__getitem__")
         if getter is None or getter.unit is not unit:
+            continue
+        if own_stream(state, reach, klass, getter) is not None:
             continue
         for node in descendants(getter.node):
             record = state.calls.get(node) if isinstance(node, cst.Call) else None

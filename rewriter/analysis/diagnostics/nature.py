@@ -21,13 +21,17 @@ _NOISE = re.compile(r"((Feature)?(Alpha)?Dropout([123]d)?|(feature_)?(alpha_)?dr
 _ROWS = re.compile(r"\blen\(|(num|n)_(samples|examples|train\w*|rows|data)\b|dataset_size")
 
 
+_OTHER_DEVICE = {"cuda or cpu": "mac", "mps or cpu": "cuda", "cpu": "gpu"}
+"""What is said of the device, by those that the script ran on."""
+
+
 def nature(
     names: Names, facts: ModuleFacts, whole: Container[cst.CSTNode] = (), unbuilt: Container[cst.Call] = ()
 ) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
     ``early-length``, ``steps``, ``cadence``, ``interval``, ``limit``, ``rate``, ``bar``, ``rows-done``, ``running``,
-    ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``precision``;
+    ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``cuda``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     ``whole``: where the length of a loader is asked for that stays as it is; ``unbuilt``: the calls of ``by_nature``
     that the program never makes.
@@ -38,7 +42,7 @@ def nature(
         yield first, "by-hand", "distributed before"
     yield from facts.counts
     if facts.home is not None and facts.home.ran_on and dict(facts.home.arguments).get("cpu") != "True":
-        yield facts.home.node, "mac" if facts.home.ran_on == "cuda or cpu" else "gpu", "device"
+        yield facts.home.node, _OTHER_DEVICE[facts.home.ran_on], "device"
     yield from _cuda_only(facts)
     loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
     prepared = {name for prepare in facts.prepares for name in prepare.names}

@@ -86,6 +86,8 @@ def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
 def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | None) -> tuple[Unit, Finding]:
     """No known loader feeds the training: say whether there is none, or one that cannot be seen."""
     record = training.backwards[0]
+    if uncut is not None and uncut.certain:
+        return _not_cut(state, reach, uncut)
     for loop in reach.loops(record.node, record.unit):
         if isinstance(loop, cst.For):
             source = loop.iter
@@ -135,24 +137,29 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
             f"write next({iterator}), and run the script on one device before you migrate it",
         )
     if uncut is not None:
-        reason, remedy = uncut.reason, "feed it from a torch.utils.data.DataLoader, or keep it on one device"
-        called = uncut.node.func if isinstance(uncut.node, cst.Call) else uncut.node
-        maker = _unknown_maker(state, reach, uncut.unit, called)
-        if maker is not None:
-            name = uncut.unit.names.module.code_for_node(called)
-            reason += f". `{name}` is made by {maker}, and its class cannot be told"
-            remedy = "make it by the name of its class, as in model = Net(...), then migrate"
-        return uncut.unit, _blocked(
-            "no-data-parallel-axis",
-            uncut.node,
-            f"no data loader feeds this training, and its batches cannot be cut into shards: {reason}",
-            remedy,
-        )
+        return _not_cut(state, reach, uncut)
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,
         "no data loader feeds this training: every process would do the same work on the same data",
         "feed it from a torch.utils.data.DataLoader, or keep it on one device",
     )  # fmt: skip
+
+
+def _not_cut(state: State, reach: Reach, uncut: Obstacle) -> tuple[Unit, Finding]:
+    """The batches of a training without a loader cannot be cut."""
+    reason, remedy = uncut.reason, "feed it from a torch.utils.data.DataLoader, or keep it on one device"
+    called = uncut.node.func if isinstance(uncut.node, cst.Call) else uncut.node
+    maker = _unknown_maker(state, reach, uncut.unit, called)
+    if maker is not None:
+        name = uncut.unit.names.module.code_for_node(called)
+        reason += f". `{name}` is made by {maker}, and its class cannot be told"
+        remedy = "make it by the name of its class, as in model = Net(...), then migrate"
+    return uncut.unit, _blocked(
+        "no-data-parallel-axis",
+        uncut.node,
+        f"no data loader feeds this training, and its batches cannot be cut into shards: {reason}",
+        remedy,
+    )
 
 
 def _foreign_feed(state: State, reach: Reach, record: CallRecord) -> tuple[cst.BaseExpression, str] | None:

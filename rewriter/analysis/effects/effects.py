@@ -14,8 +14,8 @@ from ...facts.torch_api.questions import (
     shows_bar,
     shows_model,
     silenced_by,
+    text_methods,
     writes,
-    writing_methods,
 )
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
@@ -34,6 +34,7 @@ from .file_caches import Makings
 from .handles import COMMANDS, Handles, once
 from .memory import into_memory
 from .row_files import for_rows_too, same_file
+from .written import writes_by_method
 
 
 @dataclass
@@ -194,11 +195,13 @@ class _Search:
         """Whether a call changes something outside the process, which once is enough for."""
         if name in ("os.makedirs", "os.mkdir") or method_name(call) == "mkdir":
             return self.handles.must_be_new(call)
+        if method_name(call) in text_methods() and not writes_by_method(call):
+            return False
         if (writes(name) and name != "torch.save") or self._on_console(call, name):  # a rule of its own saves states
             return True
         if not isinstance(call.func, cst.Attribute) or self._is_for_all(call):
             return False
-        return call.func.attr.value in writing_methods() or self._writes_itself(call)
+        return writes_by_method(call) or self._writes_itself(call)
 
     def _is_for_all(self, call: cst.Call) -> bool:
         """Whether a call is of a method that all processes call, because it lets one of them write by itself."""

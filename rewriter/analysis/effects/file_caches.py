@@ -24,6 +24,7 @@ from ..syntax.walk import descendants
 from ..training.training import Training
 from .existing_guards import Together, in_turn, is_elif
 from .handles import asks_existence
+from .written import writes_by_method
 
 
 class Makings:
@@ -179,7 +180,9 @@ def asked_apart(node: cst.CSTNode, question: CodePlace) -> Finding:
 
 def _makes(state: State, node: cst.CSTNode) -> bool:
     record = state.calls.get(node) if isinstance(node, cst.Call) else None
-    return record is not None and (_makes_file(record) or method_name(record.node) in questions.writing_methods())
+    if record is None or (method_name(record.node) in questions.text_methods() and not writes_by_method(record.node)):
+        return False
+    return _makes_file(record) or writes_by_method(record.node)
 
 
 def _makes_file(record: CallRecord) -> bool:

@@ -22,7 +22,7 @@ from .existing_guards import guarded
 from .path_names import PathNames, text
 from .path_roots import Root, Roots
 from .path_shapes import PathShape, PathShapes
-from .written import written
+from .written import writes_by_method, written
 
 _LOADS = "torch.load"
 """What it reads is a checkpoint, for which other rules of the same path hold: see `checkpoints.loads`."""
@@ -144,8 +144,9 @@ class FileUses:
     def _paths(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
         """What may be the path that a call writes, where the call is known to write one."""
         name = outside_name(self.state.calls[call]) if call in self.state.calls else ""
-        method = isinstance(call.func, cst.Attribute) and method_name(call) in questions.writing_methods()
-        if method or questions.opens(name) or questions.written_path(name) is not None:
+        if method_name(call) in questions.text_methods() and not writes_by_method(call):
+            return
+        if writes_by_method(call) or questions.opens(name) or questions.written_path(name) is not None:
             yield from written(self.state, call)
         elif not name and isinstance(call.func, cst.Attribute) and method_name(call) == "open":
             yield from [call.func.value] * opens_to_write(call, 0)

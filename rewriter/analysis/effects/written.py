@@ -7,6 +7,7 @@ import libcst as cst
 from ...facts.torch_api import questions
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import State
+from ..syntax.nodes import is_none, keyword
 
 _FILES = frozenset({"f", "fp", "file", "filename", "fname", "path", "stream"})
 """Keywords by which a call is given the file that it writes."""
@@ -27,6 +28,18 @@ def written(state: State, call: cst.Call) -> tuple[cst.BaseExpression, ...]:
     if place is not None and len(plain) > place:
         return (plain[place],)
     return (*(arg.value for arg in call.args), *([of] if of is not None else []))
+
+
+def writes_by_method(call: cst.Call) -> bool:
+    """Whether a call is of a method that writes a file, on whatever object: ``to_csv``, given a path."""
+    name = method_name(call)
+    if not isinstance(call.func, cst.Attribute) or name not in questions.writing_methods():
+        return False
+    optional = questions.text_methods().get(name)
+    if optional is None or any(arg.star for arg in call.args):
+        return True
+    path = keyword(call, optional, 0)
+    return path is not None and not is_none(path)
 
 
 def _place(state: State, call: cst.Call) -> int | None:

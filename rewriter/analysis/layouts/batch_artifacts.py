@@ -141,7 +141,7 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
         if _draws_as_often(reach, unit, loop):
             continue
         inside = set(descendants(loop))
-        adds = (node for node in inside if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign))
+        adds = _adds_up(unit, loop)
         layouts: LoopLayouts | None = None
         for node in sorted(adds, key=unit.names.order):
             binding = unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
@@ -172,6 +172,25 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
             yield node, Finding("mean-of-batches", shown, f"{told}: {_FEWER}", remedy)
 
 
+def _adds_up(unit: Unit, loop: cst.For) -> list[cst.AugAssign]:
+    """What a loop adds to a variable that it does not give a new value in the same turn before."""
+    adds = [n for n in descendants(loop) if isinstance(n, cst.AugAssign) and isinstance(n.operator, cst.AddAssign)]
+    return [node for node in adds if not _begins_anew(unit, loop, node)]
+
+
+def _begins_anew(unit: Unit, loop: cst.For, node: cst.AugAssign) -> bool:
+    """``loss = f(x); loss += g(x)``: what is added to is one batch's."""
+    binding = unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
+    order, blocks = unit.names.order, [loop.body, *unit.names.ancestors(node)]
+    plain = (d for d in (binding.definitions if binding is not None else ()) if d is not node.target)
+    return any(
+        order(loop) < order(d) < order(node)
+        and not isinstance(unit.names.parents.get(d), cst.AugAssign)
+        and unit.names.block(unit.names.statement(d)) in blocks
+        for d in plain
+    )
+
+
 _BY_BATCHES = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
 _FEWER = "on N processes there are N times fewer batches to add up"
 
@@ -182,8 +201,7 @@ def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> 
     for loop in state.loaders:
         if loop not in shared or not isinstance(loop, cst.For) or loop not in unit.names.parents:
             continue
-        adds = [n for n in descendants(loop) if isinstance(n, cst.AugAssign) and isinstance(n.operator, cst.AddAssign)]
-        divided = [(node, divisors) for node in adds if (divisors := list(_divisors(node.value)))]
+        divided = [(node, divisors) for node in _adds_up(unit, loop) if (divisors := list(_divisors(node.value)))]
         if not divided:
             continue
         layouts = layouts_of(state).loop(unit, loop)

@@ -81,12 +81,15 @@ def _asks_later(state: State, scheduler: Origin) -> bool:
 
 def _built_with_length(reach: Reach, scheduler: Origin) -> bool:
     """Whether the horizon that a scheduler is built with is made of the length of a loader."""
+    return any(True for _ in horizon(reach, scheduler))
+
+
+def horizon(reach: Reach, scheduler: Origin) -> Iterator[tuple[Unit, cst.Call]]:
+    """The ``len(...)`` that go into what a scheduler is built with, each with its module."""
     unit = next((u for u in reach.units if scheduler.node in u.names.parents), None)
-    if unit is None or not isinstance(scheduler.node, cst.Call):
-        return False
-    given = (arg.value for arg in scheduler.node.args)
-    horizon = (value for value in given if not origins(reach.state.values.get(value), Role.OPTIMIZER))
-    return any(made_of_length(reach, unit, value) for value in horizon)
+    for arg in scheduler.node.args if unit is not None and isinstance(scheduler.node, cst.Call) else ():
+        if unit is not None and not origins(reach.state.values.get(arg.value), Role.OPTIMIZER):
+            yield from lengths(reach, unit, arg.value)
 
 
 def follows_batches(reach: Reach, loop: cst.CSTNode) -> bool:

@@ -514,6 +514,15 @@ def writing_methods() -> frozenset[str]:
     return frozenset(name.rpartition(".")[2] for name in named(outside.Write) if _is_method(name))
 
 
+@cache
+def text_methods() -> dict[str, str]:
+    """Those that write nothing and give the text back where they get no path, with the keyword of the path."""
+    found = {name: transfer(name, outside.Write) for name in named(outside.Write) if _is_method(name)}
+    return {
+        name.rpartition(".")[2]: kind.optional for name, kind in found.items() if kind is not None and kind.optional
+    }
+
+
 def _is_method(name: str) -> bool:
     """Whether a name is that of a method of a class."""
     return name.rpartition(".")[0].rpartition(".")[2][:1].isupper()

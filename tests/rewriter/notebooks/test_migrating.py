@@ -159,6 +159,54 @@ def test_a_function_that_is_called_once_is_launched() -> None:
     assert _cells(file.after)[2].startswith("notebook_launcher(lambda: main(lr=0.1), num_processes=")
 
 
+EVALUATES = "def evaluate():\n    for x in loader:\n        print(model(x).sum().item() / scale)"
+REPORTS = "def report(x):\n    return model(x).sum().item()"
+
+
+def test_a_function_of_another_cell_comes_along_where_it_reads_what_the_training_makes() -> None:
+    helper = "def twice(x):\n    return 2 * x\n\n\ndef after_epoch():\n    evaluate()"
+    cells = _cells(_migrated(IMPORTS, "scale = 2.0", EVALUATES, helper, BUILD, f"{LOOP}\nafter_epoch()").after)
+    assert cells[1] == "scale = 2.0"
+    assert cells[2] == "# Moved into training_function() below."
+    assert cells[3] == "def twice(x):\n    return 2 * x\n\n# Moved into training_function() below."
+    start = "def training_function():\n    def evaluate():\n        for x in loader:\n"
+    assert cells[5].startswith(start) and "\n    def after_epoch():\n        evaluate()\n\n" in cells[5]
+
+
+def test_a_function_that_reads_nothing_of_the_training_stays_in_its_cell() -> None:
+    own = "def evaluate(model, loader):\n    for x in loader:\n        print(model(x).sum().item())"
+    cells = _cells(_migrated(IMPORTS, own, BUILD, f"{LOOP}\nevaluate(model, loader)").after)
+    assert cells[1].startswith("def evaluate(model, loader")
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        (
+            (IMPORTS, "report = lambda x: model(x).sum().item()", BUILD, f"{LOOP}\nprint(report(x))"),
+            ":cell 2:1: report reads model, which the training makes in a function of its own",
+        ),
+        (
+            (IMPORTS, REPORTS, "kept = [report]", BUILD, f"{LOOP}\nprint(report(x))"),
+            ":cell 3:1: it uses report, which reads model of the training processes",
+        ),
+    ],
+    ids=["a lambda", "used by another cell"],
+)
+def test_a_function_that_cannot_come_along_is_named(cells: tuple[str, ...], says: str) -> None:
+    file = _migrated(*cells)
+    assert not file.changed
+    found = file.diagnoses[-1]
+    assert says in f"{file.at(found.line)}: {found.message}"
+
+
+def test_what_a_function_reads_that_a_later_cell_calls_comes_back() -> None:
+    draw = "def draw():\n    plt.plot(history)"
+    loop = f"history = []\n{LOOP}\n    history.append(loss.item())"
+    file = _migrated(PLT, draw, BUILD, loop, "draw()")
+    assert "history = notebook_launcher(training_function" in _cells(file.after)[3]
+
+
 def test_strings_of_several_lines_are_not_indented() -> None:
     file = _migrated(IMPORTS, BUILD + "\ntext = '''a\n  b\nc'''", LOOP)
     assert "    text = '''a\n  b\nc'''\n" in _cells(file.after)[2]

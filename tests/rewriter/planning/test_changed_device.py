@@ -34,7 +34,7 @@ def told(top: str, named: str = "device") -> list[str]:
     text = SCRIPT.format(top=top, to=to, move=move)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
-    return [trait.kind for trait in file.traits if trait.kind in ("mac", "gpu")]
+    return [trait.kind for trait in file.traits if trait.kind in ("mac", "gpu", "cuda")]
 
 
 CHOICES = {
@@ -48,6 +48,10 @@ CHOICES = {
 @pytest.mark.parametrize("top", CHOICES.values(), ids=CHOICES)
 def test_a_choice_between_cuda_and_the_cpu_finds_a_third_device_on_a_mac(top: str) -> None:
     assert told(top) == ["mac"]
+
+
+def test_a_choice_between_mps_and_the_cpu_finds_a_gpu_of_cuda() -> None:
+    assert told('device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")') == ["cuda"]
 
 
 def test_an_attribute_that_keeps_the_choice() -> None:

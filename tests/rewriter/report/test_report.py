@@ -231,6 +231,10 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar counts only the rows of one process"),
         ([Trait("rows-done", "i * len(x)", 3)], "i * len(x) (line 3): this counts the rows that one process has gone"),
         ([Trait("mac", "device", 3)], "On a Mac with a GPU the script now runs on the GPU"),
+        (
+            [Trait("cuda", "device", 3)],
+            "The script chose between MPS and the CPU, so it ran on the CPU on a machine with",
+        ),
         ([Trait("gpu", "device", 3)], "The script names no device, so it ran on the CPU. Where there is a GPU"),
         (
             [Trait("precision", "bf16", 3)],
@@ -252,6 +256,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "a bar",
         "rows of an epoch",
         "a Mac",
+        "a choice of MPS",
         "no device",
         "autocast for CUDA alone",
     ],

@@ -63,6 +63,24 @@ PLACES = {
         "    found.setdefault('losses', []).append(loss.item())\naccelerator.print(max(found['losses']))\n",
         ["found"],
     ),
+    "one entry of a table": (
+        "    found.setdefault('all', 0.0)\n    found['own'], found['all'] = loss.item(), 1.0\n"
+        "accelerator.print(found['all'], found['own'])\n",
+        ["found"],
+    ),
+    "the other entry of a table": (
+        "    found['own'] = loss.item()\n    found['all'] = accelerator.gather(loss).mean().item()\n"
+        "def last():\n    return found['all']\naccelerator.print(found['all'], last())\n",
+        [],
+    ),
+    "a table as a whole": (
+        "    found['own'] = loss.item()\n    found['all'] = 1.0\naccelerator.print(found)\n",
+        ["found"],
+    ),
+    "an entry by a name": (
+        "    found['own'] = loss.item()\nkey = 'own'\naccelerator.print(found[key])\n",
+        ["found"],
+    ),
     "rows that are added up": ("    found['rows'] += x.size(0)\naccelerator.print(found['rows'])\n", ["found"]),
     "a count that a condition decides": (
         "    for guess, wanted in zip(output.argmax(1), y):\n        if guess == wanted:\n"

@@ -26,7 +26,9 @@ from ..engine.layout import Each, Layout, Made, Replicated, Several, Shard, mapp
 from ..engine.memory import Seeds
 from .cuts import Cut
 from .data_sources import is_data
+from .part_rows import unlike_parts
 from .trainings import HandTraining, counts_rounds, is_undefined
+from .trial import Obstacle
 
 _WRAPPERS = frozenset("enumerate tqdm iter reversed".split())
 _BUILT = (cst.List, cst.Tuple, cst.ListComp, cst.Dict, cst.DictComp, cst.Set, cst.BaseString)
@@ -49,6 +51,8 @@ class Feeds:
         self.state, self.reach, self.training = state, reach, training
         self.unit, self.loop = training.unit, training.loop
         self.code = training.code
+        self.unlike: Obstacle | None = None
+        """Why a batch that is handed out cannot be cut: its parts have different numbers of rows."""
 
     def all(self) -> Iterator[list[Cut]]:
         """The suggestions: what the loops go through, the innermost first; then what their turns ask for."""
@@ -89,6 +93,8 @@ class Feeds:
         source, target = self._unwrapped(loop)
         if source is None or counts_rounds(self.unit, source) or not self._hands_batches(source):
             return
+        if self._is_unlike(source):
+            return
         element = self._element(source)
         names = list(self._named(target, element))
         bindings = [(name, layout) for name, layout in names if self._is_batch(name, loop)]
@@ -97,6 +103,12 @@ class Feeds:
         for layouts in _readings([layout for _, layout in bindings]):
             pairs = zip(bindings, layouts, strict=True)
             yield [Cut(name, self.unit, layout, sizes, loop, source=unknown) for (name, _), layout in pairs]
+
+    def _is_unlike(self, source: cst.BaseExpression) -> bool:
+        found = unlike_parts(self.state, self.reach, self.unit, source)
+        if found is not None:
+            self.unlike = Obstacle(*found, certain=True)
+        return found is not None
 
     def _unknown(self, source: cst.BaseExpression) -> str:
         """How a source is spelled of which nothing is known."""
@@ -225,6 +237,8 @@ class Feeds:
             asked = [call for call in calls if isinstance(call, cst.Call) and self._hands_out(call)]
             if len(asked) < len(calls) or any(self._computes(call, loop) for call in asked):
                 continue
+            if any(self._is_unlike(_source_of(call)) for call in asked):
+                continue
             target, elements = assigns[0].targets[0].target, [self._given(call) for call in asked]
             names = [name for name, _ in self._named(target, None)]
             conversions = list(self._conversions(names, loop, sizes))
@@ -316,6 +330,11 @@ class Feeds:
                 if isinstance(node, (cst.Name, cst.Attribute)) and _is_size(node):
                     found.add(dotted(node))
         return frozenset(found - {""})
+
+
+def _source_of(call: cst.Call) -> cst.BaseExpression:
+    """What hands out what a call asks for."""
+    return call.args[0].value if method_name(call) == "next" and call.args else call
 
 
 def _assigns(statement: cst.CSTNode) -> Iterator[cst.Assign]:

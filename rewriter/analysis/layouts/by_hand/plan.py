@@ -107,7 +107,7 @@ class _Planner:
             rows = len([one for one in outcome.held.given.values() if isinstance(inner(one), Shard)])
             if rows > followed:  # the suggestion that goes farthest has the best reason
                 obstacle, followed = lost, rows
-        return obstacle
+        return self.suggestions.unlike or obstacle
 
     def _settled(self, cuts: list[Cut], outcome: TrialOutcome) -> ShardedBatches:
         layouts_of(self.state).cut(self.unit, self.training.steps, outcome.held)

@@ -23,6 +23,7 @@ from .cuts import Cut
 from .data_sources import calls_in, chooses, elements_of, is_data, is_new, size_of_draw, spelled
 from .feeds import Feeds
 from .trainings import HandTraining
+from .trial import Obstacle
 
 
 class Suggestions:
@@ -49,6 +50,12 @@ class Suggestions:
         self.code = training.code
         self.nodes = list(descendants(self.loop.body))
         self.inside = set(self.nodes)
+        self._feeds = Feeds(state, reach, training)
+
+    @property
+    def unlike(self) -> Obstacle | None:
+        """Why a batch that is handed out to the training is not suggested."""
+        return self._feeds.unlike
 
     def all(self) -> Iterator[list[Cut]]:
         """The suggestions, the likeliest first."""
@@ -78,12 +85,11 @@ class Suggestions:
                     yield [cut for cut in cuts if cut not in whole]
                     if whole:
                         yield cuts
-        feeds = Feeds(self.state, self.reach, self._training)
         noise = [cut for cut in self._draws(noise=True) if cut.node in self.inside or self._only_trains(cut)]
-        asked = list(feeds.asked(frozenset(text for cut in noise for text in cut.sizes)))
+        asked = list(self._feeds.asked(frozenset(text for cut in noise for text in cut.sizes)))
         if asked and noise:
             yield [*asked, *noise]
-        yield from feeds.all()
+        yield from self._feeds.all()
 
     def _draws(self, noise: bool = False) -> Iterator[Cut]:
         """Random numbers that choose rows; with ``noise`` those that are rows themselves, too."""

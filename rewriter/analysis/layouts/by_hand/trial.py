@@ -29,6 +29,8 @@ class Obstacle(NamedTuple):
     unit: Unit
     node: cst.CSTNode
     reason: str
+    certain: bool = False
+    """The code that makes the batches says so, and they come from no loader."""
 
 
 class TrialOutcome(NamedTuple):

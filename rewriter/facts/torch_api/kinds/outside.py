@@ -22,6 +22,8 @@ class Write(NamedTuple):
     """The position of the path or the open file; None if the object of a method knows it."""
     data: int | None = None
     how: Literal["writes", "moves", "removes", "makes a folder", "exports", "settings", "shows"] = "writes"
+    optional: str = ""
+    """The keyword of the path, where a call without one writes nothing and gives the text back."""
 
 
 class Read(NamedTuple):

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import RawConfig
+from torchlift.rewriter.config import Config, RawConfig
+from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.project.scan import Surveyor
+from torchlift.rewriter.source import decode
 
 Project = Callable[..., tuple[dict[str, str], list[str]]]
 
@@ -210,3 +212,47 @@ def test_a_device_of_the_command_line_is_known_where_the_script_reads_it(tmp_pat
     """The script itself needs the accelerator, and has the options before that."""
     after, told = _migrated(tmp_path, READS + LATER, fitting=FITTING)
     assert MADE in after["train"] and "def fit(args, accelerator):" in after["fitting"] and told == []
+
+
+ASKED_BELOW = """
+import argparse
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+import loop
+
+def fit(net, rule, rows, gpu):
+    for (x,) in rows:
+        if gpu:
+            x = x.cuda()
+        rule.zero_grad()
+        net(x).mean().backward()
+        rule.step()
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", action="store_true")
+opts = parser.parse_args()
+print(opts)
+net = loop.build(opts.gpu)
+rule = torch.optim.SGD(net.parameters(), lr=0.1)
+rows = DataLoader(TensorDataset(torch.randn(16, 3)), batch_size=4)
+fit(net, rule, rows, OTHER)
+"""
+BUILDER = """
+import torch
+
+def build(gpu):
+    net = torch.nn.Linear(3, 1)
+    if gpu:
+        net = net.cuda()
+    return net
+"""
+
+
+@pytest.mark.parametrize(("other", "known"), [("opts.gpu", True), ("True", False)])
+def test_a_flag_that_only_functions_ask_is_known_to_their_callers(other: str, known: bool, tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(BUILDER)
+    (tmp_path / "train.py").write_text(ASKED_BELOW.replace("OTHER", other))
+    files = [decode((tmp_path / name).read_bytes(), tmp_path / name) for name in ("train.py", "loop.py")]
+    result = migrate(files, CATALOGUE, Config())
+    text, findings = result.files[0].after.decode(), {d.id for file in result.files for d in file.diagnoses}
+    assert ("accelerator = Accelerator(cpu=not opts.gpu)" in text, "device-flag" in findings) == (known, not known)

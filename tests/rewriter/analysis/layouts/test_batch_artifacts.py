@@ -42,6 +42,14 @@ def test_only_the_mean_of_a_loss_is_reported(added: str, findings: list[str], tr
     assert found == findings
 
 
+@pytest.mark.parametrize("again", ["total = loss.item()", "total, kept = loss.item(), 0"])
+def test_what_each_batch_begins_anew_is_no_sum_over_batches(again: str, trained: Trained) -> None:
+    _, found = trained(step=f"{again}\ntotal += 0.5 * loss.item()", epoch="print(total / len(data))")
+    assert "mean-of-batches" not in found
+    _, found = trained(step=f"if x is None:\n    {again}\ntotal += loss.item()", epoch="print(total / len(data))")
+    assert "mean-of-batches" in found
+
+
 REDUCED = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
 
 
