@@ -18,11 +18,10 @@ from ..dataflow.callees import outside_name
 from ..dataflow.constant_values import constants_of
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
-from ..syntax.nodes import counter, keyword
+from ..syntax.nodes import adds_one, counter, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
 from ..training.gradient_path import GradientPath
-from ..training.step_counts import adds_one
 from ..training.training import Training
 from .engine.layout import Layout, Partial, Replicated, ShardSize, inner, varies
 from .loop_layouts import LoopLayouts, layouts_of
