@@ -114,6 +114,8 @@ class _Loop:
     def answers(self) -> Iterator[Answer]:
         """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
         totals = [t for t in self.totals.among(self.statements) if self.step.is_of_batch(t)]
+        entries = [t for t in self.totals.entries(self.statements) if self.step.is_of_batch(t)]
+        totals += [t for t in entries if any(self._losses(t))]
         if not totals or self.step.done_already():
             return
         alone = [t for t in totals if self.step.chosen_locally(t)]

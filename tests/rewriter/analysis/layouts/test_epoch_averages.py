@@ -25,6 +25,53 @@ def test_the_loss_is_reduced(trained: Trained) -> None:
     assert findings == []
 
 
+WHOLE = """\
+import numpy as np
+import torch
+
+def fit(model, optimizer, x, y, turns, curve):
+    for turn in range(turns):
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        {kept}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+x, y = torch.randn(40, 3), torch.randn(40, 1)
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+curve = np.zeros(9)
+fit(model, optimizer, x, y, 9, curve)
+print(curve)
+"""
+
+
+@pytest.mark.parametrize(
+    "kept", ["curve[turn] = {}.item()", "curve[turn, 0] = float({})", "value = {}.item()\n        curve[turn] = value"]
+)
+def test_the_loss_of_each_step_that_is_kept_by_its_number_is_reduced(kept: str) -> None:
+    """The curve was that of the first process's rows, beside a print of the loss of all."""
+    text = WHOLE.format(kept=kept.format("loss"))
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert kept.format('accelerator.reduce(loss.detach(), reduction="mean")') in file.after.decode()
+
+
+@pytest.mark.parametrize(
+    "step", ["curve[i] = loss.item()", "curve[i, 0] = loss.detach()", "value = loss.item()\ncurve[i] = value"]
+)
+def test_so_is_that_of_a_loop_over_a_loader(step: str, trained: Trained) -> None:
+    top = "curve = torch.zeros(9, 1)"
+    text, findings = trained(top=top, step=f"i = 0\n{step}", epoch="print(curve)")
+    assert 'accelerator.reduce(loss.detach(), reduction="mean")' in text and findings == []
+
+
+@pytest.mark.parametrize("step", ["last['loss'] = loss.item()", "bank[y] = out.detach()", "curve[0] = y[0]"])
+def test_what_is_no_loss_of_a_step_and_what_is_replaced_is_kept_as_it_is(step: str, trained: Trained) -> None:
+    top = "last, bank, curve = {}, torch.zeros(9, 2), torch.zeros(9)"
+    text, _ = trained(top=top, loss="out = model(x)\nloss = out.mean()", step=step, epoch="print(last, bank, curve)")
+    assert "reduce" not in text and step.partition(" = ")[2] in text
+
+
 PARTS = """\
 def parts(out, y):
     fit = torch.nn.functional.cross_entropy(out, y)
