@@ -41,6 +41,7 @@ from ..analysis.layouts.batch_artifacts import (
     own_rows_under,
 )
 from ..analysis.layouts.batch_figures import BatchFigure, told
+from ..analysis.layouts.batch_numbers import batch_numbers
 from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.decisions import decisions
@@ -278,6 +279,8 @@ class Collected:
         self.gathers.extend(found.values())
         self.findings.extend(a for a in answers if isinstance(a, Finding))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
+        path = self.program.gradient_path
+        self.findings.extend(batch_numbers(state, self.unit, training, path, equality.shared))
         if self.program.config.tells:
             self.behaviour = tuple(story(state, self.unit, reach, training, equality, self.gathers))
         if self.program.config.keep_global_batch:

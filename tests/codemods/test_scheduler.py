@@ -118,6 +118,66 @@ def test_of_a_training_that_ends_with_its_loader_it_is_prepared(
     assert "= accelerator.prepare( model, optimizer, loader, s )" in " ".join(migrated(_counted(way)).split())
 
 
+IN_METHODS = """
+import sys
+
+import torch
+from torch.utils.data import DataLoader
+
+class Run:
+    def __init__(self, model, optimizer, s):
+        self.model, self.optimizer, self.s = model, optimizer, s
+        self.taken = 0
+
+    def turn(self, x, y):
+        loss = torch.nn.functional.cross_entropy(self.model(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.s.step()
+        {called}
+
+    def epoch(self, loader, taken=0):
+        for x, y in loader:
+            self.turn(x, y)
+            {each}
+        return taken
+
+    def train(self, loader, total):
+        epoch = taken = 0
+        {around}
+
+total = int(sys.argv[1])
+model = torch.nn.Linear(8, 2)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+s = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=total)
+Run(model, optimizer, s).train(loader, total)
+"""
+LEFT = "for epoch in range(9):\n            self.epoch(loader)\n            if self.taken >= total: break"
+
+
+@pytest.mark.parametrize(
+    ("called", "each", "around", "is_prepared"),
+    [
+        ("pass", "self.taken += 1", "while self.taken < total:\n            self.epoch(loader)", False),
+        ("self.taken += 1", "pass", "while self.taken < total:\n            self.epoch(loader)", False),
+        ("pass", "taken += 1", "while taken < total:\n            taken = self.epoch(loader, taken)", False),
+        ("pass", "self.taken = self.taken + 1", LEFT, False),
+        ("if x.sum() > 0: self.taken += 1", "pass", LEFT, True),
+        ("pass", "pass", "while epoch < total:\n            self.epoch(loader)\n            epoch += 1", True),
+    ],
+    ids=["in a method", "in a method it calls", "handed back", "left after a method", "now and then", "epochs"],
+)
+def test_the_number_of_steps_at_which_a_training_ends_may_be_counted_in_another_function(
+    called: str, each: str, around: str, is_prepared: bool, migrated: Callable[[str], str]
+) -> None:
+    """The learning rate would be at its end after 1/N of the training, and climb again."""
+    text = " ".join(migrated(IN_METHODS.format(called=called, each=each, around=around)).split())
+    given = "model, optimizer, loader, s" if is_prepared else "model, optimizer, loader"
+    assert f"= accelerator.prepare( {given} )" in text
+
+
 @pytest.mark.parametrize("names", ["model, optimizer, loader", "model, optimizer, loader, s"])
 def test_a_script_on_accelerate_decides_for_itself(names: str, migrated: Callable[[str], str]) -> None:
     """Accelerate steps a scheduler that its author left out once a step, and so does the runtime."""

@@ -107,9 +107,8 @@ def _of_object(
         there = bool(sets) and all(_takes_what_is_there(state, u, n) for u, n in sets)
         if there and not left:
             continue
-        text, words = f"{node.value.value}.{node.attr.value}", all(o.qualified == "str" for o in made)
-        word = words and any(_read_as_word(reach, u, n) for u, n in left)
-        gives = f"{text} = {{}}.device{'.type' if word else ''}" if left else ""
+        text = f"{node.value.value}.{node.attr.value}"
+        gives = _given_back(text, word=_are_words(made)) if left else ""
         condition = "" if there else _names_cpu(text, made)
         return Flag(unit, condition, node, None, gives, tuple(n for _, n in left), True)
     return None
@@ -158,8 +157,7 @@ def _of_variable(
 ) -> Flag:
     made = origins(state.binding(binding), Role.DEVICE)
     left = [read for read in binding.reads if read not in gone]
-    word = all(o.qualified == "str" for o in made) and any(_read_as_word(reach, unit, read) for read in left)
-    gives = f"{binding.name} = {{}}.device{'.type' if word else ''}" if left else ""
+    gives = _given_back(binding.name, word=_are_words(made)) if left else ""
     return Flag(
         unit,
         _names_cpu(binding.name, made),
@@ -171,12 +169,25 @@ def _of_variable(
     )
 
 
+def _are_words(made: list[Origin]) -> bool:
+    """Whether a setting of the script's is a word and no device; one that it only reads is taken for a word."""
+    return all(origin.qualified == "str" for origin in made)
+
+
+def _given_back(text: str, *, word: bool) -> str:
+    """
+    How the accelerator's device gets back into the script's variable, which has a place for the accelerator's name.
+
+    A word stays one: the object that has it may be saved, written as JSON or handed to code that is not known.
+    """
+    return f"{text} = {{}}.device{'.type' if word else ''}"
+
+
 def _names_cpu(text: str, made: list[Origin]) -> str:
     """The condition under which an expression names the CPU: a word, a device, or either."""
-    words = [origin.qualified == "str" for origin in made]
-    if all(words):
+    if _are_words(made):
         return f'{text} == "cpu"'
-    return f'str({text}) == "cpu"' if any(words) else f'{text}.type == "cpu"'
+    return f'str({text}) == "cpu"' if any(o.qualified == "str" for o in made) else f'{text}.type == "cpu"'
 
 
 def _is_device(state: State, unit: Unit, node: cst.Attribute) -> bool:
@@ -227,9 +238,9 @@ def _flag(
         if text in (condition or unit.names.module.code_for_node(assign.value)):
             torch_device = isinstance(assign.value, cst.Call) and method_name(assign.value) == "device"
             condition = f'{text}{".type" if torch_device else ""} == "cpu"'
-    word = any(_read_as_word(reach, u, n) for u, n in left)
+    word = ((bool(made) or last is None) and _are_words(made)) or any(_read_as_word(reach, u, n) for u, n in left)
     behind = choice_around(unit, last) if last is not None else None
-    gives = f"{text} = {{}}.device{'.type' if word else ''}" if left else ""
+    gives = _given_back(text, word=word) if left else ""
     return Flag(unit, condition or "", node, behind, gives, tuple(read for _, read in left), not sets)
 
 

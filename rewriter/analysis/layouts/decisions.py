@@ -25,6 +25,7 @@ from ..syntax.definitions import plain_values
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.walk import children, descendants
 from ..training.training import Training
+from .collated_rows import keeps_rows
 from .divergence import Equality
 from .losses import Reducer
 
@@ -169,7 +170,8 @@ def _has_one_size(joint: Joint, batch: Origin) -> bool:
     prepared = {o for loop in joint.equality.shared for o in joint.reach.loaders(loop)}
     if batch.source not in prepared or not isinstance(call, cst.Call) or any(arg.star for arg in call.args):
         return False
-    return keyword(call, "batch_sampler", 4) is None and keyword(call, "collate_fn", 6) is None
+    collate = keyword(call, "collate_fn", 6)
+    return keyword(call, "batch_sampler", 4) is None and (collate is None or keeps_rows(joint.reach, collate))
 
 
 def _of_rows(unit: Unit, node: cst.If) -> Finding:

@@ -89,6 +89,15 @@ class Totals:
             if self._outlives(total.place) or (lists and self._has_another_name(total.place)):
                 yield total
 
+    def entries(self, statements: list[cst.CSTNode]) -> Iterator[Total]:
+        """What is kept below some statements of the loop for each of its turns: ``curve[step] = loss.item()``."""
+        for node in (n for statement in statements for n in descendants(statement)):
+            place = node.targets[0].target if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
+            if not isinstance(node, cst.Assign) or not isinstance(place, cst.Subscript) or _is_written_out(place):
+                continue
+            if self._outlives(place) or self._has_another_name(place.value):
+                yield Total(node, [node.value], place)
+
     def _outlives(self, place: cst.CSTNode) -> bool:
         """Whether what is kept in a place is read when the loop is over."""
         if isinstance(place, cst.Name):

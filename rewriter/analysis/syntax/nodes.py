@@ -87,6 +87,19 @@ def counter(loop: cst.For | cst.CompFor, *, from_zero: bool = False) -> cst.Name
     return first if isinstance(first, cst.Name) and (len(call.args) == 1 or not from_zero) else None
 
 
+def adds_one(node: cst.AugAssign | cst.Assign) -> str:
+    """What an assignment adds one to: ``steps += 1``, ``self.steps = self.steps + 1``; empty for nothing."""
+    if isinstance(node, cst.AugAssign):
+        one, target = node.value, node.target
+        adds = isinstance(node.operator, cst.AddAssign)
+    else:
+        sum_, target = node.value, node.targets[0].target
+        adds = isinstance(sum_, cst.BinaryOperation) and isinstance(sum_.operator, cst.Add)
+        adds = adds and isinstance(sum_, cst.BinaryOperation) and sum_.left.deep_equals(target)
+        one = sum_.right if isinstance(sum_, cst.BinaryOperation) else sum_
+    return dotted(target) if adds and isinstance(one, cst.Integer) and one.evaluated_value == 1 else ""
+
+
 def keyword(call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
     """The value of an argument by its keyword, or by its position; None where it is not given."""
     for arg in call.args:

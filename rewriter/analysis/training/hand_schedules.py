@@ -12,10 +12,10 @@ from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import Unit, origins
 from ..syntax.definitions import bindings_value
-from ..syntax.nodes import is_zero
+from ..syntax.nodes import adds_one, is_zero
 from ..syntax.walk import children, descendants
 from .schedules import follows_batches, lengths, sources
-from .step_counts import adds_one, numbered
+from .step_counts import numbered
 from .training import Training
 
 Place = tuple[Unit, cst.CSTNode]

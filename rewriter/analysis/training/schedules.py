@@ -13,7 +13,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values, plain_values
-from ..syntax.nodes import counter, dotted
+from ..syntax.nodes import adds_one, counter, dotted
 from ..syntax.walk import descendants
 from .training import Training
 
@@ -107,27 +107,81 @@ def _left_at_count(reach: Reach, loop: cst.CSTNode) -> bool:
     The number must not be made of the length of a loader. ``if limit > 0 and step >= limit: break`` says nothing: by
     default it may be the loader that ends the training.
     """
-    unit = next((u for u in reach.units if loop in u.names.parents), None)
-    if unit is None or not isinstance(loop, (cst.For, cst.While)):
-        return False
-    counters = _counters(loop)
-    around = unit.names.enclosing(loop, cst.For, cst.While)
-    tests = [test for each in (loop, *around) for test in _exits(unit, each)]
-    bounds = [bound for test in tests for bound in _bounds(test, counters)]
-    return any(not made_of_length(reach, unit, bound) for bound in bounds)
+    around = list(_around(reach, loop))
+    tests = [(unit, test, counters) for unit, each, counters in around for test in _exits(unit, each)]
+    bounds = [(unit, bound) for unit, test, counters in tests for bound in _bounds(test, counters)]
+    return any(not made_of_length(reach, unit, bound) for unit, bound in bounds)
 
 
 def _runs_to_count(reach: Reach, loop: cst.CSTNode) -> bool:
     """
-    Whether a loop begins anew until a number of steps is made: ``while step < total:`` around a loop over the loader.
+    Whether a loop begins anew until a number of steps is made: ``while step < total:`` around a loop over the loader,
+    or around the call of a function with that.
 
     Each process makes that many steps then, whatever the number is made of: the schedule has to be as long.
     """
+    return isinstance(loop, cst.For) and any(
+        isinstance(each, cst.While) and any(True for _ in _bounds(each.test, counters))
+        for _, each, counters in _around(reach, loop)
+    )
+
+
+def _around(reach: Reach, loop: cst.CSTNode) -> Iterator[tuple[Unit, cst.For | cst.While, list[cst.BaseExpression]]]:
+    """A loop and those in whose turns it runs, also by way of the callers of its function; each with its module, and
+    with what counts the rounds of the first loop there."""
     unit = next((u for u in reach.units if loop in u.names.parents), None)
-    if unit is None or not isinstance(loop, cst.For):
-        return False
-    around = (each for each in unit.names.enclosing(loop, cst.While) if isinstance(each, cst.While))
-    return any(True for each in around for _ in _bounds(each.test, _counters(loop)))
+    if unit is None or not isinstance(loop, (cst.For, cst.While)):
+        return
+    counters = _counters(loop)
+    kept = [*counters, *_kept_counters(reach, unit, loop)]
+    pending: list[tuple[Unit, cst.CSTNode, list[cst.BaseExpression]]] = [(unit, loop, kept)]
+    yield unit, loop, kept
+    seen = {unit.names.function(loop)}
+    while pending:
+        unit, node, counters = pending.pop()
+        for each in unit.names.enclosing(node, cst.For, cst.While):
+            if isinstance(each, (cst.For, cst.While)):
+                yield unit, each, counters
+        code = unit.names.function(node)
+        for call in reach.sites(code):
+            caller = reach.state.calls[call].unit
+            if caller.names.function(call) not in seen:
+                seen.add(caller.names.function(call))
+                pending.append((caller, call, list(_handed_back(unit, code, caller, call, counters))))
+
+
+def _kept_counters(reach: Reach, unit: Unit, loop: cst.For | cst.While) -> Iterator[cst.BaseExpression]:
+    """The attributes that the functions called in the rounds of a loop count on by one, each time."""
+    for node in reach.runs(loop.body, unit):
+        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute) and adds_one(node):
+            names = reach.unit_of(node, unit).names
+            if next(names.enclosing(node, cst.If, cst.For, cst.While), None) is None:
+                yield node.target
+
+
+def _handed_back(
+    unit: Unit, code: cst.CSTNode, caller: Unit, call: cst.Call, counters: list[cst.BaseExpression]
+) -> Iterator[cst.BaseExpression]:
+    """What counts the same in a caller: attributes, and what gets the counter that the function returns."""
+    yield from (one for one in counters if isinstance(one, cst.Attribute))
+    assign = caller.names.parents.get(call)
+    if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+        return
+    for returned in unit.names.returns.get(code, ()):
+        target = assign.targets[0].target
+        for given, taken in _paired(returned.value, target):
+            if any(given.deep_equals(one) for one in counters):
+                yield taken
+
+
+def _paired(
+    given: cst.BaseExpression | None, target: cst.BaseExpression
+) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """What is returned, with what gets it."""
+    if isinstance(given, cst.Tuple) and isinstance(target, cst.Tuple):
+        yield from zip((e.value for e in given.elements), (e.value for e in target.elements), strict=False)
+    elif given is not None:
+        yield given, target
 
 
 def _counters(loop: cst.For | cst.While) -> list[cst.BaseExpression]:
@@ -135,9 +189,8 @@ def _counters(loop: cst.For | cst.While) -> list[cst.BaseExpression]:
     number = counter(loop) if isinstance(loop, cst.For) else None
     counters: list[cst.BaseExpression] = [number] if number is not None else []
     for node in descendants(loop.body):
-        if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
-            if isinstance(node.value, cst.Integer) and node.value.evaluated_value == 1:
-                counters.append(node.target)
+        if isinstance(node, (cst.Assign, cst.AugAssign)) and adds_one(node):
+            counters.append(node.target if isinstance(node, cst.AugAssign) else node.targets[0].target)
     return counters
 
 

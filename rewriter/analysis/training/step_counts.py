@@ -9,7 +9,7 @@ import libcst as cst
 from ...facts.module import Count
 from ..dataflow.values import Unit
 from ..syntax.definitions import bindings_value, entered_values, plain_values
-from ..syntax.nodes import counter, dotted, is_zero
+from ..syntax.nodes import adds_one, counter, dotted, is_zero
 from ..syntax.walk import descendants
 from .schedules import asks_length
 from .training import Training
@@ -120,19 +120,6 @@ def numbered(loop: cst.For) -> str:
     )
     first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
     return first.value if counts and isinstance(first, cst.Name) else ""
-
-
-def adds_one(node: cst.AugAssign | cst.Assign) -> str:
-    """What an assignment adds one to: ``steps += 1``, ``self.steps = self.steps + 1``; empty for nothing."""
-    if isinstance(node, cst.AugAssign):
-        one, target = node.value, node.target
-        adds = isinstance(node.operator, cst.AddAssign)
-    else:
-        sum_, target = node.value, node.targets[0].target
-        adds = isinstance(sum_, cst.BinaryOperation) and isinstance(sum_.operator, cst.Add)
-        adds = adds and isinstance(sum_, cst.BinaryOperation) and sum_.left.deep_equals(target)
-        one = sum_.right if isinstance(sum_, cst.BinaryOperation) else sum_
-    return dotted(target) if adds and isinstance(one, cst.Integer) and one.evaluated_value == 1 else ""
 
 
 def bars(unit: Unit, holder: cst.CSTNode) -> Iterator[cst.Call]:

@@ -248,6 +248,8 @@ class Calls(Expressions):
         if name == "enumerate":
             return self._paired(Several((REPLICATED, elements(first, given.node))), first)
         if name == "zip":
+            if [arg.star for arg in given.node.args] == ["*"] and isinstance(first, Each) and first.rows:
+                return Each(Each(inner(first), rows=True, uneven=first.uneven))  # the columns of a list of rows
             return self._paired(Several(tuple(elements(one, given.node) for one in held)), *held)
         if name in ("map", "filter") and len(held) > 1:
             return self._for_each(name, given)

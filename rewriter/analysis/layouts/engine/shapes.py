@@ -8,6 +8,7 @@ from dataclasses import replace
 import libcst as cst
 
 from ....facts.torch_api.kinds.tensors import Reshape
+from ...syntax.nodes import dotted
 from .layout import (
     CHOSEN,
     REPLICATED,
@@ -229,6 +230,11 @@ def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layo
         if place == dim:
             if isinstance(layout, ShardRow) and len(index) == 1:
                 return ShardRow()
+            number = integer(value) if value is not None and len(index) == 1 else None
+            if number is not None and rows.assumed:  # what a model gave has parts then: `outputs[0]`
+                return Unclear(f"what `{dotted(node.value) or '...'}[{number}]` is cannot be told", node)
+            if number is not None and rows.mask and rows.chosen:
+                return Unclear("whether it takes places by an array or by a tensor cannot be told", node)
             if value is not None or not _takes_all(part):
                 found, pair = inner(layout), len(index) == 2
                 return (

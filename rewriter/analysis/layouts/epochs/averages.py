@@ -37,10 +37,12 @@ from ..losses import reduced
 from .findings import (
     NUMBER,
     averaged,
+    averaged_each,
     averages_filled,
     averages_uneven,
     counts_filled,
     listed,
+    listed_each,
     stays,
     stays_joint,
     stays_shaped,
@@ -114,6 +116,8 @@ class _Loop:
     def answers(self) -> Iterator[Answer]:
         """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
         totals = [t for t in self.totals.among(self.statements) if self.step.is_of_batch(t)]
+        entries = [t for t in self.totals.entries(self.statements) if self.step.is_of_batch(t)]
+        totals += [t for t in entries if any(self._losses(t))]
         if not totals or self.step.done_already():
             return
         alone = [t for t in totals if self.step.chosen_locally(t)]
@@ -161,18 +165,27 @@ class _Loop:
             if self.gathers.shape:
                 yield stays_shaped(total.node, self.gathers.shape, told, by_hand)
             else:
-                yield stays(total.node, told, by_hand if told or self.step.lists_rows(total) else "")
+                lists = isinstance(total.node, cst.Call) and method_name(total.node) in LISTS
+                yield stays(total.node, told, by_hand if told or lists else "")
 
     def _by_hand(self, total: Total, quotients: Quotients) -> str:
         """What makes a total that of all processes, after the loop; it can be run as it is said."""
         code = self.unit.names.module.code_for_node
         if isinstance(total.node, cst.Call):
-            lists = method_name(total.node) in LISTS and not isinstance(total.place, cst.Call)
-            return listed(code(total.place)) if lists else averaged("total")
+            if method_name(total.node) not in LISTS or isinstance(total.place, cst.Call):
+                return averaged("total")
+            if method_name(total.node) == "extend" or self._is_of_each_row(total.node):
+                return listed(code(total.place))
+            told = averaged_each if self.step.lists_figures(total) else listed_each
+            return told(code(total.place), code(total.value[0]))
         if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
             return averaged("total")
         halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
         return summed(halves) if halves else averaged(code(total.kept_in))
+
+    def _is_of_each_row(self, call: cst.Call) -> bool:
+        """Whether a list gets an entry for each row: in a loop inside that over the batches."""
+        return next(self.unit.names.enclosing(call, cst.For, cst.While, cst.CompFor), None) is not self.loop
 
     def _reads_again(self, total: Total) -> str:
         """What makes of a tensor what a total was before its loop: a number, a list, an array, a tensor."""

@@ -64,6 +64,23 @@ def listed(name: str) -> str:
     )
 
 
+def listed_each(place: str, value: str) -> str:
+    """How the rows that are kept batch by batch become those of all processes: a list of batches cannot be joined."""
+    return (
+        "join the rows of all processes where they are kept: "
+        f"{place}.append(accelerator.gather_for_metrics({value}, use_gather_object=True))"
+    )
+
+
+def averaged_each(place: str, value: str) -> str:
+    """How one figure for each batch becomes the mean of those of the processes."""
+    return (
+        "average it over the processes where it is kept: "
+        f"{place}.append(accelerator.reduce(torch.tensor(float({value}), device=accelerator.device), "
+        'reduction="mean").item())'
+    )
+
+
 def summed(totals: Mapping[str, str]) -> str:
     """
     How sums over the rows of one process become those over all rows: both halves of a quotient, before it.

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ....facts.roles import SHARES, TENSORS, Role
+from ....facts.torch_api.kinds.tensors import ToHost
+from ....facts.torch_api.loading import transfer
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name
 from ...dataflow.values import State, Unit, origins
@@ -15,6 +17,7 @@ from ...syntax.walk import descendants
 from ...training.schedules import follows_batches
 from ...training.training import Training
 from ..engine.layout import (
+    Layout,
     Partial,
     ShardRow,
     ShardSize,
@@ -22,6 +25,7 @@ from ..engine.layout import (
     holds_figure,
     inner,
     is_container,
+    reduces,
     varies,
 )
 from ..epoch_totals import LISTS, Total, deciding
@@ -210,6 +214,13 @@ class EpochStep:
         number = any(isinstance(one, (Partial, ShardSize)) for one in layouts)
         return not number and not any(read_off(value) is not None for value in total.value)
 
+    def lists_figures(self, total: Total) -> bool:
+        """Whether a list is given one number for each batch, as far as that can be told."""
+        if any(_gives_several(value) for value in total.value):
+            return False
+        layouts = [inner(self.layouts.value(value)) for value in total.value]
+        return not self.lists_rows(total) or any(reduces(one) or _is_number(one) for one in layouts)
+
     def adds_whole(self, total: Total) -> bool:
         """``total += score`` of what the model gave, as it is: a figure of its own, and not one for each row."""
         if isinstance(total.node, cst.Call):
@@ -229,3 +240,14 @@ class EpochStep:
         return any(
             a.attr.value in names and origins(self.state.values.get(a.value), Role.ACCELERATOR) for a in attributes
         )
+
+
+def _is_number(layout: Layout) -> bool:
+    """Whether several rows have gone into a value, and it has none for each of them: a score of the batch."""
+    return isinstance(layout, Unclear) and (layout.figure or layout.joint) and not layout.compared
+
+
+def _gives_several(value: cst.BaseExpression) -> bool:
+    """Whether a value is a tensor, as a list, an array or a tensor on the CPU: ``out.tolist()``."""
+    read = transfer(f"torch.Tensor.{method_name(value)}", ToHost) if isinstance(value, cst.Call) else None
+    return read is not None and read.gives != "number"

@@ -25,6 +25,53 @@ def test_the_loss_is_reduced(trained: Trained) -> None:
     assert findings == []
 
 
+WHOLE = """\
+import numpy as np
+import torch
+
+def fit(model, optimizer, x, y, turns, curve):
+    for turn in range(turns):
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        {kept}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+x, y = torch.randn(40, 3), torch.randn(40, 1)
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+curve = np.zeros(9)
+fit(model, optimizer, x, y, 9, curve)
+print(curve)
+"""
+
+
+@pytest.mark.parametrize(
+    "kept", ["curve[turn] = {}.item()", "curve[turn, 0] = float({})", "value = {}.item()\n        curve[turn] = value"]
+)
+def test_the_loss_of_each_step_that_is_kept_by_its_number_is_reduced(kept: str) -> None:
+    """The curve was that of the first process's rows, beside a print of the loss of all."""
+    text = WHOLE.format(kept=kept.format("loss"))
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert kept.format('accelerator.reduce(loss.detach(), reduction="mean")') in file.after.decode()
+
+
+@pytest.mark.parametrize(
+    "step", ["curve[i] = loss.item()", "curve[i, 0] = loss.detach()", "value = loss.item()\ncurve[i] = value"]
+)
+def test_so_is_that_of_a_loop_over_a_loader(step: str, trained: Trained) -> None:
+    top = "curve = torch.zeros(9, 1)"
+    text, findings = trained(top=top, step=f"i = 0\n{step}", epoch="print(curve)")
+    assert 'accelerator.reduce(loss.detach(), reduction="mean")' in text and findings == []
+
+
+@pytest.mark.parametrize("step", ["last['loss'] = loss.item()", "bank[y] = out.detach()", "curve[0] = y[0]"])
+def test_what_is_no_loss_of_a_step_and_what_is_replaced_is_kept_as_it_is(step: str, trained: Trained) -> None:
+    top = "last, bank, curve = {}, torch.zeros(9, 2), torch.zeros(9)"
+    text, _ = trained(top=top, loss="out = model(x)\nloss = out.mean()", step=step, epoch="print(last, bank, curve)")
+    assert "reduce" not in text and step.partition(" = ")[2] in text
+
+
 PARTS = """\
 def parts(out, y):
     fit = torch.nn.functional.cross_entropy(out, y)
@@ -677,6 +724,7 @@ class _Alone:
         return tensor
 
     def gather_for_metrics(self, values: list[int], use_gather_object: bool) -> list[int]:
+        assert len(values) == 2, "as many as the batch in hand has rows"
         return [*values] * use_gather_object
 
 
@@ -685,21 +733,24 @@ class _Alone:
     [
         (RATIO.replace("n +=", "rows +="), "print(total / rows)", {"total": 4, "rows": 2}),
         ("total += share(out, y)", "print(total)", {"total": 4}),
-        ("kept.append((out == out.max()).tolist())\nlabels.append(y.tolist())", "use(kept, labels)", {"kept": [1]}),
+        ("kept.append((out == out.max()).tolist())", "use(kept)", {"kept": [[False, True]]}),
+        ("kept.append(share(out, y))", "use(kept)", {"kept": [0.5]}),
     ],
-    ids=["a quotient", "a number", "a list"],
+    ids=["a quotient", "a number", "a list of rows", "a figure of each batch"],
 )
 def test_what_is_advised_for_totals_can_be_run(step: str, epoch: str, after: dict[str, object]) -> None:
+    """A list with one entry a batch is no list of rows: to gather it after the loop raised an error."""
     loss = "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)"
-    text = LOOP.replace("total = ", "kept, labels = [], []\nrows = total = ").format(
+    text = LOOP.replace("total = ", "kept = []\nrows = total = ").format(
         step=indent(f"{loss}\n{SHARE}\n{step}", "    "), epoch=epoch, options=""
     )
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     remedies = [found.remedy for found in file.diagnoses if found.id == "metrics_gather"]
     assert remedies
-    values: dict[str, object] = {"total": 4, "rows": 2, "kept": [1], "labels": [2]}
+    values: dict[str, object] = {"total": 4, "rows": 2, "kept": []}
+    step_of = {"out": torch.tensor([0.0, 1.0]), "y": torch.tensor([0, 1]), "share": lambda out, y: 0.5}
     for remedy in remedies:
-        exec(remedy.rpartition(": ")[2], {"accelerator": _Alone(), "torch": torch}, values)
+        exec(remedy.rpartition(": ")[2], {"accelerator": _Alone(), "torch": torch, **step_of}, values)
     assert after.items() <= values.items()
 
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -202,3 +208,28 @@ def test_batches_that_are_drawn_are_rows(
     assert 'accelerator.backward(loss, reduction="sum")' in texts["train"]
     assert "model, optimizer, loader = accelerator.prepare(" in texts["train"]
     assert findings == []
+
+
+READER = """\
+import torch
+from nets import Reader
+from torch.utils.data import DataLoader
+
+loader = DataLoader(rows, batch_size=8)
+model = Reader("small")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    got = model(x, labels=y)
+    loss = got[0]
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_part_of_what_an_unknown_model_gives_is_no_choice_of_rows() -> None:
+    """The loss of a model that a package makes: it was said to choose rows by their place in the batch."""
+    assume = Config(assume=(("model", "model"),))
+    (file,) = migrate([decode(READER.encode(), Path("train.py"))], CATALOGUE, assume).files
+    (found,) = [found.message for found in file.diagnoses if found.id == "loss-reduction"]
+    assert "(what `got[0]` is cannot be told)" in found

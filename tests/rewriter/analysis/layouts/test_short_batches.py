@@ -53,3 +53,35 @@ def test_the_rows_of_a_batch_are_as_many_on_all_processes(test: str) -> None:
 )
 def test_another_value_may_differ(test: str, given: str) -> None:
     assert _severity(test, given) is Severity.BLOCKED
+
+
+COLLATED = {
+    "stacked": "    return torch.stack([a for a, _ in samples]), torch.stack([b for _, b in samples])",
+    "in columns": "    ones, others = zip(*samples)\n    return torch.stack(ones), torch.tensor(others)",
+}
+LEAVING_OUT = {
+    "a condition": "    samples = [s for s in samples if s is not None]\n" + COLLATED["stacked"],
+    "a filter": "    ones, others = zip(*filter(None, samples))\n    return torch.stack(ones), torch.tensor(others)",
+    "a slice": "    ones, others = zip(*samples[:3])\n    return torch.stack(ones), torch.tensor(others)",
+    "rows of any number": "    return torch.cat([a for a, _ in samples]), torch.cat([b for _, b in samples])",
+    "unknown code": "    return packed(samples)",
+}
+
+
+def _collated(body: str) -> Severity:
+    script = SCRIPT.replace("SIZE = 4", f"SIZE = 4\ndef collate(samples):\n{body}")
+    text = script.replace("{test}", "len(x) < SIZE").replace("{given}", "batch_size=SIZE, collate_fn=collate")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [d for d in file.diagnoses if d.id == "local-decision"]
+    return found.severity
+
+
+@pytest.mark.parametrize("body", COLLATED.values(), ids=COLLATED)
+def test_so_they_are_where_one_row_is_made_of_each_sample(body: str) -> None:
+    """It was refused: "the processes would hang"."""
+    assert _collated(body) is Severity.REVIEW
+
+
+@pytest.mark.parametrize("body", LEAVING_OUT.values(), ids=LEAVING_OUT)
+def test_where_samples_may_be_left_out_they_may_differ(body: str) -> None:
+    assert _collated(body) is Severity.BLOCKED

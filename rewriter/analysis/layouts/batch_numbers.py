@@ -1,0 +1,208 @@
+"""
+Rows of a table that are chosen by the number of a batch: ``targets[step * size : (step + 1) * size]``.
+
+On several processes each counts its own batches: number 3 is another batch on each of them, and none is batch 3 of the
+data. What is read or kept at such a place belongs to other rows than those in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+import libcst as cst
+
+from ...facts.torch_api.kinds.tensors import AlongDim, Reshape
+from ...facts.torch_api.loading import transfer
+from ...findings import Finding, Severity
+from ..dataflow.callees import outside_name
+from ..dataflow.constant_values import constants_of
+from ..dataflow.values import State, Unit
+from ..syntax.definitions import bindings_value
+from ..syntax.nodes import adds_one, counter, keyword
+from ..syntax.scopes import Binding
+from ..syntax.walk import children, descendants
+from ..training.gradient_path import GradientPath
+from ..training.training import Training
+from .engine.layout import Layout, Partial, Replicated, ShardSize, inner, varies
+from .loop_layouts import LoopLayouts, layouts_of
+
+
+def batch_numbers(
+    state: State, unit: Unit, training: Training, path: GradientPath, shared: Container[cst.CSTNode]
+) -> Iterator[Finding]:
+    """
+    The places of tables that the loops of a module over shared loaders compute from the number of the batch.
+
+    Args:
+        state, unit, training: the solved program, a module, what the program trains.
+        path: what its backward passes flow through.
+        shared: the loops whose loaders are prepared.
+    """
+    for loop in state.loaders:
+        if loop in shared and isinstance(loop, cst.For) and loop in unit.names.parents:
+            numbered = _NumberedLoop(state, unit, loop, path)
+            if numbered.counters or numbered.sums:
+                yield from numbered.found(trains=loop in training.train_loops)
+
+
+class _NumberedLoop:
+    """One loop over a shared loader, and what counts its batches or their rows."""
+
+    def __init__(self, state: State, unit: Unit, loop: cst.For, path: GradientPath) -> None:
+        self._state, self._unit, self._loop, self._path = state, unit, loop, path
+        self._nodes = list(descendants(loop.body))
+        self._inside = set(self._nodes)
+        self._layouts: LoopLayouts | None = None
+        self.counters = set(self._counters())
+        self.sums = set(self._sums())
+        self._places: dict[Binding, bool] = {}
+
+    def _value(self, node: cst.BaseExpression) -> Layout:
+        self._layouts = self._layouts or layouts_of(self._state).loop(self._unit, self._loop)
+        return inner(self._layouts.value(node))
+
+    def _counters(self) -> Iterator[Binding]:
+        """What counts the batches: the number that ``enumerate`` gives, and what each turn adds one to."""
+        named: list[cst.CSTNode | None] = [counter(self._loop)]
+        turn = {self._loop.body, *getattr(self._loop.body, "body", ())}
+        for node in self._nodes:
+            if isinstance(node, (cst.Assign, cst.AugAssign)) and self._unit.names.statement(node) in turn:
+                if adds_one(node):
+                    named.append(node.target if isinstance(node, cst.AugAssign) else node.targets[0].target)
+        for name in named:
+            binding = self._unit.names.binding(name) if isinstance(name, cst.Name) else None
+            if binding is not None:
+                yield binding
+
+    def _sums(self) -> Iterator[Binding]:
+        """What adds up the rows of the batches: ``start += len(x)``."""
+        for node in self._nodes:
+            if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
+                binding = self._unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
+                if binding is not None and isinstance(self._value(node.value), ShardSize):
+                    yield binding
+
+    # ------------------------------------------------------------ what depends on the number
+
+    def _is_place(self, node: cst.CSTNode) -> bool:
+        """Whether an expression is computed from the rows of the batches so far: a product with their number, or a sum
+        of their rows."""
+        for part in descendants(node):
+            if isinstance(part, cst.BinaryOperation) and isinstance(part.operator, cst.Multiply):
+                sides = (self._counts(part.left), self._counts(part.right))
+                if sides[0] != sides[1]:
+                    return True
+            if isinstance(part, cst.Name) and self._holds_place(part):
+                return True
+        return False
+
+    def _holds_place(self, name: cst.Name) -> bool:
+        binding = self._unit.names.binding(name)
+        if binding is None or binding in self.counters:
+            return False
+        if binding in self.sums:
+            return True
+        if binding not in self._places:
+            self._places[binding] = False
+            here = [definition for definition in binding.definitions if definition in self._inside]
+            values = bindings_value(self._unit.names, binding, here) if here else ()
+            self._places[binding] = any(self._is_place(value) for value in values)
+        return self._places[binding]
+
+    def _counts(self, node: cst.CSTNode) -> bool:
+        """Whether the number of the batch is in an expression, and not only what is left of it: ``step % 4``."""
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
+            return False
+        if isinstance(node, cst.Name):
+            return self._unit.names.binding(node) in self.counters
+        return any(self._counts(child) for child in children(node)) and not isinstance(node, (cst.Call, cst.Subscript))
+
+    def _is_single(self) -> bool:
+        """Whether a batch has one row, so that its number is that of the row."""
+        loaders = [o.node for o in self._state.loaders.get(self._loop, ()) if isinstance(o.node, cst.Call)]
+        records = [self._state.calls.get(loader) for loader in loaders]
+        asked = constants_of(self._state)
+        return bool(records) and all(
+            record is not None
+            and keyword(record.node, "batch_sampler", 4) is None
+            and asked.argument(record.unit, record.node, "batch_size", 1) in (frozenset(), frozenset({1}))
+            for record in records
+        )
+
+    # ------------------------------------------------------------ what is read or kept there
+
+    def found(self, *, trains: bool) -> Iterator[Finding]:
+        """One finding for each table."""
+        told: set[str] = set()
+        for node, table, at in self._taken():
+            name = self._code(table)
+            of_rows = self._is_place(at) or (self._counts(at) and self._is_single())
+            if name in told or not (of_rows or self._counts(at)):
+                continue
+            kept = self._kept(node)
+            if kept is not None:
+                wrong = of_rows and not isinstance(self._value(kept), (Replicated, Partial, ShardSize))
+            else:
+                wrong = trains and node in self._path.nodes and not varies(self._value(table))
+            if wrong:
+                told.add(name)
+                yield _finding(node, name, self._code(at), kept=kept is not None, of_rows=of_rows)
+
+    def _taken(self) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.CSTNode]]:
+        """Each read or store of entries of something: the node, what has the entries, and where they are."""
+        for node in self._nodes:
+            if isinstance(node, cst.Subscript):
+                for element in node.slice:
+                    yield node, node.value, element.slice
+            elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+                held = f"torch.Tensor.{node.func.attr.value}"
+                record = self._state.calls.get(node)
+                if record is None or not _chooses(held):
+                    continue
+                table, args = node.func.value, [arg.value for arg in node.args]
+                if outside_name(record).count(".") == 1:  # torch.index_select(table, 0, rows)
+                    table, args = args[0] if args else table, args[1:]
+                for arg in args:
+                    if self._is_place(arg):
+                        yield node, table, arg
+
+    def _kept(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """What is stored at a place; None where it is only read."""
+        if isinstance(node, cst.Call):
+            in_place = isinstance(node.func, cst.Attribute) and node.func.attr.value.endswith("_")
+            return node.args[-1].value if in_place and node.args else None
+        above = self._unit.names.parents.get(node)
+        if isinstance(above, cst.AssignTarget):
+            above = self._unit.names.parents.get(above)
+            return above.value if isinstance(above, cst.Assign) else None
+        return above.value if isinstance(above, cst.AugAssign) and above.target is node else None
+
+    def _code(self, node: cst.CSTNode) -> str:
+        return " ".join(self._unit.names.module.code_for_node(node).split())
+
+
+def _chooses(method: str) -> bool:
+    """Whether a method of a tensor reads or sets entries along a dimension."""
+    selects = transfer(method, Reshape)
+    return transfer(method, AlongDim) is not None or (selects is not None and selects.how == "select")
+
+
+def _finding(node: cst.CSTNode, table: str, place: str, *, kept: bool, of_rows: bool) -> Finding:
+    if not of_rows:
+        return Finding(
+            "batch-number",
+            node,
+            f"`{table}` is read at `{place}`, the number of the batch, which each process counts for itself: the same "
+            f"number is another batch of the data on each of them. An entry of `{table}` that belongs to one batch of "
+            "the data would meet other rows",
+            f"where `{table}` has an entry for each batch, let the data set give each row its own part of it",
+        )
+    return Finding(
+        "batch-number",
+        node,
+        f"`{place}` counts the batches of one process, which are not the first ones of the data: "
+        + (f"`{table}` would keep these rows" if kept else f"the rows of `{table}`")
+        + (" at the places of others" if kept else " that are read here belong to other samples than the batch"),
+        f"let the data set return the number of each row with it, and use that as the index of `{table}`",
+        Severity.BLOCKED,
+    )
