@@ -30,7 +30,7 @@ from ..engine.layout import (
     Partial,
     inner,
 )
-from ..epoch_quotients import Quotients
+from ..epoch_quotients import Quotients, is_mean_of_entries
 from ..epoch_totals import LISTS, Total, Totals
 from ..last_batches import always_drops_last
 from ..losses import reduced
@@ -284,10 +284,13 @@ class _Loop:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
         because = "collected over the epoch, and each process sees only its shard of the data"
         sums = self._sums_batches(total)
+        means = self.step.has_fewer() and is_mean_of_entries(self.unit, total)
         for read, name in ((r, n) for r in self.step.added(total) for n in (self.losses.read_off(r) or [r])):
             reduction = self.losses.reduction(name)
             if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
                 reduction = "sum"
+            elif means and reduction == "sum" and (name is read or self._is_read_once(read)):
+                reduction = "mean"  # of batches as large as the script's
             part = self.losses.loss_entry(name)
             if part is not None:
                 text = self.unit.names.module.code_for_node(part)

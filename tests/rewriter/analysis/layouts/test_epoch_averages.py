@@ -976,3 +976,23 @@ def test_what_is_computed_of_rows_in_a_list_is_reduced_and_the_rest_not_gathered
     reduced = "total += accelerator.reduce(torch.tensor("
     assert reduced in text and 'reduction="sum").item()' in text and "gather_for_metrics" not in text
     assert "y.cpu().numpy()" in text
+
+
+@pytest.mark.parametrize(
+    ("read", "reduction"),
+    [
+        ("sum(kept) / len(kept)", "mean"),
+        ("numpy.mean(kept)", "mean"),
+        ("sum(kept) / len(loader.dataset)", "sum"),
+        ("sum(kept)", "sum"),
+    ],
+)
+def test_the_mean_of_sums_of_batches_is_one_of_batches_of_the_scripts_size(
+    read: str, reduction: str, trained: Trained
+) -> None:
+    """A sum over the rows of all processes is that of a batch which is N times as large."""
+    summed = 'loss = torch.nn.functional.cross_entropy(model(x), y, reduction="sum")'
+    text, _ = trained(
+        top="import numpy", built="kept = []", loss=summed, step="kept.append(loss.item())", epoch=f"print({read})"
+    )
+    assert f'kept.append(accelerator.reduce(loss.detach(), reduction="{reduction}").item())' in text
